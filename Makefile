@@ -1,0 +1,84 @@
+# `make` lists the targets. PYTHON=python3 uses that interpreter as it is; without it a virtual environment is built.
+PYTHON ?=
+VENV ?= .venv
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+BUDGET ?= 60s
+SUBJECT ?= impl
+DEVICE ?= auto
+ONLY ?=
+SEED ?=
+CASE ?=
+PYTEST_ARGS ?=
+
+ifeq ($(strip $(PYTHON)),)
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+else
+PY := $(PYTHON)
+READY :=
+endif
+
+# One shell word, whatever the value contains.
+quote = '$(subst ','\'',$(1))'
+CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
+PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help test fuzz replay demo bench lint types table check-table ci clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
+	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
+
+test: $(READY)  ## every property and the tests of the harness, on all cores
+	@$(PY) -m pytest -n auto -q $(PYTEST_ARGS)
+
+fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
+	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+
+replay: $(READY)  ## one recorded case again: CASE, SUBJECT, DEVICE
+	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json))
+	@$(PY) -m properties replay $(call quote,$(CASE)) $(CHOICE)
+
+demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
+	@$(PY) -m properties demo
+
+bench: $(READY)  ## host time of the builders beside plain Python
+	@$(PY) -m properties bench
+
+lint: $(READY)  ## ruff, formatting, import contracts
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+types: $(READY)  ## mypy
+	@$(PY) -m mypy
+
+table: $(READY)  ## regenerate the table of symbols in the README
+	@$(PY) -m properties table --write
+
+check-table: $(READY)  ## fail if the table of symbols is out of date
+	@$(PY) -m properties table --check
+
+ci: test lint types check-table  ## what .ci/run checks
+
+clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
+	find impl oracle properties -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and alone: a CPU build on disk is taken by this exact request only, and the rest finds it in place.
+# PyPI's build for Linux brings gigabytes of CUDA and insists on triton 3.7.1; the pin of triton refuses it, and torch
+# comes from TORCH_INDEX instead. To run on a GPU, bring an interpreter that has torch and triton: PYTHON=python3.
+$(VENV)/.ready: constraints.txt pyproject.toml
+	@echo 'statecheck: setting up $(VENV) (once, about a minute)'
+	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	done && $$python -m venv $(VENV) || { echo 'statecheck: needs Python 3.11 or newer, with venv' >&2; exit 1; }
+	@$(PIP_INSTALL) torch==2.13.0 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_INDEX) torch==2.13.0
+	@$(PIP_INSTALL) $$($(VENV)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*p["dependencies"], *p["optional-dependencies"]["dev"])')
+	@touch $@

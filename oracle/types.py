@@ -1,0 +1,75 @@
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from oracle.errors import Refused, require, require_int
+
+PAD_SLOT_ID: Final = -1
+NULL_BLOCK_ID: Final = 0
+
+
+def cdiv(x: int, y: int) -> int:
+    """The quotient rounded up: one more than the floor whenever the floor leaves a remainder.
+
+    Exact for either sign. Refused: `y = 0`. Source: contract 1.1.
+    """
+    require_int("x", x)
+    require_int("y", y)
+    require(y != 0, "y", y, "not be 0")
+    floor, remainder = divmod(x, y)
+    return floor if remainder == 0 else floor + 1
+
+
+def divide(x: int, y: int) -> int:
+    """The quotient, which must be whole.
+
+    Refused: `y = 0`, and an `x` that is no multiple of `y`. Source: contract 1.1.
+    """
+    require_int("x", x)
+    require_int("y", y)
+    require(y != 0, "y", y, "not be 0")
+    require(x % y == 0, "x", x, f"be divisible by y = {y}")
+    return x // y
+
+
+def page_size_bytes(
+    shapes: Sequence[Sequence[int]], itemsizes: Sequence[int], page_size_padded: int | None = None
+) -> int:
+    """Bytes that one block takes: all its states one after the other, or the padded page if one is set.
+
+    `itemsizes` has the bytes per element of each state, so a count that differs from the number of
+    shapes is refused under the specification's name `dtypes`. A padded page may not be too small
+    for the states. Source: contract 1.7, `MambaSpec`.
+    """
+    require(
+        len(shapes) == len(itemsizes), "dtypes", tuple(itemsizes), f"have {len(shapes)} entries as shapes"
+    )
+    for s, shape in enumerate(shapes):
+        for d, dim in enumerate(shape):
+            require_int(f"shapes[{s}][{d}]", dim, minimum=1)
+    natural = sum(prod(shape) * itemsize for shape, itemsize in zip(shapes, itemsizes, strict=True))
+    if page_size_padded is None:
+        return natural
+    require_int("page_size_padded", page_size_padded, minimum=natural)
+    return page_size_padded
+
+
+def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int) -> int:
+    """How many pages one request may hold at once.
+
+    Source: contract 1.7, memory budget per request.
+    """
+    require_int("num_speculative_blocks", num_speculative_blocks, minimum=0)
+    require_int("block_size", block_size, minimum=1)
+    match mode:
+        case "none":
+            # One running block, and one for each draft.
+            return 1 + num_speculative_blocks
+        case "align":
+            # The block before the running one stays until its state has been copied onwards.
+            return 2 + num_speculative_blocks
+        case "all":
+            # Every block of the longest request keeps its own state.
+            return cdiv(max_model_len, block_size)
+        case _:
+            raise Refused("mamba_cache_mode", mode, "be one of 'none', 'align', 'all'")
