@@ -1,0 +1,191 @@
+"""Constants, exact integer arithmetic, and the configuration objects of the state cache."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, overload
+
+import torch
+
+from .checks import as_int, describe, int_at_least, one_of, refuse
+
+PAD_SLOT_ID = -1
+"""Filler of the conv program tables: a program that meets it exits (contract 1.1)."""
+
+NULL_BLOCK_ID = 0
+"""The pool's null block: never allocated, shared by everybody, content meaningless (contract 1.1)."""
+
+FLA_CHUNK_SIZE = 64
+"""Tokens per chunk of the gated-delta-rule kernels (contract 1.1)."""
+
+MambaCacheMode = Literal["none", "align", "all"]
+MAMBA_CACHE_MODES = ("none", "align", "all")
+
+_INTEGER_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@overload
+def cdiv(x: int, y: int) -> int: ...
+@overload
+def cdiv(x: torch.Tensor, y: int | torch.Tensor) -> torch.Tensor: ...
+@overload
+def cdiv(x: int, y: torch.Tensor) -> torch.Tensor: ...
+def cdiv(x: int | torch.Tensor, y: int | torch.Tensor) -> int | torch.Tensor:
+    """The smallest integer >= x / y, exact for every sign.
+
+    Tensors are divided elementwise and keep their dtype; two tensors must have the same one. A divisor
+    tensor is read once to look for zeros, which waits for the device that holds it.
+
+    Raises ValueError naming `x` or `y` if it is no integer (or integer tensor), and naming `y` if it is or
+    contains 0 or does not fit the dtype of `x`. Source: contract 1.1, cdiv.
+    """
+    if isinstance(y, torch.Tensor):
+        return _cdiv_by_tensor(x, y)
+    divisor = as_int("y", y, "cdiv")
+    if divisor == 0:
+        refuse("y", 0, "!= 0", "cdiv")
+    if isinstance(x, torch.Tensor):
+        return _cdiv_by_int(x, divisor)
+    return -(-as_int("x", x, "cdiv") // divisor)
+
+
+def _cdiv_by_int(x: torch.Tensor, y: int) -> torch.Tensor:
+    _check_integers("x", x)
+    limits = torch.iinfo(x.dtype)
+    if not limits.min <= y <= limits.max:
+        refuse("y", y, f"in the range of {describe(x)}", "cdiv")
+    # The hardware traps when it divides the smallest integer by -1.
+    return -x if y == -1 else _floor_plus_remainder(x, y)
+
+
+def _cdiv_by_tensor(x: int | torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    _check_integers("y", y)
+    if not isinstance(x, torch.Tensor):
+        x = torch.full_like(y, as_int("x", x, "cdiv"))
+    _check_integers("x", x)
+    if x.dtype != y.dtype:
+        refuse("y", describe(y), f"of dtype {x.dtype}, the dtype of x", "cdiv")
+    if bool((y == 0).any()):
+        refuse("y", describe(y), "without zeros", "cdiv")
+    # Same trap as above: -1 never reaches the division.
+    negated = y == -1
+    return torch.where(negated, -x, _floor_plus_remainder(x, y.masked_fill(negated, 1)))
+
+
+def _floor_plus_remainder(x: torch.Tensor, y: int | torch.Tensor) -> torch.Tensor:
+    # Negating operands instead would overflow at the smallest integer and fail for unsigned dtypes.
+    return torch.div(x, y, rounding_mode="floor") + (torch.remainder(x, y) != 0)
+
+
+def _check_integers(argument: str, value: torch.Tensor) -> None:
+    if value.dtype not in _INTEGER_DTYPES:
+        refuse(argument, describe(value), "an integer tensor", "cdiv")
+
+
+def divide(x: int, y: int) -> int:
+    """The exact quotient x / y.
+
+    Raises ValueError naming `y` if it is 0, and naming `x` if y does not divide it. Source: contract 1.1.
+    """
+    dividend, divisor = as_int("x", x, "divide"), as_int("y", y, "divide")
+    if divisor == 0:
+        refuse("y", 0, "!= 0", "divide")
+    if dividend % divisor != 0:
+        refuse("x", dividend, f"divisible by y = {divisor}", "divide")
+    return dividend // divisor
+
+
+@dataclass(frozen=True)
+class MambaSpec:
+    """What one layer's recurrent state needs of the cache.
+
+    `block_size`: tokens between two stored states. `shapes`, `dtypes`: one entry per state (conv first),
+    the shape of one block's data. `page_size_padded`: bytes that a page really takes, None for no padding.
+    `num_speculative_blocks`: blocks beside the running one, equal to the number of draft tokens.
+
+    Raises ValueError naming the field if block_size < 1, the two tuples differ in length, a dimension is
+    not positive, the mode is unknown, num_speculative_blocks < 0, or the padding is smaller than the data.
+    Source: contract 1.7, MambaSpec.
+    """
+
+    block_size: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    page_size_padded: int | None = None
+    mamba_type: str = "mamba2"
+    mamba_cache_mode: str = "none"
+    num_speculative_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        int_at_least("block_size", self.block_size, 1, "MambaSpec")
+        int_at_least("num_speculative_blocks", self.num_speculative_blocks, 0, "MambaSpec")
+        one_of("mamba_cache_mode", self.mamba_cache_mode, MAMBA_CACHE_MODES, "MambaSpec")
+        self._check_states()
+        self._check_padding()
+
+    def _check_states(self) -> None:
+        if len(self.dtypes) != len(self.shapes):
+            refuse("dtypes", self.dtypes, f"of length {len(self.shapes)}, one per shape", "MambaSpec")
+        for i, (shape, dtype) in enumerate(zip(self.shapes, self.dtypes, strict=True)):
+            for j, size in enumerate(shape):
+                int_at_least(f"shapes[{i}][{j}]", size, 1, "MambaSpec")
+            if not isinstance(dtype, torch.dtype):
+                refuse(f"dtypes[{i}]", repr(dtype), "a torch.dtype", "MambaSpec")
+
+    def _check_padding(self) -> None:
+        if self.page_size_padded is not None:
+            int_at_least(
+                "page_size_padded", self.page_size_padded, self.unpadded_page_size_bytes, "MambaSpec"
+            )
+
+    @property
+    def unpadded_page_size_bytes(self) -> int:
+        """Bytes of one block's data of all states together."""
+        pairs = zip(self.shapes, self.dtypes, strict=True)
+        return sum(prod(shape) * dtype.itemsize for shape, dtype in pairs)
+
+    @property
+    def page_size_bytes(self) -> int:
+        """Bytes from one block to the next, padding included."""
+        return self.unpadded_page_size_bytes if self.page_size_padded is None else self.page_size_padded
+
+    def max_memory_usage_bytes(self, vllm_config: Any) -> int:
+        """Bytes that one request of the longest length may hold.
+
+        Mode none keeps the running block and the speculative ones, align one boundary block more, all one
+        block per block_size tokens. Reads `vllm_config.model_config.max_model_len` in mode all only.
+
+        Raises ValueError naming `max_model_len` if it is not an int >= 1. Source: contract 1.7.
+        """
+        if self.mamba_cache_mode == "none":
+            return (1 + self.num_speculative_blocks) * self.page_size_bytes
+        if self.mamba_cache_mode == "align":
+            return (2 + self.num_speculative_blocks) * self.page_size_bytes
+        longest = vllm_config.model_config.max_model_len
+        longest = int_at_least("max_model_len", longest, 1, "max_memory_usage_bytes")
+        return cdiv(longest, self.block_size) * self.page_size_bytes
+
+
+@dataclass
+class KVCacheTensor:
+    """One raw buffer of `size` bytes and the layers that share it. Source: contract 1.7."""
+
+    size: int
+    shared_by: list[str]
+
+
+@dataclass
+class KVCacheGroupSpec:
+    """The layers that follow one block table, and their common spec. Source: contract 1.7."""
+
+    layer_names: list[str]
+    kv_cache_spec: Any
+    is_eagle_group: bool = False
+
+
+@dataclass
+class KVCacheConfig:
+    """The whole cache: blocks in the pool, raw buffers, groups. Source: contract 1.7."""
+
+    num_blocks: int
+    kv_cache_tensors: list[KVCacheTensor]
+    kv_cache_groups: list[KVCacheGroupSpec]
