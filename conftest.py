@@ -1,0 +1,75 @@
+"""Options, profiles and fixtures of the whole suite; reports of falsified properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from properties.harness import profiles
+from properties.harness.port import InProcess, choose_device
+from properties.harness.report import write_report
+from properties.harness.trial import Bench, Falsified
+from properties.subjects import load
+
+profiles.load()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("statecheck")
+    group.addoption("--subject", default="impl", help="what to verify: impl, or any importable module")
+    group.addoption("--device", default="auto", help="auto, cpu or cuda")
+    group.addoption("--reports", default="reports", help="where reports of falsified properties go")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        subject, device = load(config.getoption("--subject")), choose_device(config.getoption("--device"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.stash[_BENCH] = Bench(subject, InProcess(subject, device))
+
+
+_BENCH = pytest.StashKey[Bench]()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    bench = config.stash[_BENCH]
+    return f"statecheck: subject {bench.subject.name}, device {bench.port.device}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        tested = getattr(getattr(item, "function", None), "property", None)
+        reason = tested.not_applicable(config.stash[_BENCH]) if tested else None
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def trial(request: pytest.FixtureRequest) -> Bench:
+    """Where the properties' examples run. Each example makes itself a `Trial` on it."""
+    return request.config.stash[_BENCH]
+
+
+@pytest.fixture(autouse=True)
+def _known_deviations(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A declared deviation that did not show is a failure: the declaration is out of date."""
+    yield
+    tested = getattr(getattr(request.node, "function", None), "property", None)
+    bench = request.config.stash[_BENCH]
+    for known in bench.subject.known_deviations:
+        if tested and known.property == tested.name and known not in bench.known_failures:
+            pytest.fail(f"{tested.name} passed, but should fail as declared: {known.link}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome: Any = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, Falsified):
+        bench = item.config.stash[_BENCH]
+        reports = Path(item.config.getoption("--reports"))
+        directory = write_report(call.excinfo.value.case, reports, bench.subject.module)
+        outcome.get_result().sections.append(("statecheck", f"report: {directory}/report.md"))

@@ -1,0 +1,1 @@
+"""The machinery around the properties: execution port, trials, campaigns, reports, command line."""

@@ -1,0 +1,241 @@
+"""The command line: `python -m properties fuzz|replay|demo|bench|table`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.display import Display, conclusion, summary
+from properties.harness.worker import Setting
+
+CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
+_PLAIN_WIDTH = 120
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds.
+
+    Raises:
+        ValueError: not a positive number with one of these units.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None or float(match[1]) <= 0:
+        raise ValueError(
+            f"budget = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
+        )
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code.
+
+    0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
+    3: the command cannot be run as given.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return MISCONFIGURED
+    except Exception:
+        # Python's own exit code for this is 1, which here means that the subject is wrong.
+        traceback.print_exc()
+        return INCOMPLETE
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Exits with `MISCONFIGURED`, where argparse has a 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(MISCONFIGURED, f"error: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m properties", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
+    fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    fuzz.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
+    fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    _subject_options(fuzz)
+    fuzz.set_defaults(run=_fuzz)
+    replay = commands.add_parser("replay", help="run a saved case again: FIXED, FAILED or NOT APPLICABLE")
+    replay.add_argument("case", type=Path, help="path to a case.json")
+    _subject_options(replay)
+    replay.set_defaults(run=_replay)
+    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
+    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
+    demo.set_defaults(run=_demo)
+    bench = commands.add_parser("bench", help="time the implementation beside a plain-Python peer")
+    bench.set_defaults(run=_bench)
+    table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
+    table.add_argument("--write", action="store_true", help="put them into README.md")
+    table.add_argument(
+        "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
+    )
+    table.set_defaults(run=_table)
+    return parser
+
+
+def _subject_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
+    campaign = _campaign(options)
+    _tell_pending(console, Path(options.reports))
+    console.print(
+        f"subject {options.subject}, device {campaign.setting.device}, {len(campaign.properties)} properties, "
+        f"{campaign.workers} workers, {options.budget}, seed {campaign.seed}",
+        highlight=False,
+    )
+    with Display(console) as display:
+        campaign.watch = display.watch
+        rows = campaign.run()
+    console.print(summary(campaign))
+    _tell_failures(console, rows)
+    console.print(conclusion(campaign), markup=False, highlight=False, soft_wrap=True)
+    return _exit_code(rows, interrupted=campaign.interrupted)
+
+
+def _campaign(options: argparse.Namespace) -> Campaign:
+    from properties.harness.port import InProcess, choose_device
+    from properties.harness.registry import load_properties
+    from properties.harness.trial import Bench
+    from properties.subjects import load
+
+    budget = seconds(options.budget)
+    subject, device = load(options.subject), choose_device(options.device)
+    chosen = _select(sorted(load_properties()), options.only)
+    bench = Bench(subject, InProcess(subject, device))
+    tested = load_properties()
+    reasons = {name: tested[name].not_applicable(bench) for name in chosen}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    workers = options.workers
+    if workers is None:
+        workers = 1 if device == "cuda" else _cores()
+    if workers < 1:
+        raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
+    return Campaign(
+        setting=Setting(options.subject, device, options.reports),
+        properties=[name for name in chosen if name not in skipped],
+        budget=budget,
+        workers=workers,
+        seed=secrets.randbits(32) if options.seed is None else options.seed,
+        skipped=skipped,
+        known=frozenset(one.property for one in subject.known_deviations),
+    )
+
+
+def _cores() -> int:
+    """The cores that this process may use, where the system can say so."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _select(names: list[str], expression: str) -> list[str]:
+    """The names that match a pytest `-k` expression."""
+    if not expression:
+        return names
+    # The expression language is pytest's own; its evaluator has no other public home.
+    from _pytest.mark.expression import Expression
+
+    try:
+        compiled = Expression.compile(expression)
+    except Exception as error:  # SyntaxError; ParseError before pytest 9
+        raise ValueError(
+            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
+        ) from error
+    found = [name for name in names if compiled.evaluate(_containing(name))]
+    if not found:
+        raise ValueError(
+            f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
+        )
+    return found
+
+
+def _containing(name: str) -> Callable[..., bool]:
+    return lambda word, **_: word in name
+
+
+def _tell_pending(console: Console, reports: Path) -> None:
+    for path in sorted((reports / "pending").glob("*.json")):
+        console.print(
+            f"left over from a campaign that was cut short: make replay CASE={path}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _tell_failures(console: Console, rows: dict[str, Row]) -> None:
+    told = (Status.FALSIFIED, Status.ERROR, Status.UNEXPECTED_PASS)
+    for row in rows.values():
+        if row.status in told:
+            failure = f"\n{row.status.value}: {row.property_name}\n  {row.detail}"
+            console.print(failure, markup=False, highlight=False, soft_wrap=True)
+            if row.report:
+                console.print(
+                    f"  report: {row.report}/report.md", markup=False, highlight=False, soft_wrap=True
+                )
+    skipped = [row for row in rows.values() if row.status is Status.NOT_APPLICABLE]
+    for row in skipped:
+        console.print(
+            f"not applicable: {row.property_name}: {row.detail}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _exit_code(rows: dict[str, Row], *, interrupted: bool) -> int:
+    found = {row.status for row in rows.values()}
+    if found & {Status.FALSIFIED, Status.UNEXPECTED_PASS}:
+        return FALSIFIED
+    if interrupted or found & {Status.ERROR, Status.WAITING}:
+        return INCOMPLETE
+    return CLEAN
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from properties.harness.replay import replay_file
+
+    verdict, message = replay_file(options.case, options.subject, options.device)
+    print(f"{verdict}: {message}")
+    return {"FIXED": CLEAN, "FAILED": FALSIFIED}.get(verdict, INCOMPLETE)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from properties.harness.demo import run_demo
+
+    return run_demo(options.budget)
+
+
+def _bench(_: argparse.Namespace) -> int:
+    from properties.harness.bench import run_bench
+
+    return run_bench()
+
+
+def _table(options: argparse.Namespace) -> int:
+    from properties.harness.readme import run_table
+
+    return run_table(write=options.write, check=options.check)

@@ -1,0 +1,139 @@
+"""The first place where an outcome differs from what the rules expect, in words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from properties.harness.values import DType, Expected, Outcome, Raised, Record, Refusal, Tensor, Value
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one."""
+
+    place: str
+    observed: str
+    expected: str
+    tensors: tuple[Tensor, Tensor] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place} = {self.observed}, but should be {self.expected}"
+
+
+def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
+    """Compare an outcome with the expected one; `places` says whether host and device memory can be told apart."""
+    if actual.changed:
+        return Difference(
+            ", ".join(actual.changed), "written to", "left as it was, memory around it included"
+        )
+    if isinstance(expected, Refusal):
+        return _refusal_difference(expected, actual)
+    if isinstance(actual, Raised):
+        return Difference(
+            "the call", f"{actual.exception}: {actual.message}", f"a result, {brief(expected.value)}"
+        )
+    return difference(expected.value, actual.value, "result", places=places)
+
+
+def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None:
+    wanted = f"{expected.exception} that names {expected.argument}"
+    if not isinstance(actual, Raised):
+        return Difference("result", brief(actual.value), wanted)
+    named = re.search(rf"(?<!\w){re.escape(expected.argument)}(?!\w)", actual.message)
+    if actual.exception != expected.exception or (expected.argument and not named):
+        return Difference("the call", f"{actual.exception}: {actual.message}", wanted)
+    return None
+
+
+def difference(expected: Value, actual: Value, place: str, *, places: bool) -> Difference | None:
+    """Depth-first comparison of two values; bool and int are different types here, as are list and tuple."""
+    if type(expected) is not type(actual):
+        return Difference(place, brief(actual), brief(expected))
+    if isinstance(expected, Tensor):
+        return _tensor_difference(expected, actual, place, places=places)
+    if isinstance(expected, Record):
+        return _record_difference(expected, actual, place, places=places)
+    if isinstance(expected, dict):
+        if list(expected) != list(actual):
+            return Difference(f"{place} keys", repr(list(actual)), repr(list(expected)))
+        pairs = ((f"{place}[{key!r}]", item, actual[key]) for key, item in expected.items())
+    elif isinstance(expected, (list, tuple)):
+        if len(expected) != len(actual):
+            return Difference(f"len({place})", str(len(actual)), str(len(expected)))
+        pairs = ((f"{place}[{i}]", item, actual[i]) for i, item in enumerate(expected))
+    else:
+        return None if expected == actual else Difference(place, brief(actual), brief(expected))
+    return _first(pairs, places)
+
+
+def _first(pairs, places: bool) -> Difference | None:  # type: ignore[no-untyped-def]
+    found = (difference(item, other, place, places=places) for place, item, other in pairs)
+    return next((one for one in found if one is not None), None)
+
+
+def _record_difference(expected: Record, actual: Record, place: str, *, places: bool) -> Difference | None:
+    if expected.type != actual.type:
+        return Difference(f"type({place})", actual.type, expected.type)
+    observed = dict(actual.fields)
+    for field, item in expected.fields:
+        if field not in observed:
+            return Difference(f"{place}.{field}", "missing", brief(item))
+        found = difference(item, observed[field], f"{place}.{field}", places=places)
+        if found is not None:
+            return found
+    return None
+
+
+def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: bool) -> Difference | None:
+    for name in ("dtype", "shape"):
+        if getattr(expected, name) != getattr(actual, name):
+            values = str(getattr(actual, name)), str(getattr(expected, name))
+            return Difference(f"{place}.{name}", *values, (expected, actual))
+    if places and expected.on != actual.on:
+        return Difference(f"{place}.device", actual.on, expected.on)
+    want, got = expected.values(), actual.values()
+    if want == got:
+        return None
+    indices = itertools.product(*map(range, expected.shape))
+    for index, one, other in zip(indices, want, got, strict=True):
+        if one != other:
+            where = ", ".join(map(str, index))
+            return Difference(f"{place}[{where}]", str(other), str(one), (expected, actual))
+    raise AssertionError("tensors differ, but no element does")
+
+
+def brief(value: Value, limit: int = 24) -> str:
+    """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
+    if isinstance(value, Tensor):
+        return _brief_tensor(value, limit)
+    if isinstance(value, DType):
+        return f"torch.{value.name}"
+    if isinstance(value, Record):
+        return f"{value.type}({', '.join(f'{name}={brief(item, limit)}' for name, item in value.fields)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {brief(item, limit)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(brief(item, limit) for item in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    return repr(value)
+
+
+def _brief_tensor(tensor: Tensor, limit: int) -> str:
+    if tensor.elements is None:
+        return f"{tensor.dtype}{list(tensor.shape)} with any contents"
+    if len(tensor.shape) == 1:
+        return f"{tensor.dtype}{_cut(tensor.values(), limit)}"
+    if len(tensor.shape) == 2:
+        rows = ", ".join(_cut(row, limit) for row in tensor.rows())
+        return f"{tensor.dtype}[{rows}]"
+    return f"{tensor.dtype}{list(tensor.shape)} {_cut(tensor.values(), limit)}"
+
+
+def _cut(elements: Sequence[int], limit: int) -> str:
+    if len(elements) <= limit:
+        return "[" + ", ".join(map(str, elements)) + "]"
+    head, tail = elements[: limit // 2], elements[-2:]
+    return f"[{', '.join(map(str, head))}, ... {len(elements)} in all ..., {', '.join(map(str, tail))}]"

@@ -1,0 +1,85 @@
+"""Properties of sequences: Hypothesis state machines whose every step is held against the rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from properties.harness.registry import Property, remember
+from properties.harness.trial import Bench, KnownFailure, Trial
+from properties.harness.values import Step
+
+_STEPS = 10
+
+
+class TrialMachine(RuleBasedStateMachine):
+    """A state machine whose life is one example of one property: its rules hold steps against the rules on `trial`.
+
+    After a failure that the subject declares, the rest of the life says nothing any more.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__()
+        self.trial = trial
+        self.known_failure = False
+
+    def agrees(self, *steps: Step) -> None:
+        if self.known_failure:
+            return
+        try:
+            self.trial.agrees(*steps)
+        except KnownFailure:
+            self.known_failure = True
+
+
+@dataclass(frozen=True)
+class MachineProperty(Property):
+    """A property that is checked after every step of a state machine's life."""
+
+    machine: type[TrialMachine] = TrialMachine
+
+    def test(self) -> Callable[..., None]:
+        def run(trial: Bench) -> None:
+            self._run(trial, settings(stateful_step_count=_STEPS))
+
+        run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
+        return run
+
+    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
+        chosen = settings(
+            max_examples=max_examples,
+            stateful_step_count=_STEPS,
+            suppress_health_check=list(HealthCheck),
+        )
+        self._run(bench, chosen, seed)
+
+    def _run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+        def begin() -> TrialMachine:
+            return self.machine(bench.begin(self))
+
+        # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
+        begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
+        run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+
+
+def _no_body() -> None:
+    """A machine has rules in place of a body."""
+
+
+def machine_prop(
+    kind: str, *functions: str, device: str | None = None
+) -> Callable[[type[TrialMachine]], Callable[..., None]]:
+    """Register the decorated state machine as a property; its name and docstring are the property's."""
+
+    def register(machine: type[TrialMachine]) -> Callable[..., None]:
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
+        sentence = " ".join((machine.__doc__ or name).split())
+        module = machine.__module__
+        new = MachineProperty(name, sentence, kind, functions, _no_body, {}, module, device, machine)
+        return remember(new)
+
+    return register

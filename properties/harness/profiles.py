@@ -1,0 +1,36 @@
+"""Hypothesis profiles: `dev` at the desk, `ci` the same inputs every time, `nightly` fresh ones every time.
+
+Hypothesis loads a profile of its own called "ci" wherever the variable CI is set, and that one has no database.
+Ours replaces it, and a campaign always loads `nightly` by name.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+
+def register() -> None:
+    """Make the three profiles known to Hypothesis."""
+    # Settings inherit from the profile that is loaded, which may be the one without a database.
+    base = settings(
+        settings.get_profile("default"), deadline=None, print_blob=True, report_multiple_bugs=False
+    )
+    settings.register_profile("dev", base, max_examples=100)
+    settings.register_profile("ci", base, max_examples=100, derandomize=True, database=None)
+    settings.register_profile(
+        "nightly",
+        base,
+        derandomize=False,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def load(name: str | None = None) -> str:
+    """Load the profile `name`, by default `ci` where the variable CI is set and `dev` elsewhere; returns its name."""
+    register()
+    chosen = name or ("ci" if os.environ.get("CI") else "dev")
+    settings.load_profile(chosen)
+    return chosen

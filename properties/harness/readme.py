@@ -1,0 +1,73 @@
+"""The generated parts of the README: each stands between two markers, and CI fails where one is out of date."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+from properties.harness import deviations, symbols
+from properties.harness.registry import load_properties
+from properties.subjects import load
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def run_table(write: bool, check: bool) -> int:
+    """Print the generated parts, put them into the README, or hold it against them.
+
+    Returns:
+        1 if a symbol lacks a room, or the README is out of date or has no place for a part.
+    """
+    tested = load_properties()
+    found = symbols.complaints(load("impl"), tested)
+    parts = {"symbols": symbols.table(tested), "deviations": deviations.table()}
+    for name, text in parts.items():
+        if write and not found:
+            found += put(name, text)
+        elif check:
+            found += stale(name, text)
+        elif not write:
+            print(text, end="\n\n")
+    for complaint in found:
+        print(complaint, file=sys.stderr)
+    return 1 if found else 0
+
+
+def markers(name: str) -> tuple[str, str]:
+    """The lines before and behind a part."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def put(name: str, text: str) -> list[str]:
+    """Write a part into the README; what is wrong with the README, if anything is."""
+    place = _place(name)
+    if isinstance(place, str):
+        return [place]
+    (before, _, after), (begin, end) = place, markers(name)
+    README.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    return []
+
+
+def stale(name: str, text: str) -> list[str]:
+    """The lines in which a part of the README differs from what it should be."""
+    place = _place(name)
+    if isinstance(place, str):
+        return [place]
+    old, new = place[1].split("\n"), text.split("\n")
+    lines = list(difflib.unified_diff(old, new, "README.md", "now", lineterm="", n=0))
+    return (
+        [f"README.md: the table of {name} is out of date; `make table` brings it up", *lines] if lines else []
+    )
+
+
+def _place(name: str) -> tuple[str, str, str] | str:
+    """The README before, between and behind a part's markers; or what is wrong with it."""
+    first, last = markers(name)
+    if not README.exists():
+        return f"README.md: missing, but should have the table of {name}"
+    before, begin, rest = README.read_text(encoding="utf-8").partition(first)
+    inside, end, after = rest.partition(last)
+    if not (begin and end):
+        return f"README.md: no markers, but should have the lines {first} and {last}"
+    return before, inside.strip("\n"), after

@@ -1,0 +1,131 @@
+"""Properties: Hypothesis tests that know their sentence, their kind and the functions that they are about.
+
+`prop` turns a body into an ordinary Hypothesis test that pytest collects, and remembers it, so that a campaign can
+run the same body with settings and seeds of its own. Both share Hypothesis's example database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+import properties
+from properties.harness.trial import Bench, KnownFailure
+
+KINDS = frozenset(
+    {
+        "agreement",
+        "provenance",
+        "byte-exact",
+        "order-free",
+        "memmove",
+        "partition",
+        "classification",
+        "padding",
+        "ownership",
+        "metamorphic",
+        "red zone",
+        "width",
+        "algebra",
+        "cost",
+        "refusal",
+        "capture = replay",
+    }
+)
+PROPERTIES: dict[str, Property] = {}
+
+
+@dataclass(frozen=True)
+class Property:
+    """One sentence about one or more documented functions, and the Hypothesis test that checks it.
+
+    `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
+    """
+
+    name: str
+    sentence: str
+    kind: str
+    functions: tuple[str, ...]
+    body: Callable[..., None]
+    strategies: dict[str, SearchStrategy[Any]]
+    module: str
+    device: str | None = None
+
+    def example(self, bench: Bench, **drawn: Any) -> None:
+        """Run the body on one example; a failure that the subject declares is none."""
+        with contextlib.suppress(KnownFailure):
+            self.body(bench.begin(self), **drawn)
+
+    def test(self) -> Callable[..., None]:
+        """The Hypothesis test; its argument `trial` is the `Bench` to run on."""
+
+        @functools.wraps(self.body)
+        def example(trial: Bench, **drawn: Any) -> None:
+            self.example(trial, **drawn)
+
+        return given(**self.strategies)(example)
+
+    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
+        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
+        profile = settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
+        # In this order: a seed turns the database off, and these settings turn it on again.
+        profile(hypothesis.seed(seed)(self.test()))(bench)
+
+    def not_applicable(self, bench: Bench) -> str | None:
+        """Why this property says nothing about the bench's subject or device, or None."""
+        wanted = [function for function in self.functions if not function.startswith("harness.")]
+        missing = [function for function in wanted if not bench.subject.has(function)]
+        if missing:
+            return f"{bench.subject.name} has no {', '.join(missing)}"
+        if self.device not in (None, bench.port.device):
+            return f"needs {self.device}, runs on {bench.port.device}"
+        return None
+
+
+def prop(
+    kind: str, *functions: str, device: str | None = None, **strategies: SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register the decorated body, `body(trial, **drawn)`, as a property.
+
+    Args:
+        kind: an id of the vocabulary, `KINDS`.
+        functions: the documented symbols that it calls, dotted for methods.
+        device: the only device on which it has a meaning, if there is one.
+        strategies: what to draw for each of the body's arguments but `trial`.
+    """
+
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        name = body.__name__.removeprefix("test_")
+        sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
+        return remember(Property(name, sentence, kind, functions, body, strategies, body.__module__, device))
+
+    return register
+
+
+def remember(new: Property) -> Callable[..., None]:
+    """Register a property; its test, as pytest collects it."""
+    if new.kind not in KINDS:
+        raise ValueError(f"kind = {new.kind!r}, but should be one of {sorted(KINDS)} [prop]")
+    if new.name in PROPERTIES and PROPERTIES[new.name].module != new.module:
+        raise ValueError(f"property = {new.name!r}, but should be a name of its own [prop]")
+    PROPERTIES[new.name] = new
+    test = new.test()
+    test.property = new  # type: ignore[attr-defined]
+    return test
+
+
+def load_properties() -> dict[str, Property]:
+    """All properties, by name, after importing every `properties.test_*` module."""
+    for module in pkgutil.iter_modules(properties.__path__):
+        if module.name.startswith("test_"):
+            importlib.import_module(f"properties.{module.name}")
+    return dict(PROPERTIES)

@@ -1,0 +1,193 @@
+"""What a property's body holds in its hand: run steps on the subject, compare with the rules, or state a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from properties.harness.answers import answer
+from properties.harness.case import Case
+from properties.harness.compare import brief, outcome_difference
+from properties.harness.port import Port
+from properties.harness.values import (
+    Call,
+    Expected,
+    Let,
+    Outcome,
+    Overwrite,
+    Raised,
+    Refusal,
+    Step,
+    Tensor,
+    Value,
+    resolve,
+)
+from properties.subjects import KnownDeviation, Subject
+
+if TYPE_CHECKING:
+    from properties.harness.registry import Property
+
+
+class KnownFailure(Exception):
+    """The subject broke a property as it declares; the example has shown what it can and ends here."""
+
+
+class Falsified(AssertionError):
+    """The subject broke a property; `case` is the input that shows it."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case.message)
+        self.case = case
+
+
+@dataclass(repr=False)
+class Bench:
+    """Where examples run: a subject behind a port, and what is counted on the way.
+
+    `on_example` and `on_falsified` let a campaign watch: the latter sees every failing example, shrunk or not.
+    """
+
+    subject: Subject
+    port: Port
+    seed: int | None = None
+    examples: int = 0
+    known_failures: set[KnownDeviation] = field(default_factory=set)
+    on_example: Callable[[], None] = lambda: None
+    on_falsified: Callable[[Case], None] = lambda case: None
+
+    def __repr__(self) -> str:
+        return f"<{self.subject.name} on {self.port.device}>"
+
+    def begin(self, tested: Property) -> Trial:
+        self.examples += 1
+        self.on_example()
+        self.port.begin()
+        return Trial(self, tested)
+
+
+@dataclass
+class Trial:
+    """One example of one property."""
+
+    bench: Bench
+    tested: Property
+    _steps: list[Step] = field(default_factory=list)
+    _actual: list[Outcome] = field(default_factory=list)
+    _names: dict[str, Value] = field(default_factory=dict)
+    _expected: list[Expected] = field(default_factory=list)
+    _calls: list[Call] = field(default_factory=list)
+
+    def run(self, *steps: Step) -> Outcome:
+        """Execute `steps` on the subject; the outcome of the last call among them."""
+        for step in steps:
+            self._steps.append(step)
+            outcome = self.bench.port.execute(step)
+            self._note(step, outcome)
+        return self._actual[-1]
+
+    def _note(self, step: Step, outcome: Outcome | None) -> None:
+        if isinstance(step, Let):
+            self._names[step.name] = step.value
+        elif isinstance(step, Overwrite):
+            old = self._names[step.name]
+            self._names[step.name] = Tensor(
+                old.dtype, old.shape, step.elements, old.strides, old.offset, old.on
+            )
+        else:
+            assert outcome is not None
+            resolved = self._resolved(step)
+            self._calls.append(resolved)
+            if step.bind:
+                self._names[step.bind] = resolved
+            self._actual.append(outcome)
+            self._expected.append(answer(resolved))
+
+    def _resolved(self, call: Call) -> Call:
+        arguments = tuple((name, resolve(value, self._names)) for name, value in call.arguments)
+        keywords = tuple((name, resolve(value, self._names)) for name, value in call.keywords)
+        return replace(call, arguments=arguments, keywords=keywords)
+
+    def agrees(self, *steps: Step) -> None:
+        """Execute `steps` and hold the outcome of each call against the rules."""
+        before = len(self._actual)
+        self.run(*steps)
+        for number in range(before, len(self._actual)):
+            self._compare(number)
+
+    def refuses(self, *steps: Step) -> None:
+        """As `agrees`, for calls that the rules refuse, every one of them."""
+        before = len(self._expected)
+        self.agrees(*steps)
+        legal = [one for one in self._expected[before:] if not isinstance(one, Refusal)]
+        assert not legal, f"the rules accept {self._steps}, but the property is about refused input"
+
+    def agrees_without_waiting(self, *steps: Step) -> None:
+        """As `agrees`, and then once more while waiting for the device is an error.
+
+        The first time loads kernels, which may wait once in a process; it is every other time that counts.
+        """
+        self.agrees(*steps)
+        with self.bench.port.waiting_refused():
+            self.agrees(*steps)
+
+    def _compare(self, number: int) -> None:
+        places = self.bench.port.device != "cpu"
+        found = outcome_difference(self._expected[number], self._actual[number], places=places)
+        if found is not None:
+            self._fails(str(found), number)
+
+    def returns(self, *steps: Step) -> Value:
+        """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""
+        outcome = self.run(*steps)
+        if isinstance(outcome, Raised):
+            self._fails(f"the call = {outcome.exception}: {outcome.message}, but should return a result")
+        return outcome.value
+
+    def holds(self, condition: bool, message: str) -> None:
+        """State a condition about the outcomes so far.
+
+        Args:
+            message: what was observed and what should be, used where the condition is false.
+
+        Raises:
+            Falsified: the condition is false and the subject does not declare that it may be.
+            KnownFailure: it does declare it.
+        """
+        if not condition:
+            self._fails(message)
+
+    def _fails(self, message: str, number: int = -1) -> NoReturn:
+        """End the example; `number` is the call that shows it."""
+        case = self._case(f"{message} [{spell(self._calls[number])}]")
+        known = self._known(case)
+        if known is not None:
+            self.bench.known_failures.add(known)
+            raise KnownFailure
+        self.bench.on_falsified(case)
+        raise Falsified(case)
+
+    def _known(self, case: Case) -> KnownDeviation | None:
+        declared = self.bench.subject.known_deviations
+        return next(
+            (one for one in declared if one.property == case.property_name and one.condition(case)), None
+        )
+
+    def _case(self, message: str) -> Case:
+        return Case(
+            property_name=self.tested.name,
+            sentence=self.tested.sentence,
+            subject=self.bench.subject.name,
+            steps=tuple(self._steps),
+            expected=tuple(self._expected),
+            actual=tuple(self._actual),
+            message=message,
+            device=self.bench.port.device,
+            seed=self.bench.seed,
+        )
+
+
+def spell(call: Call) -> str:
+    """The call as one would write it down."""
+    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
+    return f"{call.function}({arguments})"

@@ -1,0 +1,179 @@
+"""Subjects that are wrong on purpose, cases about them, and worker processes that only pretend.
+
+torch is imported by the functions that need it: a pretended worker is a fresh process and should start at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from properties.harness.case import Case
+from properties.harness.values import Raised, Refusal, Step, call
+from properties.harness.worker import Finished, Progress, Setting, Task, pending_path
+from properties.subjects import KnownDeviation, Subject
+
+if TYPE_CHECKING:
+    from properties.harness.registry import Property
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def toy(*deviations: KnownDeviation, **names: Any) -> Subject:
+    """A subject that has nothing but `names`."""
+    module = ModuleType("toy")
+    vars(module).update(names)
+    return Subject("toy", module, deviations)
+
+
+def a_property(body: Callable[..., None] = lambda trial: None, **changes: Any) -> Property:
+    """A property that no campaign knows."""
+    from properties.harness.registry import Property
+
+    fields: dict[str, Any] = {
+        "name": "toys_divide",
+        "sentence": "Toys divide.",
+        "kind": "agreement",
+        "functions": ("divide",),
+        "body": body,
+        "strategies": {},
+        "module": __name__,
+    }
+    return Property(**fields | changes)
+
+
+def case_of(subject: Subject, device: str, *steps: Step) -> Case:
+    """What a trial hands on about `steps`, whether or not the subject answers them by the rules."""
+    from properties.harness.port import InProcess
+    from properties.harness.trial import Bench, Falsified
+
+    trial = Bench(subject, InProcess(subject, device)).begin(a_property())
+    trial.run(*steps)
+    try:
+        trial.holds(False, "made for a test")
+    except Falsified as falsified:
+        return falsified.case
+    raise AssertionError("a condition that is false held")
+
+
+def a_case(**changes: Any) -> Case:
+    """A case about `divide(x=5, y=2)`, made without running anything."""
+    fields: dict[str, Any] = {
+        "property_name": "toys_divide",
+        "sentence": "Toys divide.",
+        "subject": "toy",
+        "steps": (call("divide", x=5, y=2),),
+        "expected": (Refusal("x"),),
+        "actual": (Raised("ValueError", "out of order"),),
+        "message": "the call = ValueError: out of order, but should be ValueError that names x",
+    }
+    return Case(**fields | changes)
+
+
+@contextmanager
+def module(folder: Path, name: str, source: str) -> Iterator[str]:
+    """An importable module `name`; gone from this process afterwards."""
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    try:
+        yield name
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop(name, None)
+
+
+def _tasks(pipe: Connection) -> Iterator[Task]:
+    with suppress(EOFError, BrokenPipeError):
+        while (task := pipe.recv()) is not None:
+            yield task
+
+
+def quick_worker(_: Setting, pipe: Connection) -> None:
+    """Passes every task with the examples that it was allowed, and tells its seed."""
+    for task in _tasks(pipe):
+        pipe.send(Progress(task.property, task.max_examples))
+        pipe.send(Finished(task.property, "passed", 0.1, detail=str(task.seed)))
+
+
+def dying_worker(_: Setting, pipe: Connection) -> None:
+    """Dies of every property with "fatal" in its name."""
+    for task in _tasks(pipe):
+        if "fatal" in task.property:
+            os._exit(7)
+        pipe.send(Finished(task.property, "passed", 0.1))
+
+
+def endless_worker(_: Setting, pipe: Connection) -> None:
+    """Never finishes a task."""
+    for _task in _tasks(pipe):
+        time.sleep(3600)
+
+
+def endlessly_shrinking_worker(setting: Setting, pipe: Connection) -> None:
+    """Has found a counterexample, and never finishes shrinking it."""
+    for task in _tasks(pipe):
+        case = a_case(property_name=task.property, subject=setting.subject)
+        case.save(pending_path(Path(setting.reports), task.property))
+        time.sleep(3600)
+
+
+_RUN_SCRIPTS = """
+import contextlib, io, json, os, runpy, sys, traceback
+
+results, path = [], list(sys.path)
+for script, variables in json.load(open(sys.argv[1], encoding="utf-8")):
+    before, output = dict(os.environ), io.StringIO()
+    os.environ.update(variables)
+    with contextlib.redirect_stdout(output):
+        try:
+            runpy.run_path(script, run_name="__main__")
+            code = "no exit"
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            code = traceback.format_exc()
+    os.environ.clear()
+    os.environ.update(before)
+    sys.path[:] = path
+    results.append((code, output.getvalue()))
+print(json.dumps({"results": results, "modules": sorted(sys.modules)}))
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a script ended: its exit code, or the traceback it died of, and what it printed."""
+
+    code: int | str
+    output: str
+
+
+def run_scripts(folder: Path, jobs: list[tuple[Path, dict[str, str]]]) -> tuple[list[Verdict], set[str]]:
+    """Run scripts one after the other in one process, which imports torch once; also its modules at the end.
+
+    Args:
+        folder: a place for the runner.
+        jobs: scripts with the environment variables to add.
+    """
+    (folder / "run_scripts.py").write_text(_RUN_SCRIPTS, encoding="utf-8")
+    (folder / "jobs.json").write_text(json.dumps([(str(script), added) for script, added in jobs]))
+    clean = {
+        name: value for name, value in os.environ.items() if name not in ("SUBJECT", "SUBJECT_PATH", "DEVICE")
+    }
+    command = [sys.executable, str(folder / "run_scripts.py"), str(folder / "jobs.json")]
+    done = subprocess.run(
+        command, env=clean | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [Verdict(code, output) for code, output in found["results"]], set(found["modules"])

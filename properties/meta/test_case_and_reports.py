@@ -1,0 +1,530 @@
+"""What stays of a falsified property: the case, the report, the script, and the replay."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from properties.harness import cli
+from properties.harness.case import Case
+from properties.harness.port import InProcess
+from properties.harness.registry import Property, load_properties
+from properties.harness.report import report_text, subject_root, write_report
+from properties.harness.repro import repro_script
+from properties.harness.trial import Bench, Falsified, Trial
+from properties.harness.values import (
+    Call,
+    Device,
+    DType,
+    Let,
+    Name,
+    Overwrite,
+    Returned,
+    Step,
+    Tensor,
+    call,
+    int32,
+    record,
+)
+from properties.meta.broken import ROOT, Verdict, a_case, a_property, case_of, module, run_scripts
+from properties.strategies.batch import Batch, BlockTable, Request, Splitting, metadata
+from properties.strategies.chunks import spread
+from properties.strategies.layout import Copy, State
+from properties.strategies.shapes import Model
+from properties.subjects import load
+from properties.test_refusals import BAD_INPUTS
+
+
+@dataclass(frozen=True)
+class Defect:
+    """An implementation that is wrong in one way, as the source of a module, and steps that show it."""
+
+    name: str
+    source: str
+    steps: tuple[Step, ...]
+
+    @property
+    def module(self) -> str:
+        return f"toy_{self.name.replace(' ', '_')}"
+
+
+VARLEN = "compute_varlen_chunk_metadata"
+BATCH = Batch((Request(1, 3), Request(5, 0, prefilling=True)), padded_rows=1)
+TABLE = BlockTable(((1, 2), (3, 4)), (5, 1), block_size=4, width=2, extra_stride=1)
+COPY = Copy(State(4, (3, 2), "bfloat16", padding=3), (0, 2, 3), 1, 2, 1)
+SPEC = record("MambaSpec", block_size=4, shapes=((2, 3),), dtypes=(DType("float32"),))
+CHUNKS = call(VARLEN, query_start_loc=spread((0, 3, 10), "int32"), chunk_size=4)
+CONV = Call(
+    "compute_causal_conv1d_metadata",
+    (("query_start_loc_p_cpu", int32([0, 9, 9]).on_host()),),
+    (("device", Device()),),
+)
+IN_PLACE = (
+    Let("starts", int32([0, 3])),
+    call(VARLEN, query_start_loc=Name("starts"), chunk_size=4),
+    Overwrite("starts", (0, 5)),
+    call(VARLEN, query_start_loc=Name("starts"), chunk_size=4),
+)
+COMPUTED = call("CommonAttentionMetadata.compute_num_computed_tokens", self=metadata(BATCH))
+NAMED_BATCH = (
+    Let("lens", int32(BATCH.seq_lens)),
+    Let("batch", metadata(BATCH, seq_lens=Name("lens"))),
+    call("CommonAttentionMetadata.compute_num_computed_tokens", self=Name("batch")),
+)
+PAGE = call("MambaSpec.page_size_bytes.fget", self=SPEC)
+BAD_PAGE = call(
+    "MambaSpec.page_size_bytes.fget",
+    self=record("MambaSpec", **dict(SPEC.fields) | {"page_size_padded": 1}),
+)
+
+
+def after(function: str, change: str) -> str:
+    """Source: the intact function, its result changed by the statement `change`."""
+    return f"""
+def {function}(*args, **kwargs):
+    result = impl.{function}(*args, **kwargs)
+    {change}
+    return result
+"""
+
+
+def before(function: str, change: str) -> str:
+    """Source: the intact function, called after the statement `change`."""
+    return f"""
+def {function}(*args, **kwargs):
+    {change}
+    return impl.{function}(*args, **kwargs)
+"""
+
+
+SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
+CONV_COPY = "get_conv_copy_spec"
+CLAMP = 'kwargs.pop("decode_threshold", 1)'
+DEFECTS = (
+    Defect("element", after(VARLEN, "result[0][-1] += 1"), (CHUNKS,)),
+    Defect("dtype", after(VARLEN, "result = tuple(one.long() for one in result)"), (CHUNKS,)),
+    Defect("shape", after(VARLEN, "result = (result[0][1:], *result[1:])"), (CHUNKS,)),
+    Defect("missing item", after(VARLEN, "result = result[:2]"), (CHUNKS,)),
+    Defect("no result", after(VARLEN, "result = None"), (CHUNKS,)),
+    Defect("matrix element", after(GATHER, "result[1, 0] += 1"), (TABLE.call(),)),
+    Defect("same object", after(GATHER, "result = result.clone()"), (TABLE.call("none"),)),
+    Defect("count", after(SPLIT, "result = (result[0] + 1, *result[1:])"), (Splitting(BATCH).call(),)),
+    Defect("list for tuple", after(SPLIT, "result = list(result)"), (Splitting(BATCH).call(),)),
+    Defect(
+        "bool for int", after(SPLIT, "result = (bool(result[0]), *result[1:])"), (Splitting(BATCH).call(),)
+    ),
+    Defect(
+        "identity in a dict",
+        after("compute_causal_conv1d_metadata", "result = (result[0], result[1].clone(), result[2])"),
+        (CONV,),
+    ),
+    Defect("keys", after("compute_causal_conv1d_metadata", "del result[0][8]['mlist']"), (CONV,)),
+    Defect("address", after(CONV_COPY, "result.start_addr += 1"), (COPY.call(CONV_COPY),)),
+    Defect("elements to copy", after(CONV_COPY, "result.num_elements -= 1"), (COPY.call(CONV_COPY),)),
+    Defect(
+        "record of another class",
+        after(CONV_COPY, "result = type('Spec', (impl.MambaCopySpec,), {})(**vars(result))"),
+        (COPY.call(CONV_COPY),),
+    ),
+    Defect(
+        "layout not read",
+        after("is_conv_state_dim_first", "result = False"),
+        (
+            call("is_conv_state_dim_first"),
+            call("is_conv_state_dim_first", environment={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}),
+        ),
+    ),
+    Defect("no refusal", "def divide(x, y):\n    return x // y\n", (call("divide", x=5, y=2),)),
+    Defect(
+        "refusal of another type",
+        "def divide(x, y):\n    raise RuntimeError('x')\n",
+        (call("divide", x=5, y=2),),
+    ),
+    Defect(
+        "refusal of another argument",
+        "def divide(x, y):\n    raise ValueError('max = 5, y = 2')\n",
+        (call("divide", x=5, y=2),),
+    ),
+    Defect("exception", before(VARLEN, "raise RuntimeError('lost')"), (CHUNKS,)),
+    Defect("stale result", f"import functools\n{VARLEN} = functools.lru_cache(impl.{VARLEN})\n", IN_PLACE),
+    Defect(
+        "stale field",
+        """
+class CommonAttentionMetadata(impl.CommonAttentionMetadata):
+    def compute_num_computed_tokens(self):
+        if not hasattr(self, "_kept"):
+            self._kept = super().compute_num_computed_tokens()
+        return self._kept
+""",
+        (*NAMED_BATCH, Overwrite("lens", tuple(9 + n for n in BATCH.seq_lens)), NAMED_BATCH[-1]),
+    ),
+    Defect(
+        "argument written",
+        before(VARLEN, "args[0][0] = 1"),
+        (call(VARLEN, query_start_loc=int32([0]), chunk_size=4),),
+    ),
+    Defect(
+        "gap written",
+        before(VARLEN, "args[0].as_strided((1,), (1,), args[0].storage_offset() - 1).zero_()"),
+        (CHUNKS,),
+    ),
+    Defect(
+        "field of a named record written",
+        """
+class CommonAttentionMetadata(impl.CommonAttentionMetadata):
+    def compute_num_computed_tokens(self):
+        result = super().compute_num_computed_tokens()
+        self.seq_lens += 1
+        return result
+""",
+        NAMED_BATCH,
+    ),
+    Defect(
+        "record refused",
+        "class MambaSpec(impl.MambaSpec):\n    def __post_init__(self):\n        raise ValueError('shapes')\n",
+        (PAGE,),
+    ),
+    Defect(
+        "record not refused",
+        "class MambaSpec(impl.MambaSpec):\n    def __post_init__(self):\n        pass\n",
+        (BAD_PAGE,),
+    ),
+)
+
+
+def source(defect: Defect) -> str:
+    return f"import impl\nfrom impl import *\n{defect.source}"
+
+
+@pytest.fixture(scope="module")
+def device(trial: Bench) -> str:
+    return trial.port.device
+
+
+def falsified(subject_name: str, device: str, *steps: Step) -> Case:
+    subject = load(subject_name)
+    with pytest.raises(Falsified) as caught:
+        Bench(subject, InProcess(subject, device)).begin(a_property()).agrees(*steps)
+    return caught.value.case
+
+
+@dataclass
+class Recording(Bench):
+    """Keeps its trials."""
+
+    trials: list[Trial] = field(default_factory=list)
+
+    def begin(self, tested: Property) -> Trial:
+        trial = super().begin(tested)
+        self.trials.append(trial)
+        return trial
+
+
+def cases_of_properties(device: str) -> Iterator[Case]:
+    """A few examples of every property, which the default subject answers by the rules."""
+    subject = load("impl")
+    for tested in load_properties().values():
+        bench = Recording(subject, InProcess(subject, device))
+        if tested.not_applicable(bench):
+            continue
+        tested.explore(bench, seed=1, max_examples=3)
+        for trial in bench.trials:
+            try:
+                trial.holds(False, "recorded for a test")
+            except Falsified as found:
+                yield found.case
+            except IndexError:
+                # An example that was discarded before its first call.
+                continue
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """Where the reports are, how their scripts ended, and what the process had imported by then."""
+
+    broken: dict[str, Verdict]
+    intact: dict[str, Verdict]
+    missing: Verdict
+    correct: list[tuple[Case, Verdict]]
+    modules: set[str]
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
+    """Every script of these tests, run in one process."""
+    folder = tmp_path_factory.mktemp("scripts")
+    reports = {}
+    for defect in DEFECTS:
+        with module(folder, defect.module, source(defect)):
+            case = falsified(defect.module, device, *defect.steps)
+            reports[defect.name] = write_report(case, folder / "reports", load(defect.module).module)
+    correct = [case_of(load("impl"), device, bad.call) for bad in BAD_INPUTS]
+    correct += cases_of_properties(device)
+    places = [folder / "correct" / str(number) / "repro.py" for number in range(len(correct))]
+    for case, place in zip(correct, places, strict=True):
+        place.parent.mkdir(parents=True)
+        place.write_text(repro_script(case, place.parent, ROOT), encoding="utf-8")
+    found = [directory / "repro.py" for directory in reports.values()]
+    intact = {"SUBJECT": "impl", "SUBJECT_PATH": str(ROOT)}
+    jobs: list[tuple[Path, dict[str, str]]] = [(script, {}) for script in found]
+    jobs += [(script, intact) for script in found]
+    jobs += [(script, {}) for script in places] + [(found[0], {"SUBJECT": "no_such_module"})]
+    verdicts, modules = run_scripts(folder, jobs)
+    many = len(found)
+    return Scripts(
+        broken=dict(zip(reports, verdicts[:many], strict=True)),
+        intact=dict(zip(reports, verdicts[many : 2 * many], strict=True)),
+        correct=list(zip(correct, verdicts[2 * many : -1], strict=True)),
+        missing=verdicts[-1],
+        modules=modules,
+    )
+
+
+named_defects = pytest.mark.parametrize("name", [defect.name for defect in DEFECTS])
+
+
+@named_defects
+def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: str) -> None:
+    verdict = scripts.broken[name]
+    assert verdict.code == 1, verdict
+    assert verdict.output.endswith("the defect is there\n")
+
+
+@named_defects
+def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name: str) -> None:
+    assert scripts.intact[name] == Verdict(0, "the defect is gone\n")
+
+
+def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
+    assert (scripts.missing.code, scripts.missing.output) == (
+        2,
+        "cannot import no_such_module: No module named 'no_such_module'\n",
+    )
+
+
+def test_the_script_of_every_call_that_is_answered_by_the_rules_exits_0(scripts: Scripts) -> None:
+    wrong = [(case, verdict) for case, verdict in scripts.correct if verdict.code != 0]
+    assert wrong == []
+
+
+def test_scripts_are_made_for_every_function_that_properties_call(scripts: Scripts, trial: Bench) -> None:
+    called = {one.function for case, _ in scripts.correct for one in case.calls}
+    tested = {
+        function
+        for one in load_properties().values()
+        if not one.not_applicable(trial)
+        for function in one.functions
+    }
+    assert tested <= called
+
+
+def test_the_script_needs_neither_hypothesis_nor_the_harness(scripts: Scripts) -> None:
+    loaded = {name.split(".")[0] for name in scripts.modules}
+    assert not loaded & {"hypothesis", "properties", "oracle", "pytest"}
+
+
+def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -> None:
+    assert (
+        "result[0].tolist() = [0, 3, 4, 8, 11], but should be [0, 3, 4, 8, 10]"
+        in scripts.broken["element"].output
+    )
+
+
+def test_the_script_imports_the_standard_library_and_torch_alone() -> None:
+    tree = ast.walk(ast.parse(repro_script(a_case(), Path(), None)))
+    imported = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
+    assert imported == {"importlib", "os", "re", "sys", "types", "torch"}
+
+
+def test_the_script_runs_on_the_device_that_the_case_was_found_on() -> None:
+    text = repro_script(a_case(device="cuda"), Path(), None)
+    assert 'DEVICE = os.environ.get("DEVICE", "cuda")' in text
+
+
+@pytest.mark.parametrize("sentence", ['ends with a quote"', '"""', "a \\ backslash", "two\nlines"])
+def test_any_sentence_leaves_the_script_well_formed(sentence: str) -> None:
+    ast.parse(repro_script(a_case(sentence=sentence), Path(), None))
+
+
+def test_a_long_run_of_one_number_is_written_as_a_product() -> None:
+    case = a_case(steps=(call("cdiv", x=int32([1, 2] + [7] * 5000), y=2),))
+    assert "torch.tensor([1, 2] + [7] * 5000, dtype=torch.int32" in repro_script(case, Path(), None)
+
+
+def test_a_subject_is_found_from_wherever_the_script_stands(tmp_path: Path) -> None:
+    text = repro_script(a_case(), tmp_path / "reports" / "one", tmp_path)
+    assert 'os.path.join(HERE, "../..")' in text
+
+
+def test_the_root_of_a_package_is_the_folder_around_it() -> None:
+    assert subject_root(load("impl").module) == ROOT
+
+
+def test_the_root_of_a_module_is_its_folder(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_rooted", "") as name:
+        assert subject_root(load(name).module) == tmp_path.resolve()
+
+
+def test_an_installed_subject_has_no_root() -> None:
+    assert subject_root(pytest) is None
+
+
+def written(folder: Path, device: str = "cpu", **changes: object) -> tuple[Case, Path]:
+    """The report of a defect that shows in the second row of a result."""
+    with module(folder, "toy_reported", source(DEFECTS[5])):
+        case = falsified("toy_reported", device, *DEFECTS[5].steps)
+        case = replace(case, **changes)  # type: ignore[arg-type]
+        return case, write_report(case, folder / "reports", load("toy_reported").module, note="A note.")
+
+
+def test_a_report_has_its_three_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
+    case, directory = written(tmp_path)
+    assert sorted(path.name for path in directory.iterdir()) == ["case.json", "report.md", "repro.py"]
+    assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d-toys_divide-{case.digest}", directory.name)
+
+
+def test_the_case_of_a_report_is_the_case_that_was_reported(tmp_path: Path) -> None:
+    case, directory = written(tmp_path)
+    assert Case.load(directory / "case.json") == case
+
+
+def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> None:
+    written(tmp_path, seed=1)
+    written(tmp_path, seed=2)
+    assert len(list((tmp_path / "reports").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "# toy_reported: toys divide\n",
+        "**Should hold:** Toys divide.\n",
+        "**Seen instead:** `result[1, 0] = 4, but should be 3 [mamba_get_block_table_tensor(",
+        "A note.\n",
+        "\nblock_table = torch.tensor([1, 2, 132832238, 3, 4, 132832238], dtype=torch.int32).as_strided(",
+        "\nseq_lens = torch.tensor([5, 1], dtype=torch.int32)\n",
+        "\nmamba_get_block_table_tensor(block_table, seq_lens, kv_cache_spec, mamba_cache_mode)\n",
+        "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
+        "\ndifference  result[1, 0] = 4, but should be 3\n",
+        "make replay CASE=",
+        " SUBJECT=toy_reported`",
+        "repro.py` exits 1",
+        "| device | cpu |",
+        "| seed | 77 |",
+        "| revision | ",
+        "| torch | ",
+        "| triton | ",
+    ],
+)
+def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path, part: str) -> None:
+    _, directory = written(tmp_path, seed=77)
+    assert part in (directory / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_mark_stands_below_the_first_element_that_differs(tmp_path: Path) -> None:
+    numbers = list(range(95, 125))
+    changed = [*numbers[:20], -1, *numbers[21:25], -1]
+    case = a_case(expected=(Returned(int32(numbers)),), actual=(Returned(int32(changed)),))
+    lines = report_text(case, tmp_path).splitlines()
+    (mark,) = [number for number, line in enumerate(lines) if line.lstrip().startswith("^")]
+    column = lines[mark].index("^")
+    assert (lines[mark - 2][column:].split(",")[0], lines[mark - 1][column:].split(",")[0]) == ("115", "-1")
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_the_input_of_a_report_is_python(tmp_path: Path, device: str, defect: Defect) -> None:
+    case = case_of(load("impl"), device, *defect.steps)
+    (block,) = re.findall(r"```python\n(.*?)\n```", report_text(case, tmp_path), re.DOTALL)
+    assert isinstance(ast.parse(block).body[-1], ast.Expr)
+
+
+def test_the_digest_is_of_the_property_the_subject_and_the_input() -> None:
+    case = a_case()
+    others = [
+        a_case(property_name="toys_add"),
+        a_case(subject="impl"),
+        a_case(steps=(call("divide", x=5, y=3),)),
+    ]
+    assert case.digest not in {other.digest for other in others}
+
+
+def test_the_digest_does_not_depend_on_how_the_case_was_found() -> None:
+    assert a_case().digest == a_case(seed=4, device="cuda", message="else", sentence="Else.").digest
+
+
+def test_saving_a_case_leaves_that_case_and_no_other_file(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        a_case(seed=seed).save(tmp_path / "new" / "case.json")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["case.json"]
+    assert Case.load(tmp_path / "new" / "case.json") == a_case(seed=2)
+
+
+def replayed(path: Path, subject: str, device: str = "cpu") -> int:
+    return cli.main(["replay", str(path), "--subject", subject, "--device", device])
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_replay_fails_on_the_broken_implementation_and_passes_on_the_intact_one(
+    tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str], defect: Defect
+) -> None:
+    with module(tmp_path, defect.module, source(defect)) as name:
+        path = falsified(name, device, *defect.steps).save(tmp_path / "case.json")
+        codes = replayed(path, name, device), replayed(path, "impl", device)
+    first, second = capsys.readouterr().out.splitlines()
+    assert codes == (1, 0)
+    assert (first.split(":")[0], second.split(":")[0]) == ("FAILED", "FIXED")
+
+
+def test_a_replay_on_a_subject_that_lacks_the_function_is_not_applicable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with module(tmp_path, "toy_empty", "") as name:
+        assert replayed(a_case().save(tmp_path / "case.json"), name) == 2
+    assert capsys.readouterr().out == "NOT APPLICABLE: toy_empty has no divide\n"
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 99}', "\x00"])
+def test_a_replay_of_what_is_no_case_is_a_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "case.json").write_text(text, encoding="utf-8")
+    assert replayed(tmp_path / "case.json", "impl") == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_a_replay_of_no_file_is_a_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert replayed(tmp_path / name, "impl") == 3
+    assert "but should be a readable file" in capsys.readouterr().err
+
+
+def test_a_replay_on_an_unknown_subject_is_a_misuse(tmp_path: Path) -> None:
+    assert replayed(a_case().save(tmp_path / "case.json"), "no_such_module") == 3
+
+
+def test_a_replay_calls_documented_functions_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace"
+    evil = a_case(steps=(call("os.system", command=f"touch {trace}"),))
+    with module(tmp_path, "toy_with_os", "import os\n") as name:
+        code = replayed(evil.save(tmp_path / "case.json"), name)
+    assert (code, trace.exists()) == (3, False)
+    assert "os.system" in capsys.readouterr().err
+
+
+def test_a_replay_needs_no_property_of_that_name(tmp_path: Path) -> None:
+    steps = (Model("short_conv_state_shape", (("intermediate_size", 4), ("conv_kernel", 4))).call(),)
+    case = replace(case_of(load("impl"), "cpu", *steps), property_name="long_gone")
+    assert replayed(case.save(tmp_path / "case.json"), "impl") == 0
+
+
+def test_tensors_without_contents_are_allocated_and_not_spelled(device: str) -> None:
+    pool = Tensor("int8", (3, 2, 2), None, strides=(2**20, 2, 1))
+    text = repro_script(case_of(load("impl"), device, COPY.call(CONV_COPY, state=pool)), Path(), None)
+    assert "state = torch.empty(2097156, dtype=torch.int8, device=DEVICE).as_strided(" in text

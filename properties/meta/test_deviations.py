@@ -1,0 +1,30 @@
+"""Every row of "Where we deviate, and why" is what the rules say and what `impl` does."""
+
+from __future__ import annotations
+
+import pytest
+
+from properties.harness.deviations import DEVIATIONS, Deviation
+from properties.harness.port import InProcess
+from properties.harness.registry import PROPERTIES, Property
+from properties.harness.trial import Bench, Trial
+from properties.subjects import load
+
+
+def trial_of_impl() -> Trial:
+    subject = load("impl")
+    row = Property("deviation", "a row of the table", "agreement", (), lambda: None, {}, __name__)
+    assert row.name not in PROPERTIES
+    return Bench(subject, InProcess(subject, "cpu")).begin(row)
+
+
+@pytest.mark.parametrize("row", DEVIATIONS, ids=lambda row: f"{row.place}: {row.shown_by}")
+def test_impl_does_what_the_row_says_that_we_do(row: Deviation) -> None:
+    trial_of_impl().agrees(*row.steps)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in DEVIATIONS if "`ValueError`" in row.ours], ids=lambda row: row.shown_by
+)
+def test_a_row_that_promises_a_refusal_has_an_input_that_is_refused(row: Deviation) -> None:
+    trial_of_impl().refuses(*row.steps)

@@ -1,0 +1,1 @@
+"""Hypothesis strategies: inputs that a serving engine can produce, with the interesting situations drawn on purpose."""

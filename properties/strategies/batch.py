@@ -1,0 +1,334 @@
+"""Batches as a scheduler orders them, and block tables as a runner hands them over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from properties.harness.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
+from properties.strategies.chunks import lengths_around
+from properties.strategies.situations import NamedSituations, noted
+
+POISON = 0x7EADBEE
+"""Fills memory that nobody may read; no block has this id."""
+
+T = TypeVar("T")
+_ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 64, "int32"), (2**62, "int64")))
+
+
+@dataclass(frozen=True)
+class Request:
+    """One row of a step: tokens scheduled now, tokens computed before, whether it is still in its prompt."""
+
+    query_len: int
+    num_computed: int = 0
+    prefilling: bool = False
+
+
+@dataclass(frozen=True)
+class Batch(NamedSituations):
+    """Rows of a step, then rows of padding for a full graph, which have no tokens, and padded tokens."""
+
+    requests: tuple[Request, ...]
+    padded_rows: int = 0
+    padded_tokens: int = 0
+
+    @property
+    def query_lens(self) -> tuple[int, ...]:
+        return (*(request.query_len for request in self.requests), *(0,) * self.padded_rows)
+
+    @property
+    def query_start_loc(self) -> tuple[int, ...]:
+        return tuple(itertools.accumulate(self.query_lens, initial=0))
+
+    @property
+    def seq_lens(self) -> tuple[int, ...]:
+        """Length after the step; 0 for padding."""
+        return (*(one.num_computed + one.query_len for one in self.requests), *(0,) * self.padded_rows)
+
+    @property
+    def is_prefilling(self) -> tuple[bool, ...]:
+        return (*(request.prefilling for request in self.requests), *(False,) * self.padded_rows)
+
+    @property
+    def num_reqs(self) -> int:
+        return len(self.query_lens)
+
+    @property
+    def num_actual_tokens(self) -> int:
+        return self.query_start_loc[-1] + self.padded_tokens
+
+    def conditions(self) -> dict[str, bool]:
+        rows, lens = self.requests, {one.query_len for one in self.requests}
+        marks = [one.prefilling for one in rows]
+        uniform = len(rows) > 1 and len(lens) == 1 and lens != {1} and not any(marks)
+        return {
+            "empty batch": self.num_reqs == 0,
+            "padding only": not rows and self.padded_rows > 0,
+            "decodes only": bool(rows) and not any(marks),
+            "prefills only": bool(rows) and all(marks),
+            "decodes before prefills": (False, True) in itertools.pairwise(marks),
+            "a prefill before a decode": (True, False) in itertools.pairwise(marks),
+            "a decode with drafts": any(one.query_len > 1 and not one.prefilling for one in rows),
+            "first chunk": any(one.prefilling and not one.num_computed for one in rows),
+            "chunked prefill": any(one.prefilling and one.num_computed for one in rows),
+            "one-token prompt chunk": any(one.prefilling and one.query_len == 1 for one in rows),
+            "uniform speculative decodes": uniform,
+            "uniform speculative decodes before padding": uniform and self.padded_rows > 0,
+            "zero-length rows at the back": bool(rows) and self.padded_rows > 0,
+            "padded tokens": self.padded_tokens > 0,
+        }
+
+
+def _requests(
+    query_len: st.SearchStrategy[int], num_computed: st.SearchStrategy[int], *, prefilling: bool
+) -> st.SearchStrategy[Request]:
+    return st.builds(Request, query_len, num_computed, st.just(prefilling))
+
+
+def decodes(*, num_spec: int = 0) -> st.SearchStrategy[Request]:
+    """Rows past their prompt: one token, and up to `num_spec` drafts."""
+    return _requests(st.integers(1, 1 + num_spec), st.integers(1, 20), prefilling=False)
+
+
+def prefills() -> st.SearchStrategy[Request]:
+    """Rows in their prompt: first chunks, later chunks, and single tokens of either."""
+    lengths = st.just(1) | lengths_around(4).map(lambda n: max(1, n))
+    return _requests(lengths, st.just(0) | st.integers(1, 20), prefilling=True)
+
+
+def batches(*, num_spec: int = 2, max_rows: int = 5, padding: bool = True) -> st.SearchStrategy[Batch]:
+    """Batches in the runner's order: decodes, chunks of started prompts (short ones first), first chunks, padding.
+
+    Uniform speculative batches, in which every row is as long as the first, are drawn on purpose.
+    """
+    return _batches(
+        lambda rows: sorted(rows, key=_place), num_spec=num_spec, max_rows=max_rows, padding=padding
+    )
+
+
+def _batches(
+    order: Callable[[list[Request]], list[Request]],
+    *,
+    num_spec: int = 2,
+    max_rows: int = 5,
+    padding: bool = True,
+) -> st.SearchStrategy[Batch]:
+    rows = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), max_rows)
+    mixed = rows.map(order).map(tuple)
+    uniform = st.builds(
+        lambda drafts, found: tuple(replace(one, query_len=1 + drafts) for one in found),
+        st.integers(0, num_spec),
+        st.lists(decodes(), min_size=1, max_size=max_rows),
+    )
+    few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
+    return st.builds(Batch, mixed | uniform, few, few).map(noted)
+
+
+def _mostly_filled_lists(elements: st.SearchStrategy[T], max_size: int) -> st.SearchStrategy[list[T]]:
+    """Lists as `st.lists` makes them, the empty one half as often."""
+    return st.lists(elements, max_size=max_size) | st.lists(elements, min_size=1, max_size=max_size)
+
+
+def _place(request: Request) -> tuple[int, int]:
+    """Sorts as the runner does; which chunks are short is the builder's threshold, so shorter ones come first."""
+    if not request.prefilling:
+        return 0, 0
+    return (1, request.query_len) if request.num_computed else (2, 0)
+
+
+def shuffled_batches() -> st.SearchStrategy[Batch]:
+    """Batches whose rows are in any order; the split documents what it makes of them."""
+    return _batches(lambda rows: rows)
+
+
+def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Value) -> Record:
+    """The `CommonAttentionMetadata` of a batch."""
+    starts, table = (
+        int32(batch.query_start_loc),
+        block_table or Tensor("int32", (batch.num_reqs, 1), (1,) * batch.num_reqs),
+    )
+    fields: dict[str, Value] = {
+        "query_start_loc": starts,
+        "query_start_loc_cpu": starts.on_host(),
+        "seq_lens": int32(batch.seq_lens),
+        "num_reqs": batch.num_reqs,
+        "num_actual_tokens": batch.num_actual_tokens,
+        "max_query_len": max(batch.query_lens, default=0),
+        "max_seq_len": max(batch.seq_lens, default=0),
+        "block_table_tensor": table,
+        "slot_mapping": Tensor("int64", (batch.num_actual_tokens,), (0,) * batch.num_actual_tokens),
+        "is_prefilling": boolean(batch.is_prefilling).on_host(),
+    }
+    return record("CommonAttentionMetadata", **fields | changes)
+
+
+@dataclass(frozen=True)
+class Splitting(NamedSituations):
+    """A batch and the options of `split_decodes_and_prefills`; `slack` makes the maximum an upper bound."""
+
+    batch: Batch
+    decode_threshold: int = 1
+    require_uniform: bool = False
+    treat_short_extends_as_decodes: bool = True
+    slack: int = 0
+
+    def call(self) -> Call:
+        longest = max(self.batch.query_lens, default=0) + self.slack
+        options = (
+            ("decode_threshold", self.decode_threshold),
+            ("require_uniform", self.require_uniform),
+            ("treat_short_extends_as_decodes", self.treat_short_extends_as_decodes),
+        )
+        arguments = (("common_attn_metadata", metadata(self.batch, max_query_len=longest)),)
+        return Call("split_decodes_and_prefills", arguments, options)
+
+    def conditions(self) -> dict[str, bool]:
+        lens, most = self.batch.query_lens, self.decode_threshold
+        fits = bool(self.batch.requests) and max(lens) <= most
+        uniform = self.require_uniform and most > 1 and fits
+        marked = not self.treat_short_extends_as_decodes
+        return {
+            "a threshold above one": most > 1,
+            "a query at the threshold": most in lens,
+            "a query one above the threshold": most + 1 in lens,
+            "every query within the threshold": fits,
+            "a long first query": bool(lens) and lens[0] > most,
+            "decodes before a long query": bool(lens) and lens[0] <= most < max(lens),
+            "a bound above the threshold that no query reaches": fits and max(lens) + self.slack > most,
+            "even decodes where uniform ones are required": uniform and len(set(lens)) == 1,
+            "uneven decodes where uniform ones are required": uniform and len(set(lens) - {0}) > 1,
+            "padded decodes where uniform ones are required": uniform and lens[-1] == 0 < lens[0],
+            "a short prompt chunk where those are prefills": marked
+            and any(one.prefilling and one.query_len <= most for one in self.batch.requests),
+        }
+
+
+def splittings(drawn: st.SearchStrategy[Batch] | None = None) -> st.SearchStrategy[Splitting]:
+    """Batches with every combination of options, thresholds up to three drafts or as long as one of the rows."""
+
+    def with_options(batch: Batch) -> st.SearchStrategy[Splitting]:
+        lens = sorted({length for length in batch.query_lens if length} or {1})
+        return st.builds(
+            Splitting,
+            st.just(batch),
+            st.sampled_from(lens) | st.integers(1, 4),
+            st.booleans(),
+            st.sampled_from((True, False)),
+            st.sampled_from((0, 0, 1, 5)),
+        )
+
+    return (batches() if drawn is None else drawn).flatmap(with_options).map(noted)
+
+
+@dataclass(frozen=True)
+class BlockTable(NamedSituations):
+    """Rows of physical block ids, and the sequence lengths to look up.
+
+    Columns behind a row's ids are poisoned: nothing may read them. `extra_stride` and `offset` place the table inside
+    a larger storage, poisoned too.
+    """
+
+    rows: tuple[tuple[int, ...], ...]
+    seq_lens: tuple[int, ...]
+    block_size: int
+    num_speculative_blocks: int = 0
+    width: int = 1
+    dtype: str = "int32"
+    extra_stride: int = 0
+    offset: int = 0
+
+    def tensor(self) -> Tensor:
+        stride = self.width + self.extra_stride
+        storage = [POISON] * (self.offset + len(self.rows) * stride)
+        for r, row in enumerate(self.rows):
+            storage[self.offset + r * stride : self.offset + r * stride + len(row)] = row
+        shape, dense = (len(self.rows), self.width), self.extra_stride == self.offset == 0
+        return Tensor(self.dtype, shape, tuple(storage), None if dense else (stride, 1), self.offset)
+
+    def spec(self) -> Record:
+        return mamba_spec(self.block_size, self.num_speculative_blocks)
+
+    def call(self, mode: str = "align", **keywords: int) -> Call:
+        found = call(
+            "mamba_get_block_table_tensor",
+            block_table=self.tensor(),
+            seq_lens=int32(self.seq_lens),
+            kv_cache_spec=self.spec(),
+            mamba_cache_mode=mode,
+        )
+        return replace(found, keywords=tuple(keywords.items()))
+
+    def conditions(self) -> dict[str, bool]:
+        ids, unit = [block for row in self.rows for block in row], self.block_size
+        used = [len(row) for row in self.rows]
+        return {
+            "no row": not self.rows,
+            "rows of different lengths": len(set(used)) > 1,
+            "a padded row": 0 in self.seq_lens,
+            "fewer lengths than rows": len(self.seq_lens) < len(self.rows),
+            "null blocks before the running one": any(row[0] == 0 for row in self.rows),
+            "wider than needed": bool(used) and self.width > max(used),
+            "poisoned columns": bool(used) and self.width > min(used),
+            "strided view": self.extra_stride > 0,
+            "a view that starts inside its storage": self.offset > 0,
+            "a length at k * block_size": unit > 1 and any(n and n % unit == 0 for n in self.seq_lens),
+            "a length at k * block_size + 1": unit > 1
+            and any(n > unit and n % unit == 1 for n in self.seq_lens),
+            "a length at k * block_size - 1": unit > 1 and any(n % unit == unit - 1 for n in self.seq_lens),
+            "speculative blocks": self.num_speculative_blocks > 0,
+            "ids above 2^30": any(block > 2**30 for block in ids),
+            "ids of 64 bits": self.dtype == "int64",
+        }
+
+
+def mamba_spec(block_size: int, num_speculative_blocks: int = 0) -> Record:
+    """A specification with one small state."""
+    return record(
+        "MambaSpec",
+        block_size=block_size,
+        shapes=((2, 3),),
+        dtypes=(DType("float32"),),
+        num_speculative_blocks=num_speculative_blocks,
+    )
+
+
+@st.composite
+def block_tables(
+    draw: st.DrawFn, *, max_rows: int = 4, max_spec: int = 3, rows_per_length: bool = False
+) -> BlockTable:
+    """Tables as the allocator leaves them in align mode.
+
+    Columns before the running one are null but for the last of them, the running block and the speculative ones are
+    physical and belong to no other row, the rest is poison.
+    """
+    block_size, spec = draw(st.sampled_from((1, 2, 3, 4, 8))), draw(st.integers(0, max_spec))
+    seq_lens = tuple(draw(_mostly_filled_lists(lengths_around(block_size), max_rows)))
+    base, dtype = draw(_ID_BASES)
+    fresh = itertools.count(base)
+    rows = tuple(_row(length, block_size, spec, fresh) for length in seq_lens)
+    dropped = 0 if rows_per_length else draw(st.integers(0, min(1, len(seq_lens))))
+    widest = max((len(row) for row in rows), default=1 + spec)
+    return noted(
+        BlockTable(
+            rows=rows,
+            seq_lens=seq_lens[: len(seq_lens) - dropped],
+            block_size=block_size,
+            num_speculative_blocks=spec,
+            width=widest + draw(st.integers(0, 3)),
+            dtype=dtype,
+            extra_stride=draw(st.sampled_from((0, 0, 1, 5))),
+            offset=draw(st.sampled_from((0, 0, 3))),
+        )
+    )
+
+
+def _row(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:
+    running = max((seq_len - 1) // block_size, 0)
+    nulls = (0,) * max(running - 1, 0)
+    previous = (next(fresh),) if running else ()
+    return (*nulls, *previous, *(next(fresh) for _ in range(1 + spec)))

@@ -1,0 +1,83 @@
+"""Packed sequences: cumulative starts, and chunk sizes that meet them at awkward places."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from properties.harness.values import Call, Tensor, call, int32
+from properties.strategies.situations import NamedSituations, noted
+
+
+@dataclass(frozen=True)
+class Packed(NamedSituations):
+    """Sequences laid end to end on one token axis: their lengths, and the size of a chunk."""
+
+    lens: tuple[int, ...]
+    chunk_size: int = 4
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Cumulative starts, one more than there are sequences."""
+        return tuple(itertools.accumulate(self.lens, initial=0))
+
+    def conditions(self) -> dict[str, bool]:
+        lens, unit = self.lens, self.chunk_size
+        filled = [sequence for sequence, length in enumerate(lens) if length]
+        return {
+            "no sequence": not lens,
+            "only empty sequences": bool(lens) and not filled,
+            "an empty sequence at the front": bool(filled) and lens[0] == 0,
+            "an empty sequence between others": bool(filled) and 0 in lens[filled[0] : filled[-1]],
+            "zero-length rows at the back": bool(filled) and lens[-1] == 0,
+            "a length at k * chunk_size": unit > 1 and any(n and n % unit == 0 for n in lens),
+            "a length at k * chunk_size + 1": unit > 1 and any(n > unit and n % unit == 1 for n in lens),
+            "a length at k * chunk_size - 1": unit > 1 and any(n % unit == unit - 1 for n in lens),
+            "a start inside a physical chunk": any(self.starts[sequence] % unit for sequence in filled),
+            "several chunks in a sequence": any(n > unit for n in lens),
+        }
+
+
+def lengths_around(unit: int) -> st.SearchStrategy[int]:
+    """Lengths up to three units and one, of which half lie at a multiple of `unit` or one either side of it.
+
+    The length itself comes first and the move to the multiple below it second, so that each shrinks by itself.
+    """
+    return st.builds(
+        lambda length, offset: length if offset is None else max(0, length // unit * unit + offset),
+        st.integers(0, 3 * unit + 1),
+        st.sampled_from((None, None, None, 0, 1, -1)),
+    )
+
+
+def packed_sequences(
+    *, chunk_sizes: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 16, 64, 256), max_sequences: int = 6
+) -> st.SearchStrategy[Packed]:
+    """Packed sequences with one of `chunk_sizes`; the first of them is the simplest."""
+
+    def with_chunk_size(chunk_size: int) -> st.SearchStrategy[Packed]:
+        lens = st.lists(lengths_around(chunk_size), max_size=max_sequences).map(tuple)
+        return st.builds(Packed, lens, st.just(chunk_size))
+
+    return st.sampled_from(chunk_sizes).flatmap(with_chunk_size).map(noted)
+
+
+def integer_vectors(values: tuple[int, ...]) -> st.SearchStrategy[Tensor]:
+    """`values` as an int32 or int64 tensor, dense or as every second element of a poisoned storage."""
+    return st.sampled_from(("int32", "int64")).flatmap(
+        lambda dtype: st.sampled_from((Tensor(dtype, (len(values),), values), spread(values, dtype)))
+    )
+
+
+def spread(values: tuple[int, ...], dtype: str, poison: int = 0x5A5A5A) -> Tensor:
+    """`values` at every second position of a storage that is poisoned between them."""
+    storage = tuple(itertools.chain.from_iterable((poison, value) for value in values))
+    return Tensor(dtype, (len(values),), storage, strides=(2,), offset=1 if values else 0)
+
+
+def varlen_call(packed: Packed) -> Call:
+    return call(
+        "compute_varlen_chunk_metadata", query_start_loc=int32(packed.starts), chunk_size=packed.chunk_size
+    )

@@ -1,0 +1,142 @@
+"""Model configurations: small random ones, and published ones from the subjects' table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from properties.harness.values import Call
+from properties.strategies.layout import environment, layouts
+from properties.strategies.situations import NamedSituations, noted
+from properties.subjects.impl import PUBLISHED_MODELS
+
+CALCULATOR = "MambaStateShapeCalculator"
+TP_SIZES = (1, 2, 3, 4, 8)
+TAKES_NUM_SPEC = frozenset(
+    {"mamba2_state_shape", "short_conv_state_shape", "gated_delta_net_state_shape", "kda_state_shape"}
+)
+
+
+@dataclass(frozen=True)
+class Model(NamedSituations):
+    """A family's arguments, how many ranks share them, how many drafts, and the layout."""
+
+    family: str
+    arguments: tuple[tuple[str, int], ...]
+    tp_size: int = 1
+    num_spec: int = 0
+    layout: str = "SD"
+    published: str = ""
+
+    @property
+    def tp_argument(self) -> str:
+        return "tp_size" if self.family == "linear_attention_state_shape" else "tp_world_size"
+
+    def call(self) -> Call:
+        spec = {"num_spec": self.num_spec} if self.family in TAKES_NUM_SPEC else {}
+        keywords = {self.tp_argument: self.tp_size, **dict(self.arguments), **spec}
+        chosen = tuple(environment(self.layout).items())
+        return Call(f"{CALCULATOR}.{self.family}", (), tuple(keywords.items()), chosen)
+
+    def on_one_rank(self) -> Model:
+        return replace(self, tp_size=1)
+
+    def conditions(self) -> dict[str, bool]:
+        sizes = dict(self.arguments)
+        return {
+            **{family: self.family == family for family in _RANDOM},
+            "published model": bool(self.published),
+            "several ranks": self.tp_size > 1,
+            "speculative tokens": self.num_spec > 0,
+            "groups replicated": self.tp_size > sizes.get("n_groups", self.tp_size),
+            "groups shared": self.tp_size > 1 and sizes.get("n_groups", 1) % self.tp_size == 0,
+            "arguments left to their defaults": not _OPTIONAL.get(self.family, frozenset()) <= sizes.keys(),
+            "channel-first layout": self.layout == "DS",
+        }
+
+
+_OPTIONAL = {"kda_state_shape": frozenset({"num_k_heads", "head_k_dim", "conv_kernel_size"})}
+_SMALL = st.integers(1, 4)
+_KERNELS = st.integers(2, 5)
+
+
+@st.composite
+def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> Model:
+    """Configurations that can be sharded over their ranks: small random ones and published ones.
+
+    A published one is drawn in the place of a random one, which it therefore shrinks to.
+    """
+    family, tp_size = draw(st.sampled_from(families or tuple(_RANDOM))), draw(st.sampled_from(TP_SIZES))
+    published = [model for model in PUBLISHED_MODELS if model.family == family]
+    chosen = draw(st.sampled_from((None, None, *published)))
+    arguments = draw(_arguments(_RANDOM[family](tp_size), _OPTIONAL.get(family, frozenset())))
+    num_spec = draw(st.integers(0, 3)) if family in TAKES_NUM_SPEC else 0
+    small = Model(family, arguments, tp_size, num_spec, draw(layouts()))
+    if chosen is None or not _divisible(dict(chosen.arguments), tp_size):
+        return noted(small)
+    return noted(replace(small, arguments=chosen.arguments, published=chosen.name))
+
+
+def _arguments(
+    sizes: dict[str, st.SearchStrategy[int]], optional: frozenset[str]
+) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
+    """Arguments in the order of `sizes`; those that are optional may be missing."""
+    needed = {name: size for name, size in sizes.items() if name not in optional}
+    others = {name: size for name, size in sizes.items() if name in optional}
+    return st.fixed_dictionaries(needed, optional=others).map(
+        lambda found: tuple((name, found[name]) for name in sizes if name in found)
+    )
+
+
+def _divisible(arguments: dict[str, int], tp: int) -> bool:
+    counts = [
+        value for name, value in arguments.items() if name.startswith("num_") or name == "intermediate_size"
+    ]
+    groups = arguments.get("n_groups", tp)
+    return all(count % tp == 0 for count in counts) and (groups % tp == 0 or tp % groups == 0)
+
+
+def _shared(tp: int) -> st.SearchStrategy[int]:
+    """Counts that `tp` ranks can share evenly."""
+    return _SMALL.map(lambda n: n * tp)
+
+
+def _groups(tp: int) -> st.SearchStrategy[int]:
+    """Groups that the ranks share evenly, or that are fewer and divide the ranks."""
+    divisors = [n for n in range(1, tp + 1) if tp % n == 0]
+    return st.sampled_from(divisors) | _shared(tp)
+
+
+# A failure shrinks to the first family that shows it, so those with the least to write down come first.
+_RANDOM = {
+    "linear_attention_state_shape": lambda tp: {"num_heads": _shared(tp), "head_dim": _SMALL},
+    "short_conv_state_shape": lambda tp: {"intermediate_size": _shared(tp), "conv_kernel": _KERNELS},
+    "mamba1_state_shape": lambda tp: {
+        "intermediate_size": _shared(tp),
+        "state_size": _SMALL,
+        "conv_kernel": _KERNELS,
+    },
+    "kda_state_shape": lambda tp: {
+        "num_heads": _shared(tp),
+        "head_dim": _SMALL,
+        "num_k_heads": _shared(tp),
+        "head_k_dim": _SMALL,
+        "conv_kernel_size": _KERNELS,
+    },
+    "gated_delta_net_state_shape": lambda tp: {
+        "num_k_heads": _shared(tp),
+        "num_v_heads": _shared(tp),
+        "head_k_dim": _SMALL,
+        "head_v_dim": _SMALL,
+        "conv_kernel_size": _KERNELS,
+    },
+    "mamba2_state_shape": lambda tp: {
+        "intermediate_size": _shared(tp),
+        "n_groups": _groups(tp),
+        "num_heads": _shared(tp),
+        "head_dim": _SMALL,
+        "state_size": _SMALL,
+        "conv_kernel": _KERNELS,
+    },
+}

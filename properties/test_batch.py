@@ -1,0 +1,207 @@
+"""Batches: the decode/prefill split, the block-table gather, computed tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Let, Name, Overwrite, Tensor, call, int32
+from properties.strategies.batch import (
+    POISON,
+    Batch,
+    BlockTable,
+    Request,
+    Splitting,
+    batches,
+    block_tables,
+    metadata,
+    shuffled_batches,
+    splittings,
+)
+
+SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
+COMPUTED, LENGTHS = (
+    "CommonAttentionMetadata.compute_num_computed_tokens",
+    "CommonAttentionMetadata.naive_query_lens",
+)
+
+
+@prop("agreement", SPLIT, splitting=splittings())
+def test_decodes_are_the_rows_before_the_first_prefill(trial: Trial, splitting: Splitting) -> None:
+    trial.agrees(splitting.call())
+
+
+@prop("agreement", SPLIT, splitting=splittings(shuffled_batches()))
+def test_rows_behind_the_first_prefill_are_prefills_however_short(trial: Trial, splitting: Splitting) -> None:
+    trial.agrees(splitting.call())
+
+
+@prop("partition", SPLIT, splitting=splittings(shuffled_batches()))
+def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Splitting) -> None:
+    decodes, prefills, decode_tokens, prefill_tokens = trial.returns(splitting.call())
+    rows, tokens = splitting.batch.num_reqs, splitting.batch.num_actual_tokens
+    trial.holds(
+        min(decodes, prefills, decode_tokens, prefill_tokens) >= 0, "a count is negative, but should not be"
+    )
+    trial.holds(decodes + prefills == rows, f"{decodes} + {prefills} rows, but should add up to {rows}")
+    sums = decode_tokens + prefill_tokens
+    trial.holds(sums == tokens, f"{decode_tokens} + {prefill_tokens} tokens, but should add up to {tokens}")
+
+
+@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitting) -> None:
+    decodes, *_ = trial.returns(splitting.call())
+    lens = splitting.batch.query_lens[:decodes]
+    fits = all(length <= splitting.decode_threshold for length in lens)
+    trial.holds(fits, f"decodes of {lens} tokens, but should have at most {splitting.decode_threshold}")
+
+
+@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
+    trial: Trial, splitting: Splitting
+) -> None:
+    decodes, *_ = trial.returns(replace(splitting, treat_short_extends_as_decodes=False).call())
+    marks = splitting.batch.is_prefilling[:decodes]
+    trial.holds(not any(marks), f"is_prefilling of the decodes = {marks}, but should be False throughout")
+
+
+@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, splitting: Splitting) -> None:
+    decodes, *_ = trial.returns(replace(splitting, require_uniform=True).call())
+    lens = splitting.batch.query_lens[:decodes]
+    even = len(set(lens) - {0}) <= 1
+    trial.holds(even, f"uniform decodes of {lens} tokens, but should be of one length or none")
+
+
+@prop("metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
+def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitting, rows: int) -> None:
+    padded = replace(
+        splitting, batch=replace(splitting.batch, padded_rows=splitting.batch.padded_rows + rows)
+    )
+    decodes, prefills, *tokens = trial.returns(splitting.call())
+    found = trial.returns(padded.call())
+    wanted = (decodes, prefills + rows, *tokens) if prefills else (decodes + rows, 0, *tokens)
+    trial.holds(found == wanted, f"with {rows} padding rows {found}, but should be {wanted}")
+
+
+@prop("refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
+def test_a_maximum_below_the_longest_query_is_refused(trial: Trial, splitting: Splitting, short: int) -> None:
+    longest = replace(splitting.batch, requests=(*splitting.batch.requests, Request(5, 0, prefilling=True)))
+    trial.refuses(replace(splitting, batch=longest, slack=-short).call())
+
+
+@prop("agreement", GATHER, table=block_tables())
+def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
+    trial: Trial, table: BlockTable
+) -> None:
+    trial.agrees(table.call())
+
+
+@prop("ownership", GATHER, table=block_tables(), mode=st.sampled_from(("none", "all")))
+def test_modes_none_and_all_hand_back_the_very_same_table(trial: Trial, table: BlockTable, mode: str) -> None:
+    trial.agrees(table.call(mode))
+
+
+@prop("red zone", GATHER, table=block_tables())
+def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTable) -> None:
+    for r, row in enumerate(trial.returns(table.call()).rows()):
+        foreign = set(row) - set(table.rows[r])
+        trial.holds(
+            not foreign and POISON not in row, f"result[{r}] = {row}, but should hold ids of its own row only"
+        )
+
+
+@prop("metamorphic", GATHER, table=block_tables(), shift=st.integers(1, 1000))
+def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: BlockTable, shift: int) -> None:
+    table = replace(table, rows=tuple(tuple(block % 2**30 for block in row) for row in table.rows))
+    moved = replace(table, rows=tuple(tuple(block + shift for block in row) for row in table.rows))
+    plain, relabelled = trial.returns(table.call()), trial.returns(moved.call())
+    wanted = tuple(block + shift for block in plain.values())
+    trial.holds(relabelled.values() == wanted, f"{relabelled.values()}, but should be {wanted}")
+
+
+@prop("metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data())
+def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(table.rows))))
+    moved = replace(
+        table,
+        rows=tuple(table.rows[r] for r in order),
+        seq_lens=tuple(table.seq_lens[r] for r in order),
+    )
+    plain, permuted = trial.returns(table.call()).rows(), trial.returns(moved.call()).rows()
+    wanted = tuple(plain[r] for r in order)
+    trial.holds(permuted == wanted, f"{permuted}, but should be {wanted}")
+
+
+@prop("refusal", GATHER, table=block_tables(rows_per_length=True), excess=st.integers(1, 9), data=st.data())
+def test_a_length_past_the_row_is_refused(
+    trial: Trial, table: BlockTable, excess: int, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(table.seq_lens)))
+    covered = table.block_size * (table.width - table.num_speculative_blocks)
+    lengths = (*table.seq_lens[:at], covered + excess, *table.seq_lens[at:])
+    rows = (*table.rows[:at], table.rows[0] if table.rows else (1,) * table.width, *table.rows[at:])
+    bad = replace(table, rows=rows, seq_lens=lengths)
+    # Lengths on a device are not read before the launch, so the refusal is about host tensors.
+    arguments = dict(bad.call().arguments)
+    on_host = {
+        name: value.on_host() if isinstance(value, Tensor) else value for name, value in arguments.items()
+    }
+    trial.refuses(call(GATHER, **on_host))
+
+
+@prop("refusal", GATHER, table=block_tables(), excess=st.integers(1, 9))
+def test_a_host_bound_past_the_row_is_refused_on_every_device(
+    trial: Trial, table: BlockTable, excess: int
+) -> None:
+    covered = table.block_size * (table.width - table.num_speculative_blocks)
+    trial.agrees(table.call(max_seq_len=covered))
+    trial.refuses(table.call(max_seq_len=covered + excess))
+
+
+@prop(
+    "cost",
+    GATHER,
+    COMPUTED,
+    LENGTHS,
+    device="cuda",
+    table=block_tables(rows_per_length=True),
+    batch=batches(),
+)
+def test_nothing_waits_for_the_device(trial: Trial, table: BlockTable, batch: Batch) -> None:
+    record = metadata(batch)
+    trial.agrees_without_waiting(table.call(), call(COMPUTED, self=record), call(LENGTHS, self=record))
+
+
+@prop("agreement", COMPUTED, batch=batches())
+def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Trial, batch: Batch) -> None:
+    trial.agrees(call(COMPUTED, self=metadata(batch)))
+
+
+@prop("agreement", LENGTHS, batch=shuffled_batches())
+def test_query_lengths_are_the_differences_of_the_starts(trial: Trial, batch: Batch) -> None:
+    trial.agrees(call(LENGTHS, self=metadata(batch)))
+
+
+@prop("ownership", COMPUTED, LENGTHS, batch=batches(), grown=st.integers(1, 9))
+def test_metadata_that_changed_in_place_gives_fresh_computed_tokens(
+    trial: Trial, batch: Batch, grown: int
+) -> None:
+    starts, lens = batch.query_start_loc, batch.seq_lens
+    record = metadata(batch, query_start_loc=Name("query_start_loc"), seq_lens=Name("seq_lens"))
+    computed, lengths = call(COMPUTED, self=Name("batch")), call(LENGTHS, self=Name("batch"))
+    trial.agrees(
+        Let("query_start_loc", int32(starts)),
+        Let("seq_lens", int32(lens)),
+        Let("batch", record),
+        computed,
+        lengths,
+        Overwrite("seq_lens", tuple(length + grown for length in lens)),
+        computed,
+        Overwrite("query_start_loc", tuple(start * 2 for start in starts)),
+        computed,
+        lengths,
+    )

@@ -1,0 +1,212 @@
+"""Chunk metadata: document 0, the programs of the prefill convolution, and the FLA chunk indices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Call, Device, Let, Name, Overwrite, Tensor, Value, call, int32
+from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
+
+VARLEN = "compute_varlen_chunk_metadata"
+CONV = "compute_causal_conv1d_metadata"
+INDICES, OFFSETS = "prepare_chunk_indices", "prepare_chunk_offsets"
+
+fla_sequences = packed_sequences(chunk_sizes=(64, 1, 2, 4))
+conv_sequences = packed_sequences(chunk_sizes=(8,))
+long_sequences = st.builds(Packed, st.sampled_from(((8200,), (4, 8193, 0, 1), (9000, 7000))), st.just(8))
+
+
+def conv_call(starts: Tensor) -> Call:
+    return Call(CONV, (("query_start_loc_p_cpu", starts.on_host()),), (("device", Device()),))
+
+
+@prop("agreement", VARLEN, packed=packed_sequences(), data=st.data())
+def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
+    trial: Trial, packed: Packed, data: st.DataObject
+) -> None:
+    starts = data.draw(integer_vectors(packed.starts))
+    trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
+
+
+@prop("partition", VARLEN, packed=packed_sequences())
+def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
+    cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}, but should be 0")
+    trial.holds(
+        cu[-1] == packed.starts[-1], f"cu_chunk_seqlens ends at {cu[-1]}, but should at {packed.starts[-1]}"
+    )
+    trial.holds(all(a < b for a, b in pairwise(cu)), f"cu_chunk_seqlens = {cu}, but should increase strictly")
+    trial.holds(len(sequences) == len(cu) - 1, f"{len(sequences)} sequence ids, but should be {len(cu) - 1}")
+
+
+@prop("partition", VARLEN, packed=packed_sequences())
+def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Trial, packed: Packed) -> None:
+    cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
+        inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
+        trial.holds(inside, f"chunk {chunk} = tokens {begin}..{end}, but should lie in sequence {sequence}")
+        one_tile = begin // packed.chunk_size == (end - 1) // packed.chunk_size
+        trial.holds(one_tile, f"chunk {chunk} = tokens {begin}..{end}, but should lie in one physical chunk")
+
+
+@prop("padding", VARLEN, packed=packed_sequences())
+def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
+    trial: Trial, packed: Packed
+) -> None:
+    cu, last, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    for sequence, length in enumerate(packed.lens):
+        chunk = last[sequence]
+        right = (
+            sequences[chunk] == sequence and cu[chunk + 1] == packed.starts[sequence + 1]
+            if length
+            else chunk == -1
+        )
+        trial.holds(
+            right,
+            f"last_chunk_indices[{sequence}] = {chunk}, but should be the last chunk of its {length} tokens",
+        )
+
+
+@prop("metamorphic", VARLEN, packed=packed_sequences(), rows=st.integers(1, 3))
+def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
+    trial: Trial, packed: Packed, rows: int
+) -> None:
+    cu, last, sequences = trial.returns(varlen_call(packed))
+    padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
+    expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
+    observed = tuple(one.values() for one in padded)
+    trial.holds(observed == expected, f"with {rows} empty rows: {observed}, but should be {expected}")
+
+
+def overwritten(function: str, first: Packed, second: Packed, then: Packed, **arguments: Value) -> tuple:
+    """Call, change the starts in place to those of `second`, and call again."""
+    assert len(first.starts) == len(second.starts)
+    name = (
+        "query_start_loc_p_cpu"
+        if function == CONV
+        else "query_start_loc"
+        if function == VARLEN
+        else "cu_seqlens"
+    )
+    starts = int32(first.starts).on_host() if function == CONV else int32(first.starts)
+    keywords = (("device", Device()),) if function == CONV else ()
+    step = Call(function, ((name, Name("starts")), *arguments.items()), keywords)
+    return Let("starts", starts), step, Overwrite("starts", then.starts), step
+
+
+@prop(
+    "ownership",
+    VARLEN,
+    CONV,
+    INDICES,
+    OFFSETS,
+    packed=packed_sequences(),
+    function=st.sampled_from((VARLEN, CONV, INDICES, OFFSETS)),
+)
+def test_starts_that_changed_in_place_give_a_fresh_result(
+    trial: Trial, packed: Packed, function: str
+) -> None:
+    longer = replace(packed, lens=tuple(length + 1 for length in packed.lens))
+    arguments = {} if function == CONV else {"chunk_size": packed.chunk_size}
+    trial.agrees(*overwritten(function, packed, longer, longer, **arguments))
+
+
+@prop("agreement", CONV, packed=conv_sequences | long_sequences, data=st.data())
+def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
+    trial: Trial, packed: Packed, data: st.DataObject
+) -> None:
+    trial.agrees(conv_call(data.draw(integer_vectors(packed.starts))))
+
+
+@prop("partition", CONV, packed=conv_sequences)
+def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed: Packed) -> None:
+    nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
+    tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
+    seen = [(row, token) for row, tile in tiles if row >= 0 for token in _tokens(packed, row, tile)]
+    wanted = [(row, token) for row, length in enumerate(packed.lens) for token in range(length)]
+    trial.holds(seen == wanted, f"the programs visit {seen}, but should visit {wanted}")
+
+
+def _tokens(packed: Packed, row: int, tile: int) -> range:
+    return range(8 * tile, min(8 * tile + 8, packed.lens[row]))
+
+
+@prop("padding", CONV, packed=conv_sequences | long_sequences)
+def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_and_them(
+    trial: Trial, packed: Packed
+) -> None:
+    nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
+    total = nums[8]["tot"]
+    for name in ("batch_ptr", "token_chunk_offset_ptr"):
+        values = nums[8][name].values()
+        trial.holds(
+            len(values) == 2 * max(1024, total), f"len({name}) = {len(values)}, with {total} programs"
+        )
+        trial.holds(
+            set(values[total:]) <= {-1}, f"{name}[{total}:] has {set(values[total:])}, but should be -1 only"
+        )
+
+
+@prop("metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
+def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Packed, offset: int) -> None:
+    plain = trial.returns(conv_call(int32(packed.starts)))
+    moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
+    trial.holds(plain == moved, f"starts moved by {offset} give another result, but should not")
+
+
+@prop("agreement", INDICES, packed=fla_sequences, data=st.data())
+def test_chunk_indices_name_the_sequence_and_the_chunk_within_it(
+    trial: Trial, packed: Packed, data: st.DataObject
+) -> None:
+    starts = data.draw(integer_vectors(packed.starts))
+    trial.agrees(call(INDICES, cu_seqlens=starts, chunk_size=packed.chunk_size))
+
+
+@prop("agreement", OFFSETS, packed=fla_sequences, data=st.data())
+def test_chunk_offsets_count_the_chunks_before_each_sequence(
+    trial: Trial, packed: Packed, data: st.DataObject
+) -> None:
+    starts = data.draw(integer_vectors(packed.starts))
+    trial.agrees(call(OFFSETS, cu_seqlens=starts, chunk_size=packed.chunk_size))
+
+
+@prop("partition", INDICES, OFFSETS, packed=fla_sequences)
+def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, packed: Packed) -> None:
+    arguments = {"cu_seqlens": int32(packed.starts), "chunk_size": packed.chunk_size}
+    indices = trial.returns(call(INDICES, **arguments)).rows()
+    offsets = trial.returns(call(OFFSETS, **arguments)).values()
+    for sequence, (begin, end) in enumerate(pairwise(offsets)):
+        wanted = tuple((sequence, chunk) for chunk in range(end - begin))
+        trial.holds(
+            indices[begin:end] == wanted,
+            f"chunk_indices[{begin}:{end}] = {indices[begin:end]}, but should be {wanted}",
+        )
+    trial.holds(
+        offsets[-1] == len(indices), f"chunk_offsets[-1] = {offsets[-1]}, but should be {len(indices)}"
+    )
+
+
+@prop("refusal", VARLEN, CONV, INDICES, OFFSETS, packed=packed_sequences(), data=st.data())
+def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: st.DataObject) -> None:
+    starts = list(packed.starts) + [packed.starts[-1] + 9]
+    at = data.draw(st.integers(1, len(starts) - 1))
+    starts[at] = starts[at - 1] - data.draw(st.integers(1, 10))
+    tensor = data.draw(st.sampled_from((int32(starts), spread(tuple(starts), "int64"))))
+    function = data.draw(st.sampled_from((VARLEN, CONV, INDICES, OFFSETS)))
+    name = "query_start_loc" if function == VARLEN else "cu_seqlens"
+    rest = {"chunk_size": packed.chunk_size}
+    trial.refuses(conv_call(tensor) if function == CONV else call(function, **{name: tensor}, **rest))
+
+
+@prop("refusal", VARLEN, INDICES, OFFSETS, packed=packed_sequences(), chunk_size=st.integers(-5, 0))
+def test_a_chunk_size_below_one_is_refused(trial: Trial, packed: Packed, chunk_size: int) -> None:
+    trial.refuses(
+        varlen_call(replace(packed, chunk_size=chunk_size)),
+        call(INDICES, cu_seqlens=int32(packed.starts), chunk_size=chunk_size),
+        call(OFFSETS, cu_seqlens=int32(packed.starts), chunk_size=chunk_size),
+    )

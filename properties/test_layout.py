@@ -1,0 +1,136 @@
+"""The conv state layout, and the copy specifications of align mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Address, Value, call
+from properties.strategies.layout import (
+    LAYOUT_VARIABLE,
+    Copy,
+    conv_copies,
+    environment,
+    layouts,
+    temporal_copies,
+)
+
+CONV, TEMPORAL = "get_conv_copy_spec", "get_temporal_copy_spec"
+LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
+
+
+@prop("agreement", LAYOUT, DIM_FIRST, layout=layouts())
+def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial: Trial, layout: str) -> None:
+    chosen = environment(layout)
+    trial.agrees(
+        call(LAYOUT),
+        call(DIM_FIRST),
+        call(LAYOUT, environment=chosen),
+        call(DIM_FIRST, environment=chosen),
+    )
+
+
+@prop("refusal", LAYOUT, DIM_FIRST, layout=st.sampled_from(("sd", "ds", "", "SD ", "DSD", "NHD")))
+def test_an_unknown_layout_is_refused(trial: Trial, layout: str) -> None:
+    chosen = {LAYOUT_VARIABLE: layout}
+    trial.refuses(call(LAYOUT, environment=chosen), call(DIM_FIRST, environment=chosen))
+
+
+@prop("agreement", CONV, copy=conv_copies())
+def test_a_conv_copy_starts_at_the_row_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
+    trial.agrees(copy.call(CONV))
+
+
+@prop("agreement", TEMPORAL, copy=temporal_copies())
+def test_a_temporal_copy_is_the_block_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
+    trial.agrees(copy.call(TEMPORAL))
+
+
+@prop("metamorphic", TEMPORAL, copy=temporal_copies())
+def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Copy) -> None:
+    assume(copy.num_accepted_tokens > 1)
+    later = replace(
+        copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
+    )
+    one, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
+    trial.holds(one == other, f"{one}, but should be {other}")
+
+
+@prop("metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
+def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Trial, copy: Copy) -> None:
+    assume(copy.num_accepted_tokens > 1)
+    dim = copy.state.block_shape[1]
+    fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
+    more = trial.returns(copy.call(CONV))
+    moved = more["start_addr"].offset - fewer["start_addr"].offset
+    trial.holds(
+        fewer["num_elements"] - more["num_elements"] == dim,
+        f"num_elements = {more['num_elements']}, but should be {dim} fewer",
+    )
+    trial.holds(
+        moved == dim * _itemsize(copy),
+        f"start_addr moved by {moved}, but should by one row of {dim} elements",
+    )
+
+
+def _itemsize(copy: Copy) -> int:
+    return {"float32": 4, "bfloat16": 2, "float16": 2}.get(copy.state.dtype, 1)
+
+
+@prop("red zone", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
+def test_a_conv_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
+    _inside_one_block(trial, copy, trial.returns(copy.call(CONV)))
+
+
+@prop("red zone", TEMPORAL, copy=temporal_copies())
+def test_a_temporal_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
+    _inside_one_block(trial, copy, trial.returns(copy.call(TEMPORAL)))
+
+
+def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
+    start = spec["start_addr"]
+    trial.holds(isinstance(start, Address), f"start_addr = {start}, but should point into the state")
+    size = prod(copy.state.block_shape)
+    block, inside = divmod(start.offset // _itemsize(copy), size + copy.state.padding)
+    last = inside + spec["num_elements"]
+    trial.holds(last <= size, f"elements {inside}..{last} of block {block}, but should end by {size}")
+    owned = copy.block_ids[copy.cur_block_idx :]
+    trial.holds(block in owned, f"block {block}, but should be one of {owned}")
+
+
+@prop("refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0))
+def test_an_accepted_count_below_one_is_refused(trial: Trial, copy: Copy, accepted: int) -> None:
+    bad = replace(copy, num_accepted_tokens=accepted)
+    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
+
+
+@prop("refusal", CONV, TEMPORAL, copy=conv_copies(), more=st.integers(1, 3))
+def test_an_accepted_count_above_one_and_the_drafts_is_refused(trial: Trial, copy: Copy, more: int) -> None:
+    left = len(copy.block_ids) - copy.cur_block_idx
+    bad = replace(copy, num_accepted_tokens=left + more)
+    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
+
+
+@prop("refusal", CONV, TEMPORAL, copy=conv_copies(drawn_layouts=st.just("SD")), column=st.integers(-4, 12))
+def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: int) -> None:
+    assume(not 0 <= column < len(copy.block_ids))
+    bad = replace(copy, cur_block_idx=column, num_accepted_tokens=1)
+    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
+
+
+@prop(
+    "refusal",
+    CONV,
+    TEMPORAL,
+    copy=conv_copies(drawn_layouts=st.just("SD")),
+    block=st.sampled_from((0, -1, -7, 1)),
+)
+def test_a_block_that_nobody_owns_is_refused(trial: Trial, copy: Copy, block: int) -> None:
+    unowned = block if block <= 0 else copy.state.num_blocks - 1 + block
+    bad = replace(copy, block_ids=(unowned,), cur_block_idx=0, num_accepted_tokens=1)
+    trial.agrees(bad.call(CONV), bad.call(TEMPORAL))

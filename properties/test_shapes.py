@@ -1,0 +1,101 @@
+"""State shapes of the six families, for every number of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Call, call
+from properties.strategies.layout import environment, layouts
+from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, Model, models
+
+FAMILIES = tuple(
+    f"{CALCULATOR}.{family}_state_shape"
+    for family in ("linear_attention", "mamba1", "mamba2", "short_conv", "gated_delta_net", "kda")
+)
+SPECULATIVE = tuple(f"{CALCULATOR}.{family}" for family in sorted(TAKES_NUM_SPEC))
+EXTRA, ORIENT = f"{CALCULATOR}.extra_groups_for_head_shards", f"{CALCULATOR}._orient_conv_shape"
+CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
+
+
+@prop("agreement", *FAMILIES, model=models())
+def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: Model) -> None:
+    trial.agrees(model.call())
+
+
+@prop("algebra", *FAMILIES, model=models())
+def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: Model) -> None:
+    shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
+    convs = len(shard) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    for part, total in zip(shard[convs:], whole[convs:], strict=True):
+        added = (part[0] * model.tp_size, *part[1:])
+        trial.holds(
+            added == total, f"{model.tp_size} ranks of {part} add up to {added}, but should to {total}"
+        )
+
+
+@prop("algebra", *FAMILIES, model=models())
+def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
+    trial: Trial, model: Model
+) -> None:
+    model = replace(model, layout="SD")
+    shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
+    convs = len(shard) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    sizes = dict(model.arguments)
+    groups = sizes.get("n_groups", model.tp_size)
+    replicated = (
+        2 * sizes.get("state_size", 0) * max(0, model.tp_size - groups) if groups % model.tp_size else 0
+    )
+    for (rows, part), (all_rows, total) in zip(shard[:convs], whole[:convs], strict=True):
+        wanted = (all_rows, total + replicated)
+        added = (rows, part * model.tp_size)
+        trial.holds(
+            added == wanted,
+            f"{model.tp_size} ranks of {(rows, part)} add up to {added}, but should to {wanted}",
+        )
+
+
+@prop("metamorphic", *FAMILIES, model=models())
+def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: Model) -> None:
+    rows_first = trial.returns(replace(model, layout="SD").call())
+    channels_first = trial.returns(replace(model, layout="DS").call())
+    convs = len(rows_first) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    wanted = (*(shape[::-1] for shape in rows_first[:convs]), *rows_first[convs:])
+    trial.holds(channels_first == wanted, f"DS = {channels_first}, but should be {wanted}")
+
+
+@prop("metamorphic", *SPECULATIVE, model=models(families=tuple(sorted(TAKES_NUM_SPEC))))
+def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
+    trial: Trial, model: Model
+) -> None:
+    model = replace(model, layout="SD")
+    plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
+    convs = len(plain) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    wanted = (*((rows + model.num_spec, dim) for rows, dim in plain[:convs]), *plain[convs:])
+    trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}, but should be {wanted}")
+
+
+@prop("refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))
+def test_fewer_than_one_rank_is_refused(trial: Trial, model: Model, tp_size: int) -> None:
+    trial.refuses(replace(model, tp_size=tp_size).call())
+
+
+@prop("refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((2, 3, 5, 7, 11)))
+def test_ranks_that_cannot_share_evenly_are_refused(trial: Trial, model: Model, tp_size: int) -> None:
+    trial.agrees(replace(model, tp_size=tp_size).call())
+
+
+@prop("agreement", EXTRA, ngroups=st.integers(-1, 17), tp_size=st.integers(-1, 17))
+def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
+    trial: Trial, ngroups: int, tp_size: int
+) -> None:
+    trial.agrees(call(EXTRA, ngroups=ngroups, tp_size=tp_size))
+
+
+@prop("agreement", ORIENT, dim=st.integers(1, 9), state_len=st.integers(1, 9), layout=layouts())
+def test_a_conv_shape_is_oriented_by_the_layout(trial: Trial, dim: int, state_len: int, layout: str) -> None:
+    arguments = (("dim", dim), ("state_len", state_len))
+    trial.agrees(Call(ORIENT, arguments, environment=tuple(environment(layout).items())))

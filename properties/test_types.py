@@ -1,0 +1,77 @@
+"""Small arithmetic and the cache specification."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import DType, Record, Tensor, call, record
+from properties.strategies.layout import DTYPES
+
+PAGE = "MambaSpec.page_size_bytes.fget"
+BUDGET = "MambaSpec.max_memory_usage_bytes"
+
+numbers = st.integers(-20, 20) | st.integers(-(2**62), 2**62)
+divisors = st.integers(-9, 9).filter(bool)
+
+
+@prop("agreement", "cdiv", x=numbers, y=divisors)
+def test_ceiling_division_rounds_up_for_either_sign(trial: Trial, x: int, y: int) -> None:
+    trial.agrees(call("cdiv", x=x, y=y))
+
+
+@prop("agreement", "cdiv", values=st.lists(st.integers(-99, 99), max_size=6), y=divisors, wide=st.booleans())
+def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(
+    trial: Trial, values: list[int], y: int, wide: bool
+) -> None:
+    tensor = Tensor("int64" if wide else "int32", (len(values),), tuple(values))
+    trial.agrees(call("cdiv", x=tensor, y=y))
+
+
+@prop("agreement", "divide", x=numbers, y=st.integers(-4, 4))
+def test_division_is_exact_or_refused(trial: Trial, x: int, y: int) -> None:
+    trial.agrees(call("divide", x=x, y=y))
+
+
+def specs(**fixed: object) -> st.SearchStrategy[Record]:
+    """Specifications of one to three states, padded or not, in every cache mode."""
+    state = st.tuples(st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), st.sampled_from(DTYPES))
+    return st.builds(
+        lambda states, block_size, mode, spec: record(
+            "MambaSpec",
+            block_size=block_size,
+            shapes=tuple(shape for shape, _ in states),
+            dtypes=tuple(DType(name) for _, name in states),
+            mamba_cache_mode=mode,
+            num_speculative_blocks=spec,
+            **fixed,
+        ),
+        st.lists(state, min_size=1, max_size=3),
+        st.integers(1, 64),
+        st.sampled_from(("none", "align", "all")),
+        st.integers(0, 3),
+    )
+
+
+@prop("agreement", PAGE, spec=specs())
+def test_a_page_holds_all_states_of_a_block(trial: Trial, spec: Record) -> None:
+    trial.agrees(call(PAGE, self=spec))
+
+
+@prop("agreement", PAGE, spec=specs(page_size_padded=6**4 * 4 * 3))
+def test_a_padded_page_is_as_large_as_its_padding_says(trial: Trial, spec: Record) -> None:
+    trial.agrees(call(PAGE, self=spec))
+
+
+@prop("refusal", PAGE, spec=specs(page_size_padded=0))
+def test_a_padded_page_too_small_for_its_states_is_refused(trial: Trial, spec: Record) -> None:
+    trial.refuses(call(PAGE, self=spec))
+
+
+@prop("agreement", BUDGET, spec=specs(), max_model_len=st.integers(1, 300))
+def test_a_request_holds_the_pages_that_its_cache_mode_needs(
+    trial: Trial, spec: Record, max_model_len: int
+) -> None:
+    config = record("VllmConfig", model_config=record("ModelConfig", max_model_len=max_model_len))
+    trial.agrees(call(BUDGET, self=spec, vllm_config=config))
