@@ -104,11 +104,18 @@ def split_decodes_and_prefills(
     ends = _ends_of_decodes(lengths, longest, threshold, require_uniform)
     if not treat_short_extends_as_decodes:
         ends = ends | _host_prefilling(common_attn_metadata.is_prefilling, rows, function)
-    if not ends.any():
-        return rows, 0, tokens, 0
+    return split_at_first(ends, starts, tokens)
+
+
+def split_at_first(
+    ends: npt.NDArray[np.bool_], starts: npt.NDArray[Any], tokens: int
+) -> tuple[int, int, int, int]:
+    """What split_decodes_and_prefills returns when the first True of `ends` [R >= 1] ends the decodes."""
     first = int(ends.argmax())
+    if not ends[first]:
+        return ends.size, 0, tokens, 0
     decode_tokens = int(starts[first])
-    return first, rows - first, decode_tokens, tokens - decode_tokens
+    return first, ends.size - first, decode_tokens, tokens - decode_tokens
 
 
 def _ends_of_decodes(
@@ -179,7 +186,7 @@ def mamba_get_block_table_tensor(
     width = block_table.size(1)
     if width < 1 + extra:
         refuse("block_table", describe(block_table), f"at least {1 + extra} columns wide", function)
-    _check_longest(seq_lens, max_seq_len, (width - extra) * block_size, function)
+    check_longest(seq_lens, max_seq_len, (width - extra) * block_size, function)
     # Clamped before the subtraction and widened after it: neither the smallest integer nor a huge block
     # size can wrap around.
     last_token = seq_lens.clamp(min=1).to(torch.int64) - 1
@@ -199,7 +206,8 @@ def _check_table(block_table: torch.Tensor, seq_lens: torch.Tensor, function: st
         refuse("seq_lens", describe(seq_lens), rule, function)
 
 
-def _check_longest(seq_lens: torch.Tensor, max_seq_len: int | None, longest: int, function: str) -> None:
+def check_longest(seq_lens: torch.Tensor, max_seq_len: int | None, longest: int, function: str) -> None:
+    """Refuse a bound above `longest`, or without one the first such row, if rows are on the host."""
     if max_seq_len is not None:
         bound = int_at_least("max_seq_len", max_seq_len, 0, function)
         if bound > longest:

@@ -5,7 +5,7 @@ what was passed, what is allowed and which function said so.
 """
 
 from collections.abc import Container
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -81,13 +81,14 @@ def start_offsets(
     if tensor.numel() == 0:
         refuse(argument, describe(tensor), "at least one start", function)
     starts: npt.NDArray[np.int32] | Int64s = tensor.cpu().numpy()
-    _check_starts(argument, starts, function, first_is_zero, most)
+    check_starts(argument, starts, function, first_is_zero, most)
     return starts
 
 
-def _check_starts(
+def check_starts(
     argument: str, starts: npt.NDArray[np.int32] | Int64s, function: str, first_is_zero: bool, most: int
 ) -> None:
+    """Refuse starts that decrease, enclose more than `most` tokens, or do not begin at the 0 asked for."""
     if first_is_zero and starts[0] != 0:
         refuse(f"{argument}[0]", int(starts[0]), "0", function)
     # Neighbours are compared, not subtracted: the difference of two extreme starts would wrap around.
@@ -98,3 +99,36 @@ def _check_starts(
         refuse(f"{argument}[{at + 1}]", int(starts[at + 1]), rule, function)
     if int(starts[-1]) - int(starts[0]) > most:
         refuse(f"{argument}[{len(starts) - 1}]", int(starts[-1]), f"<= {int(starts[0]) + most}", function)
+
+
+def host_rows(
+    argument: str,
+    value: object,
+    rows: int,
+    function: str,
+    *,
+    dtypes: Container[torch.dtype] = INDEX_DTYPES,
+    kind: str = "an int32 or int64",
+) -> npt.NDArray[Any]:
+    """The values of a 1-D tensor of `rows` entries on the host: a view, not a copy."""
+    # One expression, because builders come here several times per step.
+    if isinstance(value, torch.Tensor) and value.is_cpu and value.shape == (rows,) and value.dtype in dtypes:
+        array: npt.NDArray[Any] = value.numpy()
+        return array
+    refuse(argument, describe(value), f"{kind} tensor of shape {(rows,)} on the CPU", function)
+
+
+def device_rows(
+    argument: str, value: object, rows: int, device: torch.device, function: str, ndim: int = 1
+) -> torch.Tensor:
+    """`value` itself, if it is an int32 or int64 tensor of that rank and many rows on the device."""
+    if (
+        isinstance(value, torch.Tensor)
+        and value.ndim == ndim
+        and value.size(0) == rows
+        and value.dtype in INDEX_DTYPES
+        and value.device == device
+    ):
+        return value
+    sizes = ", ".join([str(rows), *["*"] * (ndim - 1)])
+    refuse(argument, describe(value), f"an int32 or int64 tensor of shape ({sizes}) on {device}", function)

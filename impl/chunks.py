@@ -1,5 +1,7 @@
 """How prefill tokens are cut into the chunks and programs of the scan and conv kernels."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
@@ -12,8 +14,21 @@ from .types import PAD_SLOT_ID
 CONV_BLOCK_M = 8
 """Tokens per program of the prefill conv kernel."""
 
-# 64 bytes, in int32 elements.
-_ALIGNMENT = 16
+
+@dataclass(slots=True)
+class Filled:
+    """An array, followed by PAD_SLOT_ID up to `size` entries."""
+
+    values: npt.NDArray[Any]
+    size: int
+
+
+Arrays = Sequence[npt.NDArray[Any] | Filled]
+
+# Bytes.
+_ALIGNMENT = 64
+
+_NUMPY_DTYPES = {torch.int64: np.int64, torch.int32: np.int32, torch.bool: np.bool_}
 
 
 class CausalConv1dNums(TypedDict):
@@ -53,52 +68,112 @@ def compute_varlen_chunk_metadata(
     begins, lengths = starts[:-1].astype(np.int64), np.diff(starts)
     # Any chunk that holds all tokens cuts alike; a larger number would not fit the arithmetic.
     chunk_size = min(chunk_size, INT32_MAX + 1)
-    sections = _split_into_chunks(begins, lengths, begins % chunk_size, chunk_size)
-    cu_chunk_seqlens, last_chunk_indices, seq_idx_chunks = _upload_packed(sections, query_start_loc.device)
+    ends, counts, so_far, owners = _split_into_chunks(begins, lengths, begins % chunk_size, chunk_size)
+    last = np.where(counts > 0, so_far - 1, -1)
+    cu_chunk_seqlens, last_chunk_indices, seq_idx_chunks = upload_packed(
+        query_start_loc.device, [ends, last, owners]
+    )
     return cu_chunk_seqlens, last_chunk_indices, seq_idx_chunks
 
 
-def _split_into_chunks(
-    starts: Int64s, lengths: npt.NDArray[Any], phases: Int64s, chunk_size: int
+def split_at_positions(
+    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], computed: Int64s, chunk_size: int
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Cumulative chunk ends (with a leading 0), last chunk per sequence, sequence per chunk.
+    """What compute_varlen_chunk_metadata returns, for sequences cut at multiples of their own positions.
+
+    `starts`: [P+1], from 0. `computed` [P]: the position of each row's first token, 0 for an empty row, whose
+    last chunk is the one before it. Source: contract 1.10.
+    """
+    # Positions are less than 2**31, so that any larger chunk cuts alike.
+    chunk_size = min(chunk_size, INT32_MAX + 1)
+    phases = computed % chunk_size
+    ends, _, so_far, owners = _split_into_chunks(starts[:-1], lengths, phases, chunk_size)
+    return ends, so_far - 1, owners
+
+
+def _split_into_chunks(
+    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], phases: Int64s, chunk_size: int
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Cumulative chunk ends (with a leading 0), chunks per sequence, their running sum, sequence per chunk.
 
     `phases`: position modulo chunk_size of each sequence's first token on the axis whose multiples cut.
     """
     counts = np.where(lengths > 0, -(-(phases + lengths) // chunk_size), 0)
-    owners, ordinals = _enumerate(counts)
+    owners = np.arange(counts.size).repeat(counts)
+    so_far = counts.cumsum()
     ends = np.zeros(owners.size + 1, np.int64)
-    within = (ordinals + 1) * chunk_size - phases[owners]
-    ends[1:] = starts[owners] + np.minimum(within, lengths[owners])
-    last = np.where(counts > 0, np.cumsum(counts) - 1, -1)
-    return ends, last, owners
+    # Where the first chunk of all would begin, if each had chunk_size tokens and this row's were in place.
+    origins = starts - phases - (so_far - counts) * chunk_size
+    cuts = origins.repeat(counts) + np.arange(chunk_size, (owners.size + 1) * chunk_size, chunk_size)
+    np.minimum(cuts, (starts + lengths).repeat(counts), out=ends[1:])
+    return ends, counts, so_far, owners
 
 
 def _enumerate(counts: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
     """For counts 2, 0, 1: owners 0, 0, 2 and ordinals 0, 1, 0."""
-    owners = np.repeat(np.arange(counts.size), counts)
-    firsts = np.cumsum(counts) - counts
-    return owners, np.arange(owners.size) - firsts[owners]
+    owners = np.arange(counts.size).repeat(counts)
+    firsts = counts.cumsum() - counts
+    return owners, np.arange(owners.size) - firsts.repeat(counts)
 
 
-def _upload_packed(sections: tuple[Int64s, ...], device: torch.device) -> list[torch.Tensor]:
-    """int32 tensors of these contents on the device, for the price of one copy.
+def upload_packed(
+    device: torch.device, int32s: Arrays = (), int64s: Arrays = (), flags: Arrays = ()
+) -> list[torch.Tensor]:
+    """1-D tensors of these contents on the device, for the price of one copy: int64, then int32, then bool.
 
-    Each section starts at a multiple of 64 bytes from the buffer's base, which allocators align at least
-    as well: Triton compiles one kernel per alignment of its pointers, so a place that depended on the data
-    would recompile the kernels that read it.
+    Each starts at a multiple of 64 bytes from the buffer's base, which allocators align at least as well:
+    Triton compiles one kernel per alignment of its pointers, so a place that depended on the data would
+    recompile the kernels that read it.
     """
-    *places, total = np.cumsum([0, *(_aligned(section.size) for section in sections)]).tolist()
-    host = _host_empty((total,), torch.int32, device)
-    buffer = host.numpy()
-    for place, section in zip(places, sections, strict=True):
-        buffer[place : place + section.size] = section
+    groups, end = [], 0
+    for dtype, arrays in (torch.int64, int64s), (torch.int32, int32s), (torch.bool, flags):
+        if arrays:
+            begin, sizes, kept = end, *_with_gaps(arrays, _ALIGNMENT // dtype.itemsize)
+            end = begin + sum(sizes) * dtype.itemsize
+            groups.append((dtype, arrays, begin, end, sizes, kept))
+    host = _host_empty((end,), torch.uint8, device)
+    raw = host.numpy()
+    for dtype, arrays, begin, end, *_ in groups:
+        _write(arrays, raw[begin:end].view(_NUMPY_DTYPES[dtype]))
     packed = host.to(device, non_blocking=True)
-    return [packed[place : place + section.size] for place, section in zip(places, sections, strict=True)]
+    tensors: list[torch.Tensor] = []
+    for dtype, _, begin, end, sizes, kept in groups:
+        # One call that cuts out contents and gaps alike costs less than a slice per array.
+        pieces = packed[begin:end].view(dtype).split_with_sizes(sizes)
+        tensors += [pieces[place] for place in kept]
+    return tensors
 
 
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+def _with_gaps(arrays: Arrays, alignment: int) -> tuple[list[int], list[int]]:
+    """The sizes of the arrays and of the gaps behind them, and the places of the former in that list."""
+    sizes: list[int] = []
+    places: list[int] = []
+    for array in arrays:
+        places.append(len(sizes))
+        sizes.append(array.size)
+        gap = -array.size % alignment
+        if gap:
+            sizes.append(gap)
+    return sizes, places
+
+
+def _write(arrays: Arrays, buffer: npt.NDArray[Any]) -> None:
+    # NumPy fills on this thread; torch would start its pool for a long array, and a busy host waits for it.
+    at, alignment = 0, _ALIGNMENT // buffer.itemsize
+    for array in arrays:
+        end = at + array.size
+        values = array.values if isinstance(array, Filled) else array
+        filler = at + values.size
+        buffer[at:filler] = values
+        if filler < end:
+            buffer[filler:end] = PAD_SLOT_ID
+        at = end + -end % alignment
+
+
+def _upload(array: npt.NDArray[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    host = _host_empty(array.shape, dtype, device)
+    host.numpy()[...] = array
+    return host.to(device, non_blocking=True)
 
 
 def _host_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -123,41 +198,56 @@ def compute_causal_conv1d_metadata(
     tensor = tensor_of(argument, query_start_loc_p_cpu, 1, function)
     if tensor.device.type != "cpu":
         refuse(argument, describe(tensor), "on the CPU", function)
-    counts = _chunks_per_sequence(start_offsets(argument, tensor, function), CONV_BLOCK_M)
-    owners, ordinals = _enumerate(counts)
-    batch_ptr, token_chunk_offset_ptr = _program_tables(owners, ordinals, torch.device(device))
-    nums = CausalConv1dNums(
-        nums=torch.from_numpy(counts).to(tensor.dtype),
-        tot=owners.size,
-        mlist=torch.from_numpy(owners),
-        mlist_len=owners.size,
-        offsetlist=torch.from_numpy(ordinals.astype(np.int32)),
-        batch_ptr=batch_ptr,
-        token_chunk_offset_ptr=token_chunk_offset_ptr,
-    )
-    return {CONV_BLOCK_M: nums}, batch_ptr, token_chunk_offset_ptr
+    starts = start_offsets(argument, tensor, function)
+    programs = conv_programs(np.diff(starts.astype(np.int64)))
+    programs.counts = programs.counts.astype(starts.dtype)
+    batch_ptr, token_chunk_offset_ptr = upload_packed(torch.device(device), programs.tables())
+    nums = programs.nums_dict(batch_ptr, token_chunk_offset_ptr)
+    return nums, batch_ptr, token_chunk_offset_ptr
 
 
-def _chunks_per_sequence(starts: npt.NDArray[Any], chunk_size: int) -> Int64s:
-    wide = starts.astype(np.int64)
-    lengths = wide[1:] - wide[:-1]
-    counts: Int64s = -(-lengths // chunk_size)
-    return counts
+@dataclass(slots=True)
+class ConvPrograms:
+    """The host half of one conv launch.
+
+    counts [P], dtype of the lengths: programs per row. owners [N] int64, ordinals [N] int32: the row of each
+    program, and its place among the row's.
+    """
+
+    counts: npt.NDArray[Any]
+    owners: Int64s
+    ordinals: npt.NDArray[np.int32]
+
+    def tables(self) -> list[Filled]:
+        """batch_ptr and token_chunk_offset_ptr, for the device."""
+        size = 2 * max(1024, self.owners.size)
+        return [Filled(self.owners, size), Filled(self.ordinals, size)]
+
+    def nums_dict(
+        self, batch_ptr: torch.Tensor, token_chunk_offset_ptr: torch.Tensor
+    ) -> dict[int, CausalConv1dNums]:
+        """All of it by tokens per program, the tables being on the device."""
+        total = self.owners.size
+        nums = CausalConv1dNums(
+            nums=torch.from_numpy(self.counts),
+            tot=total,
+            mlist=torch.from_numpy(self.owners),
+            mlist_len=total,
+            offsetlist=torch.from_numpy(self.ordinals),
+            batch_ptr=batch_ptr,
+            token_chunk_offset_ptr=token_chunk_offset_ptr,
+        )
+        return {CONV_BLOCK_M: nums}
 
 
-def _program_tables(
-    owners: Int64s, ordinals: Int64s, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    length = 2 * max(1024, owners.size)
-    # The second row starts at a multiple of 64 bytes for the reason that _upload_packed gives.
-    host = _host_empty((2, _aligned(length)), torch.int32, device)
-    # NumPy fills on this thread; torch would start its pool for a long table, and a busy host waits for it.
-    buffer = host.numpy()
-    buffer[:, owners.size :] = PAD_SLOT_ID
-    buffer[0, : owners.size] = owners
-    buffer[1, : owners.size] = ordinals
-    tables = host.to(device, non_blocking=True)
-    return tables[0, :length], tables[1, :length]
+def conv_programs(lengths: npt.NDArray[Any]) -> ConvPrograms:
+    """The programs of rows of these lengths. Source: contract 1.3."""
+    counts = -(-lengths // CONV_BLOCK_M)
+    owners = np.arange(counts.size).repeat(counts)
+    firsts = (counts.cumsum() - counts).astype(np.int32)
+    ordinals = np.arange(owners.size, dtype=np.int32)
+    ordinals -= firsts.repeat(counts)
+    return ConvPrograms(counts, owners, ordinals)
 
 
 def prepare_chunk_indices(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Tensor:
@@ -170,12 +260,8 @@ def prepare_chunk_indices(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Te
     Raises ValueError naming `cu_seqlens` if it is not 1-D, empty, of another dtype or decreasing, and
     `chunk_size` if it is not an int >= 1. Source: contract 1.9.
     """
-    owners, ordinals = _enumerate(_fla_chunk_counts(cu_seqlens, chunk_size, "prepare_chunk_indices"))
-    host = _host_empty((owners.size, 2), cu_seqlens.dtype, cu_seqlens.device)
-    buffer = host.numpy()
-    buffer[:, 0] = owners
-    buffer[:, 1] = ordinals
-    return host.to(cu_seqlens.device, non_blocking=True)
+    counts = _fla_chunk_counts(cu_seqlens, chunk_size, "prepare_chunk_indices")
+    return _upload(chunk_rows(counts).reshape(-1, 2), cu_seqlens.dtype, cu_seqlens.device)
 
 
 def prepare_chunk_offsets(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Tensor:
@@ -184,14 +270,27 @@ def prepare_chunk_offsets(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Te
     Takes and refuses what `prepare_chunk_indices` does. Source: contract 1.9.
     """
     counts = _fla_chunk_counts(cu_seqlens, chunk_size, "prepare_chunk_offsets")
-    host = _host_empty((counts.size + 1,), torch.int64, cu_seqlens.device)
-    buffer = host.numpy()
-    buffer[0] = 0
-    np.cumsum(counts, out=buffer[1:])
-    return host.to(cu_seqlens.device, non_blocking=True)
+    return _upload(chunk_offsets(counts), torch.int64, cu_seqlens.device)
+
+
+def chunk_rows(counts: npt.NDArray[Any]) -> Int64s:
+    """What prepare_chunk_indices tells, flat, for that many chunks per sequence."""
+    owners, ordinals = _enumerate(counts)
+    rows = np.empty(2 * owners.size, np.int64)
+    rows[::2] = owners
+    rows[1::2] = ordinals
+    return rows
+
+
+def chunk_offsets(counts: npt.NDArray[Any]) -> Int64s:
+    """What prepare_chunk_offsets tells, for that many chunks per sequence."""
+    offsets = np.zeros(counts.size + 1, np.int64)
+    counts.cumsum(out=offsets[1:])
+    return offsets
 
 
 def _fla_chunk_counts(cu_seqlens: torch.Tensor, chunk_size: int, function: str) -> Int64s:
     chunk_size = int_at_least("chunk_size", chunk_size, 1, function)
-    starts = start_offsets("cu_seqlens", cu_seqlens, function)
-    return _chunks_per_sequence(starts, min(chunk_size, INT64_MAX))
+    starts = start_offsets("cu_seqlens", cu_seqlens, function).astype(np.int64)
+    counts: Int64s = -(-(starts[1:] - starts[:-1]) // min(chunk_size, INT64_MAX))
+    return counts

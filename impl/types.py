@@ -1,6 +1,7 @@
 """Constants, exact integer arithmetic, and the configuration objects of the state cache."""
 
 from dataclasses import dataclass
+from enum import Enum, IntEnum
 from math import prod
 from typing import Any, Literal, overload
 
@@ -19,6 +20,39 @@ FLA_CHUNK_SIZE = 64
 
 MambaCacheMode = Literal["none", "align", "all"]
 MAMBA_CACHE_MODES = ("none", "align", "all")
+
+
+class AttentionCGSupport(IntEnum):
+    """For which batches a backend can run inside one full CUDA graph; a larger member allows more.
+
+    UNIFORM_BATCH: batches whose query lengths are all equal. Source: contract 1.1.
+    """
+
+    NEVER = 0
+    UNIFORM_SINGLE_TOKEN_DECODE = 1
+    UNIFORM_BATCH = 2
+    ALWAYS = 3
+
+
+class CUDAGraphMode(Enum):
+    """How the engine is configured to use CUDA graphs, not what one step does. Pairs: (decode, mixed).
+
+    Everything but NONE is true. Source: contract 1.1.
+    """
+
+    NONE = 0
+    PIECEWISE = 1
+    FULL = 2
+    FULL_DECODE_ONLY = (FULL, NONE)
+    FULL_AND_PIECEWISE = (FULL, PIECEWISE)
+
+    def __bool__(self) -> bool:
+        return self is not CUDAGraphMode.NONE
+
+    def has_full_cudagraphs(self) -> bool:
+        """Whether some batches run as one full graph."""
+        return self not in {CUDAGraphMode.NONE, CUDAGraphMode.PIECEWISE}
+
 
 _INTEGER_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 

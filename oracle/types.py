@@ -6,6 +6,21 @@ from oracle.errors import Refused, require, require_int
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
+GRAPH_MODES: Final = {
+    "NONE": 0,
+    "PIECEWISE": 1,
+    "FULL": 2,
+    "FULL_DECODE_ONLY": (2, 0),
+    "FULL_AND_PIECEWISE": (2, 1),
+}
+"""CUDA graph modes of a configuration; a pair is the mode of decodes and that of everything else."""
+GRAPH_SUPPORT: Final = {
+    "NEVER": 0,
+    "UNIFORM_SINGLE_TOKEN_DECODE": 1,
+    "UNIFORM_BATCH": 2,
+    "ALWAYS": 3,
+}
+"""For which batches a builder's metadata fits a full graph, from none to all."""
 
 
 def cdiv(x: int, y: int) -> int:
@@ -73,3 +88,12 @@ def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, m
             return cdiv(max_model_len, block_size)
         case _:
             raise Refused("mamba_cache_mode", mode, "be one of 'none', 'align', 'all'")
+
+
+def has_full_cudagraphs(mode: str) -> bool:
+    """Whether some batches of a graph mode run as one full graph: the modes that name FULL do.
+
+    Source: contract 1.1, `CUDAGraphMode`.
+    """
+    require(mode in GRAPH_MODES, "cudagraph_mode", mode, f"be one of {tuple(GRAPH_MODES)}")
+    return mode.startswith("FULL")

@@ -23,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from properties.harness import bench_builders
 from properties.harness.report import revision
 from properties.subjects import load as subject
 
@@ -91,10 +92,11 @@ def run_bench() -> int:
         results += [
             Result(load, until, len(a), _quartiles(a), _quartiles(b)) for until, (a, b) in clocks.items()
         ]
+    builders = bench_builders.measure_builders()
     console = Console()
-    for table in _tables(results):
+    for table in (*_tables(results), *bench_builders.tables(builders)):
         console.print(table, "")
-    _save(results)
+    _save(results, builders)
     return 0
 
 
@@ -233,7 +235,7 @@ def _tables(results: list[Result]) -> Iterator[Table]:
         yield table
 
 
-def _save(results: list[Result]) -> None:
+def _save(results: list[Result], builders: list[bench_builders.Result]) -> None:
     content = {
         "environment": {
             "python": platform.python_version(),
@@ -247,6 +249,7 @@ def _save(results: list[Result]) -> None:
         "unit": "microseconds",
         "chunk_size": CHUNK_SIZE,
         "results": [asdict(one) | {"ratio": one.ratio} for one in results],
+        "builders": [asdict(one) for one in builders],
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -81,14 +81,19 @@ class Case:
                 f"steps with an outcome, expected, actual = {lengths}, but should be as many each [Case.from_json]"
             )
 
-    def save(self, path: Path) -> Path:
-        """Write the case so that at every moment `path` holds a whole case or the one before."""
+    def save(self, path: Path, *, durable: bool = True) -> Path:
+        """Write the case so that at every moment `path` holds a whole case or the one before.
+
+        Args:
+            durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(self.to_json())
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         Path(temporary).replace(path)
         return path
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from properties.harness.values import DType, Expected, Outcome, Raised, Record, Refusal, Tensor, Value
+from properties.harness.values import Call, DType, Expected, Outcome, Raised, Record, Refusal, Tensor, Value
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ def brief(value: Value, limit: int = 24) -> str:
     """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
     if isinstance(value, Tensor):
         return _brief_tensor(value, limit)
+    if isinstance(value, Call):
+        return f"<{value.bind or value.function}>"
     if isinstance(value, DType):
         return f"torch.{value.name}"
     if isinstance(value, Record):

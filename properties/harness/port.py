@@ -6,6 +6,7 @@ process, or on another machine, needs no change in any property.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -97,6 +98,8 @@ class InProcess:
         self.device = device
         self._named: dict[str, _Block | _Named | _SubjectError] = {}
         self._sync_mode = "default"
+        self._blank: dict[str, torch.Tensor] = {}
+        self._lendable: set[str] = set()
 
     def begin(self) -> None:
         self._named.clear()
@@ -111,6 +114,10 @@ class InProcess:
         else:
             return self._call(step)
         return None
+
+    def materialise(self, value: Value) -> Any:
+        """The object that `value` stands for, on this port's device."""
+        return self._build(value, "", _Scope())
 
     def _named_value(self, value: Value) -> _Block | _Named | _SubjectError:
         if isinstance(value, Tensor):
@@ -133,6 +140,7 @@ class InProcess:
 
     def _call(self, call: Call) -> Outcome:
         scope = _Scope()
+        self._lendable = {"cpu", self.device}
         try:
             with self.subject.environment(dict(call.environment)):
                 arguments = [self._build(value, name, scope) for name, value in call.arguments]
@@ -174,8 +182,11 @@ class InProcess:
         if self.device == "cpu" or self._sync_mode == "default":
             yield
             return
-        torch.cuda.set_sync_debug_mode(self._sync_mode)
         try:
+            with warnings.catch_warnings():
+                # The first time in a process it warns that it may miss some; as an error that would leave it on.
+                warnings.simplefilter("ignore", UserWarning)
+                torch.cuda.set_sync_debug_mode(self._sync_mode)
             yield
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -216,13 +227,22 @@ class InProcess:
         device = self.device if tensor.on == "device" else "cpu"
         nbytes = tensor.storage_size * dtype.itemsize
         if tensor.elements is None:
-            memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
+            memory = self._blank_memory(nbytes, device)
             return _Block(self._view(memory.view(dtype), tensor), memory, None)
         guard = torch.full((GUARD_BYTES,), CANARY, dtype=torch.uint8)
         contents = torch.tensor(tensor.elements, dtype=dtype).view(torch.uint8)
         memory = torch.cat((guard, contents, guard)).to(device)
         inside = memory[GUARD_BYTES : GUARD_BYTES + nbytes].view(dtype)
         return _Block(self._view(inside, tensor), memory, memory.clone())
+
+    def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
+        """Memory whose contents nobody looks at; pools with huge strides take gigabytes, so a call is lent one."""
+        if device not in self._lendable:
+            return torch.empty(nbytes, dtype=torch.uint8, device=device)
+        self._lendable.remove(device)
+        if self._blank.get(device) is None or self._blank[device].numel() < nbytes:
+            self._blank[device] = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        return self._blank[device][:nbytes]
 
     @staticmethod
     def _view(storage: torch.Tensor, tensor: Tensor) -> torch.Tensor:

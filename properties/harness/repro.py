@@ -54,7 +54,6 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
 
 def _steps(case: Case) -> Iterator[str]:
     expected = iter(case.expected)
-    wants_environment = any(call.environment for call in case.calls)
     results: set[str] = set()
     for step in case.steps:
         if isinstance(step, Let):
@@ -62,14 +61,13 @@ def _steps(case: Case) -> Iterator[str]:
         elif isinstance(step, Overwrite):
             yield f"overwrite({step.name}, {_elements(step.elements)})"
         else:
-            yield from _call(step, next(expected), wants_environment, results)
+            yield from _call(step, next(expected), results)
             results.add(step.bind)
 
 
-def _call(call: Call, expected: Expected, wants_environment: bool, results: set[str]) -> Iterator[str]:
+def _call(call: Call, expected: Expected, results: set[str]) -> Iterator[str]:
     yield ""
-    if wants_environment:
-        yield f"environment({dict(call.environment)!r})"
+    yield f"environment({dict(call.environment)!r})"
     positional = [_bound(name) for name, value in call.arguments]
     for name, value in call.named.items():
         if not (isinstance(value, Name) and value.name == _bound(name)):

@@ -126,7 +126,7 @@ class Worker:
 
     def _keep(self, case: Case) -> None:
         self._latest = case
-        case.save(pending_path(self.reports, self._current))
+        case.save(pending_path(self.reports, self._current), durable=False)
 
     def _count(self) -> None:
         self._unsent += 1

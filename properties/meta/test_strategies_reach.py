@@ -27,6 +27,7 @@ from properties.strategies.batch import (
     shuffled_batches,
     splittings,
 )
+from properties.strategies.builders import Setup, Step, StepRequest, setups, steps
 from properties.strategies.chunks import (
     Packed,
     integer_vectors,
@@ -89,8 +90,42 @@ STRATEGIES: dict[str, Callable[[], SearchStrategy[Any]]] = {
     "conv_copies": conv_copies,
     "temporal_copies": temporal_copies,
     "models": models,
+    "setups": setups,
+    "steps": lambda: setups().flatmap(steps),
 }
 LEAST_PERCENT = {
+    "setups": {
+        "mamba1": 15,
+        "mamba2": 15,
+        "gdn": 15,
+        "mode none": 15,
+        "mode align": 15,
+        "mode all": 8,
+        "speculation": 20,
+        "full graphs": 20,
+        "buffers smaller than the batch may be": 10,
+        "spare speculative blocks": 10,
+        "parallel drafting": 20,
+        "decode context parallelism": 20,
+    },
+    "steps": {
+        "no row": 1,
+        "decodes only": 8,
+        "prefills only": 8,
+        "decodes before prefills": 15,
+        "one-token first chunk": 3,
+        "one-token prompt tail": 2,
+        "drafted nothing after accepting several": 3,
+        "some drafted and some did not": 3,
+        "padding rows": 25,
+        "padding rows behind prefills": 15,
+        "padded tokens": 25,
+        "no prompt marks": 20,
+        "no host lengths": 10,
+        "no host knowledge of prompts": 5,
+        "optimistic bounds": 8,
+        "no counts": 10,
+    },
     "packed_sequences": {
         "no sequence": 1,
         "only empty sequences": 1,
@@ -402,9 +437,21 @@ ANYTHING = (
     | layouts()
     | integer_vectors((0, 2, 5))
 )
-CLASSES = {
-    one.__name__: one for one in (Batch, BlockTable, Copy, Model, Packed, Splitting, State, Tensor, Request)
-}
+_DRAWN = (
+    Batch,
+    BlockTable,
+    Copy,
+    Model,
+    Packed,
+    Request,
+    Setup,
+    Splitting,
+    State,
+    Step,
+    StepRequest,
+    Tensor,
+)
+CLASSES = {one.__name__: one for one in _DRAWN}
 
 
 @given(ANYTHING)

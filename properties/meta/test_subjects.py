@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from properties.harness.case import Case
 from properties.harness.port import InProcess
 from properties.harness.trial import Bench, Falsified, KnownFailure, Trial
-from properties.harness.values import Call, Let, Name, Overwrite, call, int32
+from properties.harness.values import Let, Name, Overwrite, call, int32
 from properties.meta.broken import ROOT, a_property, module, toy
-from properties.subjects import KnownDeviation, Subject, load
+from properties.subjects import KnownDeviation, load
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -317,9 +317,3 @@ def test_a_pytest_session_with_an_option_that_means_nothing_is_a_usage_error(
 
     with pytest.raises(pytest.UsageError, match=complaint):
         conftest.pytest_configure(Stub())  # type: ignore[arg-type]
-
-
-def test_a_subject_is_no_part_of_a_case_s_steps() -> None:
-    assert isinstance(DIVIDE, Call)
-    assert "subject" not in DIVIDE.named
-    assert isinstance(load("impl"), Subject)

@@ -7,13 +7,19 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
 from oracle import shapes
+from oracle import types as oracle_types
+from oracle.builders.batch import reorder_batch_threshold
 from properties.harness import symbols
+from properties.harness.answers.builders import config_of
+from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
+from properties.strategies.builders import Setup
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
 IMPL = load("impl")
@@ -155,3 +161,60 @@ def test_an_unknown_layout_is_refused_before_anything_changes() -> None:
         with pytest.raises(ValueError, match=r"^layout = 'NHD', but should be "):
             IMPL.resolve("conv_state_layout")("NHD")
         assert LAYOUT_VARIABLE not in os.environ
+
+
+def test_enumerations_have_the_documented_members() -> None:
+    modes, support = IMPL.resolve("CUDAGraphMode"), IMPL.resolve("AttentionCGSupport")
+    assert {mode.name: mode.value for mode in modes} == oracle_types.GRAPH_MODES
+    assert {one.name: one.value for one in support} == oracle_types.GRAPH_SUPPORT
+    assert sorted(support) == [support[name] for name in oracle_types.GRAPH_SUPPORT]
+    for mode in modes:
+        assert mode.has_full_cudagraphs() == oracle_types.has_full_cudagraphs(mode.name)
+        assert bool(mode) == (mode.name != "NONE")
+
+
+class Runner(SimpleNamespace):
+    """As much of an engine's configuration as the threshold reads."""
+
+    def __init__(self, drafts: int | None, parallel_drafting: bool, ranks: int) -> None:
+        speculative = SimpleNamespace(num_speculative_tokens=drafts, parallel_drafting=parallel_drafting)
+        parallel = SimpleNamespace(decode_context_parallel_size=ranks)
+        super().__init__(speculative_config=speculative if drafts else None, parallel_config=parallel)
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "threshold"),
+    [
+        (Runner(None, False, 1), (1, True), 1),
+        (Runner(2, False, 1), (1, True), 3),
+        (Runner(2, False, 1), (1, False), 1),
+        (Runner(2, True, 1), (1, True), 5),
+        (Runner(2, False, 2), (1, True), 1),
+        (Runner(2, False, 2), (1, True, True), 3),
+        (Runner(2, False, 1), (None, True), None),
+        (Runner(2, False, 1), (7, True), 7),
+    ],
+)
+def test_the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_state_builders(
+    runner: Runner, options: tuple[Any, ...], threshold: int | None
+) -> None:
+    class Plain(IMPL.resolve("AttentionMetadataBuilder")):  # type: ignore[misc]
+        def build(self, *_: Any, **__: Any) -> None: ...
+
+        def build_for_cudagraph_capture(self, *_: Any) -> None: ...
+
+    builder = Plain(None, [], runner, "cpu")
+    builder._init_reorder_batch_threshold(*options)
+    assert builder.reorder_batch_threshold == threshold
+    for kind in ("mamba2", "gdn"):
+        setup = Setup(
+            kind=kind,
+            num_spec=runner.speculative_config.num_speculative_tokens if runner.speculative_config else 0,
+            decode_context_parallel_size=runner.parallel_config.decode_context_parallel_size,
+        )
+        port = InProcess(IMPL, "cpu")
+        made = setup.construct()
+        state_builder = IMPL.resolve(setup.builder)(
+            **{name: port.materialise(v) for name, v in made.keywords}
+        )
+        assert state_builder.reorder_batch_threshold == reorder_batch_threshold(config_of(made))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from oracle.errors import Refused
 from properties.harness.values import Call, Expected, Refusal, Returned, Value
 
-_TOPICS = ("types", "batch", "chunks", "layout", "shapes")
+_TOPICS = ("types", "batch", "chunks", "layout", "shapes", "builders")
 _ANSWERS: dict[str, tuple[Callable[..., Value], bool]] = {}
 
 
@@ -53,7 +54,7 @@ def answer(call: Call) -> Expected:
         return Refusal("", "NotImplementedError")
 
 
+@lru_cache
 def _load() -> None:
-    if not _ANSWERS:
-        for topic in _TOPICS:
-            importlib.import_module(f"properties.harness.answers.{topic}")
+    for topic in _TOPICS:
+        importlib.import_module(f"properties.harness.answers.{topic}")

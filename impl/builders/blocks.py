@@ -1,0 +1,89 @@
+"""From tokens to the columns of a block table, and to the blocks that hold the states."""
+
+import torch
+
+from ..batch import check_longest
+from ..checks import INT32_MAX, describe, refuse
+
+
+class StateBlocks:
+    """Which blocks of its table a row runs on, in one cache mode, and which columns its tokens are in.
+
+    Rows are followed by `extra` columns of speculative blocks in mode align. What it keeps between builds
+    depends on no batch. Source: contract 1.4.
+    """
+
+    def __init__(self, mode: str, block_size: int, extra: int = 0) -> None:
+        self._mode = mode
+        self._extra = extra
+        # No token is beyond the first block of that size, and larger ones would not fit the arithmetic.
+        self._block_size = min(block_size, INT32_MAX)
+        self._multiples = torch.empty(0)
+        self._offsets = torch.empty(0)
+
+    def check(
+        self, argument: str, table: torch.Tensor, seq_lens: torch.Tensor, columns: int, function: str
+    ) -> None:
+        """Refuse a table without room for `columns` states per row.
+
+        In mode align, `seq_lens` on the host are checked against it. On a device they are not read, since
+        that would wait for it: that a row has at most (width - num_speculative_blocks) * block_size tokens is
+        a precondition there, and the gather's device assert guards the table.
+        """
+        if self._mode == "all":
+            return
+        width = table.size(1)
+        if width < max(columns, 1 + self._extra):
+            rule = f"at least {max(columns, 1 + self._extra)} columns wide"
+            refuse(argument, describe(table), rule, function)
+        if self._mode == "align" and seq_lens.is_cpu:
+            check_longest(seq_lens, None, (width - self._extra) * self._block_size, function)
+
+    def ids(
+        self,
+        table: torch.Tensor,
+        seq_lens: torch.Tensor,
+        columns: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """[R, columns] block ids in the table's dtype; in mode all the whole table.
+
+        Modes none and all return a view of the table, mode align a new tensor, or int32 `out`, filled.
+        """
+        if self._mode == "all":
+            return table
+        if self._mode == "none":
+            return table[:, :columns]
+        # Beyond the table's last column there is one bucket more, so that the gather meets what is too long.
+        first = torch.bucketize(seq_lens.contiguous(), self._ends(seq_lens, table.size(1))).unsqueeze(1)
+        if columns > 1:
+            first = first + self._first_columns(columns, table.device)
+        if out is None or table.dtype != out.dtype:
+            return table.gather(1, first)
+        return torch.gather(table, 1, first, out=out)
+
+    def column_of_last(
+        self, tokens: torch.Tensor, most: int, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """max(ceil(n / block_size) - 1, 0), int32, for each n of `tokens`, as long as that is at most `most`."""
+        return torch.bucketize(tokens.contiguous(), self._ends(tokens, most), out_int32=True, out=out)
+
+    def column_of_next(self, tokens: torch.Tensor, most: int) -> torch.Tensor:
+        """floor(n / block_size), int32, for each n >= 0 of `tokens`, as long as that is at most `most`."""
+        return torch.bucketize(tokens.contiguous(), self._ends(tokens, most), out_int32=True, right=True)
+
+    def _ends(self, tokens: torch.Tensor, most: int) -> torch.Tensor:
+        """The first `most` multiples of the block size: a token's column is the bucket that it falls into.
+
+        That takes one kernel, where the formulas take four.
+        """
+        if self._multiples.numel() < most or self._multiples.dtype != tokens.dtype:
+            counts = torch.arange(1, most + 1, device=tokens.device)
+            multiples = (counts * self._block_size).clamp(max=torch.iinfo(tokens.dtype).max)
+            self._multiples = multiples.to(tokens.dtype)
+        return self._multiples
+
+    def _first_columns(self, columns: int, device: torch.device) -> torch.Tensor:
+        if self._offsets.numel() != columns:
+            self._offsets = torch.arange(columns, device=device)
+        return self._offsets

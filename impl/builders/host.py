@@ -1,0 +1,199 @@
+"""What the host knows about a batch, and the rows that it can tell apart by that."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..batch import split_at_first
+from ..checks import (
+    INT32_MAX,
+    INT64_MAX,
+    Int64s,
+    check_starts,
+    describe,
+    device_rows,
+    host_rows,
+    int_at_least,
+    refuse,
+    tensor_of,
+)
+
+Marks = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class HostBatch:
+    """A batch of `rows` rows that is in order.
+
+    `filled`: rows before the padding, which is the rows of no token at the back. `tokens`: num_actual_tokens.
+    `starts` [rows+1], `lengths` [rows]: of the queries; `longest` is their maximum. `bounds` [rows]: upper
+    bounds of the sequence lengths, exact for prefills, if given. `stateless` [rows]: rows in their prompt, and
+    rows whose query is all there is; None if the batch tells neither.
+    """
+
+    rows: int
+    filled: int
+    tokens: int
+    longest: int
+    starts: npt.NDArray[Any]
+    lengths: npt.NDArray[Any]
+    bounds: npt.NDArray[Any] | None
+    stateless: Marks | None
+
+
+def read_batch(common: Any, device: torch.device, function: str) -> HostBatch:
+    """The host view of a CommonAttentionMetadata, once all of it is known to be in order.
+
+    Raises ValueError naming `num_reqs`, `query_start_loc_cpu` (form, decreasing, not from 0, or a row of no
+    token before another), `max_query_len` or `num_actual_tokens` (too small), `is_prefilling`,
+    `seq_lens_cpu_upper_bound` (form, or less than the query), `query_start_loc`, `seq_lens` (form, or of
+    another dtype than the starts) or `block_table_tensor`.
+    """
+    rows = int_at_least("num_reqs", common.num_reqs, 0, function)
+    starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
+    filled = _rows_before_padding(starts, function)
+    lengths = starts[1:] - starts[:-1]
+    longest = lengths.item(lengths.argmax()) if rows else 0
+    int_at_least("max_query_len", common.max_query_len, longest, function)
+    tokens = int_at_least("num_actual_tokens", common.num_actual_tokens, starts.item(rows), function)
+    bounds, fresh = _read_bounds(common.seq_lens_cpu_upper_bound, lengths, filled, function)
+    stateless = _stateless(common.is_prefilling, fresh, rows, function)
+    _check_device_tensors(common, rows, device, function)
+    return HostBatch(rows, filled, tokens, longest, starts, lengths, bounds, stateless)
+
+
+def _rows_before_padding(starts: npt.NDArray[Any], function: str) -> int:
+    grows = starts[1:] > starts[:-1]
+    filled = int(np.count_nonzero(grows))
+    # That many rows with tokens, all of them at the front, and the same start everywhere behind them.
+    front = filled == grows.size or np.count_nonzero(grows[:filled]) == filled
+    if not (front and starts.item(0) == 0 and starts.item(filled) == starts.item(-1)):
+        _refuse_starts(starts, function)
+    return filled
+
+
+def _refuse_starts(starts: npt.NDArray[Any], function: str) -> None:
+    argument = "query_start_loc_cpu"
+    check_starts(argument, starts, function, first_is_zero=True, most=INT64_MAX)
+    row = int((starts[1:] == starts[:-1]).argmax())
+    rule = f"> {argument}[{row}] = {starts[row]}, since rows without tokens come last"
+    refuse(f"{argument}[{row + 1}]", int(starts[row + 1]), rule, function)
+
+
+def _read_bounds(
+    bounds: torch.Tensor | None, lengths: npt.NDArray[Any], filled: int, function: str
+) -> tuple[npt.NDArray[Any] | None, Marks | None]:
+    """The bounds, and which rows with tokens have no more than their query."""
+    if bounds is None:
+        return None, None
+    argument = "seq_lens_cpu_upper_bound"
+    array = host_rows(argument, bounds, lengths.size, function)
+    fresh: Marks = array <= lengths
+    if np.count_nonzero(fresh):
+        if filled < fresh.size:
+            fresh[filled:] = False
+        refuse_first(
+            argument, array, fresh & (array != lengths), ">= the length of the row's query", function
+        )
+    return array, fresh
+
+
+def _stateless(
+    is_prefilling: torch.Tensor | None, fresh: Marks | None, rows: int, function: str
+) -> Marks | None:
+    if is_prefilling is None:
+        return fresh
+    marks: Marks = host_rows(
+        "is_prefilling", is_prefilling, rows, function, dtypes=(torch.bool,), kind="a bool"
+    )
+    return marks if fresh is None else marks | fresh
+
+
+def _check_device_tensors(common: Any, rows: int, device: torch.device, function: str) -> None:
+    starts = device_rows("query_start_loc", common.query_start_loc, rows + 1, device, function)
+    seq_lens = device_rows("seq_lens", common.seq_lens, rows, device, function)
+    if seq_lens.dtype != starts.dtype:
+        refuse("seq_lens", describe(seq_lens), f"a {starts.dtype} tensor, as query_start_loc", function)
+    device_rows("block_table_tensor", common.block_table_tensor, rows, device, function, ndim=2)
+
+
+def split_batch(batch: HostBatch, threshold: int) -> tuple[int, int, int, int]:
+    """(num_decodes, num_prefills, num_decode_tokens, num_prefill_tokens).
+
+    A stateless row is a prefill however short, since a decode reads a state. Where the batch does not tell,
+    rows of at most `threshold` tokens are decodes. Source: document 1, _compute_common_metadata.
+    """
+    ends = batch.stateless
+    if batch.longest > threshold:
+        too_long = batch.lengths > threshold
+        ends = too_long if ends is None else too_long | ends
+    if ends is None or batch.rows == 0:
+        return batch.rows, 0, batch.tokens, 0
+    return split_at_first(ends, batch.starts, batch.tokens)
+
+
+def check_decodes_have_state(batch: HostBatch, decodes: int, seq_lens: torch.Tensor, function: str) -> None:
+    """Where the batch does not tell which rows are stateless, refuse to take one for a decode.
+
+    On a device `seq_lens` is not read, since that would wait for it: it is a precondition there.
+    """
+    if batch.stateless is not None or not seq_lens.is_cpu:
+        return
+    decodes = min(decodes, batch.filled)
+    lost = seq_lens.numpy()[:decodes] <= batch.lengths[:decodes]
+    if np.count_nonzero(lost):
+        rule = f"given, since row {int(lost.argmax())} has no prior state"
+        refuse("is_prefilling", None, rule, function)
+
+
+def check_counts(counts: torch.Tensor | None, rows: int, device: torch.device, function: str) -> torch.Tensor:
+    """The accepted counts themselves, if they are an int32 or int64 for each of the rows, on the device."""
+    argument = "num_accepted_tokens"
+    tensor = tensor_of(argument, counts, 1, function)
+    if tensor.device != device or tensor.size(0) < rows:
+        refuse(argument, describe(tensor), f"at least {rows} entries on {device}", function)
+    return tensor
+
+
+def check_count_values(counts: torch.Tensor, rows: int | Marks, most: int, function: str) -> None:
+    """Refuse counts outside 1..most of those rows on the host; on a device that is a precondition."""
+    if counts.is_cpu:
+        values = counts.numpy()[: rows if isinstance(rows, int) else rows.size]
+        wrong = (values < 1) | (values > most)
+        if not isinstance(rows, int):
+            wrong &= rows
+        refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
+
+
+def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: str, function: str) -> None:
+    """Refuse the first of the `wrong` values, if there is one."""
+    if np.count_nonzero(wrong):
+        row = int(wrong.argmax())
+        refuse(f"{argument}[{row}]", int(values[row]), rule, function)
+
+
+def computed_on_host(batch: HostBatch, seq_lens: torch.Tensor, first: int, function: str) -> Int64s:
+    """Tokens before this step of the rows from `first` on, which are prefills; 0 for padding.
+
+    Raises ValueError naming `seq_lens_cpu_upper_bound` if the host cannot know.
+    """
+    if batch.bounds is not None:
+        totals = batch.bounds
+    elif seq_lens.is_cpu:
+        totals = seq_lens.numpy()
+    else:
+        refuse("seq_lens_cpu_upper_bound", None, "given, since there are prefills", function)
+    computed: Int64s = totals[first:].astype(np.int64) - batch.lengths[first:]
+    computed[max(batch.filled - first, 0) :] = 0
+    return computed
+
+
+def own_tokens(lengths: npt.NDArray[Any], filled: int) -> npt.NDArray[Any]:
+    """What a row's sequence length must exceed for it to have prior state: never, for the padding."""
+    if filled < lengths.size:
+        lengths = lengths.copy()
+        lengths[max(filled, 0) :] = INT32_MAX
+    return lengths

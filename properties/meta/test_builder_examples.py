@@ -1,0 +1,833 @@
+"""The builders' rules, worked by hand on batches small enough to see through."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from oracle.builders import batch
+from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
+from oracle.builders.batch import BuilderConfig, Step, StepRow
+from oracle.builders.gdn import GDNMetadata, gdn_metadata
+from oracle.builders.mamba2 import PositionChunks, position_chunks
+from oracle.chunks import ConvPrograms
+from oracle.errors import Refused
+
+INT32: Final = "int32"
+INT64: Final = "int64"
+SPEC = {"query_start_loc_d", "num_accepted_tokens"}
+BLOCK_INDICES = {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
+GDN_SPEC = {
+    "spec_state_indices_tensor",
+    "spec_sequence_masks",
+    "spec_token_indx",
+    "non_spec_token_indx",
+    "spec_query_start_loc",
+    "num_accepted_tokens",
+}
+GDN_NON_SPEC = {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}
+
+
+def case(name: str, *values: object) -> Any:
+    return pytest.param(*values, id=name)
+
+
+@contextmanager
+def refused(argument: str) -> Iterator[None]:
+    with pytest.raises(Refused) as caught:
+        yield
+    assert caught.value.argument == argument, f"{caught.value}: but should name {argument}"
+
+
+def config(mode: str = "none", num_spec: int = 0, **changes: Any) -> BuilderConfig:
+    usual = BuilderConfig(mode, 4, num_spec, num_spec, 8, None, False, 16)
+    return replace(usual, **changes)
+
+
+def full(mode: str = "none", num_spec: int = 0, **changes: Any) -> BuilderConfig:
+    return config(mode, num_spec, full_cudagraphs=True, **changes)
+
+
+def row(query_len: int, computed: int = 0, blocks: Sequence[int] = (5, 6, 7), **told: Any) -> StepRow:
+    return StepRow(query_len, computed + query_len, tuple(blocks), **told)
+
+
+def padding(blocks: Sequence[int] = (9, 9, 9), **told: Any) -> StepRow:
+    """A row whose blocks somebody forgot to reset."""
+    return StepRow(0, 0, tuple(blocks), **told)
+
+
+def step(*rows: StepRow, **changes: Any) -> Step:
+    """What the rows say themselves, unless changed."""
+    said = Step(
+        rows=rows,
+        num_actual_tokens=sum(one.query_len for one in rows),
+        max_query_len=max((one.query_len for one in rows), default=0),
+        has_prefilling=any(one.prefilling is not None for one in rows),
+        has_upper_bound=any(one.seq_len_upper_bound is not None for one in rows),
+        has_accepted=any(one.accepted is not None for one in rows),
+        has_drafts=any(one.drafts is not None for one in rows),
+    )
+    return replace(said, **changes)
+
+
+def split_of(metadata: BaseMetadata | GDNMetadata) -> tuple[int, int, int, int]:
+    return (
+        metadata.num_decodes,
+        metadata.num_prefills,
+        metadata.num_decode_tokens,
+        metadata.num_prefill_tokens,
+    )
+
+
+def programs(conv: ConvPrograms | None) -> tuple[tuple[int, ...], ...]:
+    assert conv is not None
+    assert conv.batch_ptr[: len(conv.mlist)] == conv.mlist
+    return conv.nums, conv.mlist, conv.offsetlist
+
+
+@pytest.mark.parametrize(("num_spec", "threshold"), [(0, 1), (1, 2), (3, 4)])
+def test_a_decode_is_as_long_as_its_drafts_allow_whatever_drafting_or_context_is_parallel(
+    num_spec: int, threshold: int
+) -> None:
+    # Parallel drafting would ask for 1 + 2 * num_spec and context parallelism for 1; neither is an input.
+    assert batch.reorder_batch_threshold(config(num_spec=num_spec)) == threshold
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_spec", "captured", "limit"),
+    [
+        case("requests", "base", 0, None, 8),
+        case("requests-not-tokens", "mamba2", 2, None, 8),
+        case("captured-fewer", "base", 2, 4, 4),
+        case("captured-more", "base", 0, 64, 8),
+        case("captured-none-at-all", "base", 0, 0, 0),
+        case("gdn-tokens", "gdn", 2, None, 24),
+        case("gdn-captured-fewer", "gdn", 2, 16, 16),
+    ],
+)
+def test_buffers_have_a_limit(kind: str, num_spec: int, captured: int | None, limit: int) -> None:
+    assert batch.graph_limit(config(num_spec=num_spec, max_cudagraph_capture_size=captured), kind) == limit
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind", "changed"),
+    [
+        case("mode-unknown", "mamba_cache_mode", "base", config("ALIGN")),
+        case("gdn-keeps-no-blocks", "mamba_cache_mode", "gdn", config("all")),
+        case("gdn-mode-unknown", "mamba_cache_mode", "gdn", config("")),
+        case(
+            "draft-without-block",
+            "num_speculative_blocks",
+            "base",
+            config(num_spec=2, num_speculative_blocks=1),
+        ),
+        case("align-too", "num_speculative_blocks", "mamba2", config("align", 1, num_speculative_blocks=0)),
+        case("gdn-too", "num_speculative_blocks", "gdn", config("align", 1, num_speculative_blocks=0)),
+        case("no-requests", "max_num_seqs", "base", config(max_num_seqs=0)),
+        case("no-block", "block_size", "base", config(block_size=0)),
+        case("mamba1-drafts", "num_speculative_tokens", "mamba1", config(num_spec=1)),
+        case("mamba2-no-chunk", "chunk_size", "mamba2", config()),
+        case("mamba2-empty-chunk", "chunk_size", "mamba2", config(chunk_size=0)),
+    ],
+)
+def test_constructors_refuse(argument: str, kind: str, changed: BuilderConfig) -> None:
+    with refused(argument):
+        batch.require_config(changed, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted"),
+    [
+        case("kept-blocks-serve-drafts", "base", config("all", 2, num_speculative_blocks=0)),
+        case("chunks-are-mamba2s", "mamba1", config(chunk_size=0)),
+        case("one-token-chunks", "mamba2", config(chunk_size=1)),
+    ],
+)
+def test_constructors_accept(kind: str, accepted: BuilderConfig) -> None:
+    batch.require_config(accepted, kind)
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [
+        case("steps-back", "query_start_loc_cpu[2]", step(row(2), row(-1), max_query_len=2)),
+        case("empty-row-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), row(5))),
+        case("bound-below-query", "seq_lens_cpu_upper_bound[1]",
+             step(row(1, 4, seq_len_upper_bound=5), row(5, seq_len_upper_bound=4))),
+        case("longest-query-understated", "max_query_len", step(row(1, 4), row(5), max_query_len=4)),
+        case("tokens-understated", "num_actual_tokens", step(row(1, 4), row(5), num_actual_tokens=5)),
+    ],
+)  # fmt: skip
+def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: Step) -> None:
+    with refused(argument):
+        base_metadata(bad, config())
+    with refused(argument):
+        gdn_metadata(bad, config())
+
+
+def test_the_bound_of_padding_is_not_judged() -> None:
+    bounded = step(row(1, 4, seq_len_upper_bound=5), padding(seq_len_upper_bound=-1))
+    assert split_of(base_metadata(bounded, config())) == (2, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "split"),
+    [
+        case("decode-and-first-chunk-marked", row(1, 4, prefilling=False), row(1, 0, prefilling=True), (1, 1, 1, 1)),
+        case("prompt-tail-with-state-marked", row(1, 4, prefilling=False), row(1, 7, prefilling=True), (1, 1, 1, 1)),
+        case("decodes-marked", row(1, 4, prefilling=False), row(1, 7, prefilling=False), (2, 0, 2, 0)),
+        case("first-chunk-by-its-bound", row(1, 4, seq_len_upper_bound=5), row(1, 0, seq_len_upper_bound=1), (1, 1, 1, 1)),
+        case("optimistic-bound-of-a-decode", row(1, 4, seq_len_upper_bound=7), row(1, 1, seq_len_upper_bound=2), (2, 0, 2, 0)),
+        case("mark-outweighs-bound", row(1, 4, prefilling=True, seq_len_upper_bound=5),
+             row(1, 4, prefilling=False, seq_len_upper_bound=5), (0, 2, 0, 2)),
+        case("bound-outweighs-mark", row(1, 0, prefilling=False, seq_len_upper_bound=1),
+             row(1, 4, prefilling=False, seq_len_upper_bound=5), (0, 2, 0, 2)),
+        case("length-alone", row(1, 4), row(2, 4), (1, 1, 1, 2)),
+    ],
+)  # fmt: skip
+def test_a_row_that_the_host_knows_to_be_in_its_prompt_is_a_prefill_however_short(
+    first: StepRow, second: StepRow, split: tuple[int, ...]
+) -> None:
+    assert split_of(base_metadata(step(first, second), config())) == split
+    assert split_of(gdn_metadata(step(first, second), config())) == split
+
+
+def test_a_decode_by_length_alone_must_have_a_state_where_the_host_sees_its_length() -> None:
+    stateless = step(row(1, 4), row(1, 0))
+    with refused("is_prefilling"):
+        base_metadata(stateless, config())
+    with refused("is_prefilling"):
+        gdn_metadata(stateless, config())
+    on_device = replace(stateless, on_host=False)
+    assert split_of(base_metadata(on_device, config())) == (2, 0, 2, 0)
+    assert split_of(gdn_metadata(on_device, config())) == (2, 0, 2, 0)
+
+
+def test_padding_needs_no_state() -> None:
+    assert split_of(base_metadata(step(row(1, 4), padding()), config())) == (2, 0, 1, 0)
+
+
+def test_decodes_before_prefills_without_speculation() -> None:
+    mixed = step(row(1, 4, (11, 12)), row(9, 3, (21, 22)), row(2, 0, (31, 32)))
+    metadata = base_metadata(mixed, config())
+    assert replace(metadata, conv=None) == BaseMetadata(
+        num_prefills=2,
+        num_prefill_tokens=11,
+        num_decodes=1,
+        num_decode_tokens=1,
+        num_reqs=3,
+        state_indices_tensor_p=(21, 31),
+        state_indices_tensor_d=((11,),),
+        seq_lens=(5, 12, 2),
+        has_initial_states_p=(True, False),
+        query_start_loc_p=(0, 9, 11),
+    )
+    assert programs(metadata.conv) == ((2, 1), (0, 0, 1), (0, 1, 0))
+
+
+def test_decodes_alone_leave_every_prefill_field_out() -> None:
+    assert base_metadata(step(row(1, 4, (11,)), row(1, 8, (21,))), config()) == BaseMetadata(
+        num_prefills=0,
+        num_prefill_tokens=0,
+        num_decodes=2,
+        num_decode_tokens=2,
+        num_reqs=2,
+        state_indices_tensor_p=(),
+        state_indices_tensor_d=((11,), (21,)),
+        seq_lens=(5, 9),
+    )
+
+
+def test_an_empty_step_has_empty_tables() -> None:
+    metadata = base_metadata(step(), config(num_spec=2))
+    assert split_of(metadata) == (0, 0, 0, 0)
+    assert (metadata.state_indices_tensor_d, metadata.state_indices_tensor_p) == ((), ())
+    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == (None, None)
+    assert split_of(gdn_metadata(step(), config(num_spec=2))) == (0, 0, 0, 0)
+
+
+def test_tokens_added_for_a_graph_belong_to_the_last_kind_of_row() -> None:
+    assert split_of(base_metadata(step(row(1, 4), padding(), num_actual_tokens=8), config())) == (2, 0, 8, 0)
+    padded = step(row(1, 4), row(5), num_actual_tokens=8)
+    assert split_of(base_metadata(padded, config())) == (1, 1, 1, 7)
+    assert gdn_metadata(padded, config()).num_actual_tokens == 8
+
+
+def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() -> None:
+    metadata = base_metadata(
+        step(row(3, 4, (1, 2, 3, 4), accepted=2), row(1, 9, (5, 6, 7, 8), accepted=3), row(4, 0, (9, 10, 11, 12))),
+        config(num_spec=2, num_speculative_blocks=3),
+    )  # fmt: skip
+    assert split_of(metadata) == (2, 1, 4, 4)
+    assert metadata.state_indices_tensor_d == ((1, 2, 3), (5, 6, 7))
+    assert metadata.state_indices_tensor_p == (9,)
+    assert metadata.query_start_loc_d == (0, 3, 4)
+    # The second row drafted nothing, and still reads at the offset of the three that it accepted.
+    assert metadata.num_accepted_tokens == (2, 3)
+    assert metadata.query_start_loc_p == (0, 4)
+
+
+def test_short_prompt_chunks_are_no_speculative_decodes() -> None:
+    told = step(row(3, 4, prefilling=False, accepted=1), row(2, 0, prefilling=True, accepted=1))
+    assert split_of(base_metadata(told, config(num_spec=2))) == (1, 1, 3, 2)
+
+
+def test_without_counts_a_row_of_several_tokens_is_a_prefill() -> None:
+    metadata = base_metadata(step(row(3, 4)), config(num_spec=2))
+    assert split_of(metadata) == (0, 1, 0, 3)
+    assert metadata.num_accepted_tokens is None
+
+
+def test_counts_without_use_are_left_out() -> None:
+    assert base_metadata(step(row(1, 4, accepted=1)), config()).num_accepted_tokens is None
+    prompt_alone = base_metadata(step(row(9, 0, accepted=1)), config(num_spec=2))
+    assert (prompt_alone.num_accepted_tokens, prompt_alone.query_start_loc_d) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [
+        case("missing", "num_accepted_tokens", step(row(1, 4))),
+        case("missing-for-padding", "num_accepted_tokens", step(padding())),
+        case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
+        case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
+        case(
+            "more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))
+        ),
+    ],
+)
+def test_decodes_that_speculate_need_legal_counts(argument: str, bad: Step) -> None:
+    with refused(argument):
+        base_metadata(bad, config(num_spec=2))
+
+
+def test_counts_that_only_the_device_sees_are_taken_as_they_are() -> None:
+    unseen = step(row(1, 4, accepted=0), row(1, 4, accepted=9), on_host=False)
+    assert base_metadata(unseen, config(num_spec=2)).num_accepted_tokens == (0, 9)
+
+
+def test_counts_of_prefills_and_padding_are_not_judged() -> None:
+    decode, prompt = row(2, 4, accepted=3), row(5, accepted=0)
+    assert base_metadata(step(decode, prompt), config(num_spec=2)).num_accepted_tokens == (3,)
+    padded = base_metadata(step(decode, padding(accepted=0)), config(num_spec=2))
+    assert padded.num_accepted_tokens == (3, 1)
+    assert padded.query_start_loc_d == (0, 2, 2)
+
+
+def test_padding_among_decodes_is_skipped_in_every_column_and_among_prefills_goes_to_the_null_block() -> None:
+    decodes = base_metadata(step(row(1, 4, accepted=1), padding(accepted=7)), config(num_spec=1))
+    assert decodes.state_indices_tensor_d == ((5, 6), (-1, -1))
+    prefills = base_metadata(step(row(1, 4), row(2), padding(), padding()), config())
+    assert split_of(prefills) == (1, 3, 1, 2)
+    assert prefills.state_indices_tensor_p == (5, 0, 0)
+    assert prefills.has_initial_states_p == (False, False, False)
+    assert prefills.query_start_loc_p == (0, 2, 2, 2)
+    assert programs(prefills.conv) == ((1, 0, 0), (0,), (0,))
+    kept = base_metadata(step(row(1, 4), row(2), padding()), config("all"))
+    assert kept.state_indices_tensor_p == ((5, 6, 7), (0, 0, 0))
+
+
+def test_align_keeps_the_column_of_the_last_token_and_one_per_draft() -> None:
+    blocks = (1, 2, 3, 4, 5, 6)
+    decode, prompt = row(3, 6, blocks, accepted=1), row(4, 4, blocks)
+    metadata = base_metadata(
+        step(decode, prompt, padding(blocks, accepted=1)), config("align", 2, num_speculative_blocks=3)
+    )
+    # Nine tokens end in column 2, eight in column 1.
+    assert metadata.state_indices_tensor_d == ((3, 4, 5),)
+    assert metadata.state_indices_tensor_p == (2, 0)
+    assert metadata.has_initial_states_p == (True, False)
+
+
+def test_tables_must_reach_as_far_as_the_step() -> None:
+    with refused("block_table_tensor"):
+        base_metadata(step(row(1, 4, (5, 6), accepted=1)), config(num_spec=2))
+    with refused("seq_lens[1]"):
+        base_metadata(step(row(1, 4, (5, 6)), row(9, 0, (5, 6))), config("align"))
+    with refused("block_table"):
+        gdn_metadata(step(row(1, 4, (5, 6), accepted=1)), config("align", 2))
+
+
+@pytest.mark.parametrize(
+    ("computed", "query_len", "expected"),
+    [(0, 5, (0, 0, 1)), (4, 1, (0, 1, 1)), (5, 3, (1, 1, 1)), (5, 4, (1, 1, 2)), (8, 1, (1, 2, 2)), (0, 0, (0, 0, 0))],
+)  # fmt: skip
+def test_all_names_the_columns_of_the_last_computed_the_first_and_the_last_scheduled_token(
+    computed: int, query_len: int, expected: tuple[int, int, int]
+) -> None:
+    chunk = StepRow(query_len, computed + query_len, (1, 2, 3, 4), prefilling=True)
+    metadata = base_metadata(step(chunk), config("all"))
+    columns = (
+        metadata.block_idx_last_computed_token,
+        metadata.block_idx_first_scheduled_token_p,
+        metadata.block_idx_last_scheduled_token,
+    )
+    assert columns == tuple((column,) for column in expected)
+    assert metadata.num_computed_tokens_p == (computed,)
+
+
+def test_all_keeps_whole_rows_and_names_columns_of_decodes_too() -> None:
+    metadata = base_metadata(step(row(1, 4), row(6, 5)), config("all"))
+    assert metadata.state_indices_tensor_d == ((5, 6, 7),)
+    assert metadata.state_indices_tensor_p == ((5, 6, 7),)
+    assert metadata.block_idx_last_computed_token == (0, 1)
+    assert metadata.block_idx_first_scheduled_token_p == (1,)
+    assert metadata.block_idx_last_scheduled_token == (1, 2)
+    assert metadata.num_computed_tokens_p == (5,)
+    decodes = base_metadata(step(row(1, 4)), config("all"))
+    assert (decodes.block_idx_first_scheduled_token_p, decodes.num_computed_tokens_p) == (None, None)
+
+
+def test_a_full_graph_reads_decodes_from_the_builders_buffers() -> None:
+    metadata = base_metadata(step(row(1, 4), padding(), num_actual_tokens=4), full())
+    assert metadata.owned == {"state_indices_tensor_d"}
+    assert metadata.state_indices_tensor_d == ((5,), (-1,))
+    told = step(row(2, 4, accepted=2), row(1, 6, accepted=1), padding(accepted=5))
+    speculative = base_metadata(told, full(num_spec=2))
+    assert speculative.owned == {"state_indices_tensor_d", *SPEC}
+    assert speculative.state_indices_tensor_d == ((5, 6, 7), (5, 6, 7), (-1, -1, -1))
+    assert speculative.query_start_loc_d == (0, 2, 3, 3)
+    assert speculative.num_accepted_tokens == (2, 1, 1)
+    kept = base_metadata(told, full("all", 2))
+    assert kept.owned == {"state_indices_tensor_d", *SPEC, *BLOCK_INDICES}
+    assert kept.block_idx_last_scheduled_token == (1, 1, 0)
+    assert kept.block_idx_last_computed_token == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changed"),
+    [
+        case("no-full-graphs", (row(1, 4), row(1, 4)), config()),
+        case("more-rows-than-captured", (row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1)),
+        case("more-rows-than-requests", (row(1, 4), row(1, 4)), full(max_num_seqs=1)),
+        case("a-prefill", (row(1, 4), row(2)), full()),
+    ],
+)
+def test_other_batches_own_nothing(rows: Sequence[StepRow], changed: BuilderConfig) -> None:
+    assert base_metadata(step(*rows), changed).owned == set()
+    assert gdn_metadata(step(*rows), changed).owned == set()
+
+
+def test_as_many_rows_as_captured_are_a_full_graph() -> None:
+    assert base_metadata(step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=2)).owned
+
+
+@pytest.mark.parametrize(
+    ("num_spec", "max_model_len", "blocks", "expected"),
+    [
+        case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)),
+        case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
+        case("wider", 0, 7, (5, 6, 7), (5, 6)),
+        case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
+    ],
+)
+def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
+    num_spec: int, max_model_len: int, blocks: Sequence[int], expected: tuple[int, ...]
+) -> None:
+    told = step(row(1, 4, blocks, accepted=1), padding(accepted=1))
+    graph = base_metadata(told, full("all", num_spec, max_model_len=max_model_len))
+    assert graph.state_indices_tensor_d == (expected, (-1,) * len(expected))
+    eager = base_metadata(told, config("all", num_spec, max_model_len=max_model_len))
+    assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
+
+
+def test_capture_makes_every_row_a_decode_that_accepted_what_it_has() -> None:
+    shape = step(row(3, prefilling=True), row(2), padding(), max_query_len=3, num_actual_tokens=6)
+    metadata = base_metadata(shape, full(num_spec=2), capture=True)
+    assert split_of(metadata) == (3, 0, 6, 0)
+    assert metadata.num_accepted_tokens == (3, 2, 1)
+    assert metadata.query_start_loc_d == (0, 3, 5, 5)
+    assert metadata.state_indices_tensor_d == ((5, 6, 7), (5, 6, 7), (-1, -1, -1))
+    assert metadata.owned == {"state_indices_tensor_d", *SPEC}
+    single = base_metadata(step(row(1), row(1)), full("all"), capture=True)
+    assert split_of(single) == (2, 0, 2, 0)
+    assert single.num_accepted_tokens is None
+    assert single.owned == {"state_indices_tensor_d", *BLOCK_INDICES}
+
+
+@pytest.mark.parametrize(
+    ("argument", "shape", "changed"),
+    [
+        case("prompts", "max_query_len", step(row(2, 4)), full()),
+        case("too-short", "max_query_len", step(row(1, 4)), full(num_spec=1)),
+        case("too-many", "num_reqs", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1)),
+    ],
+)
+def test_base_capture_refuses(argument: str, shape: Step, changed: BuilderConfig) -> None:
+    with refused(argument):
+        base_metadata(shape, changed, capture=True)
+
+
+def test_an_updated_block_table_changes_the_blocks_alone() -> None:
+    mixed = step(row(1, 4), row(5, 3), padding())
+    before = base_metadata(mixed, config("align"))
+    after = updated_block_table(mixed, config("align"), ((1, 2), (3, 4), (8, 8)))
+    assert (after.state_indices_tensor_d, after.state_indices_tensor_p) == (((2,),), (4, 0))
+    assert replace(after, state_indices_tensor_d=((6,),), state_indices_tensor_p=(6, 0)) == before
+    graph = updated_block_table(step(row(1, 4), padding()), full("all"), ((1, 2), (8, 8)))
+    assert graph.state_indices_tensor_d == ((1, 2, -1, -1), (-1, -1, -1, -1))
+    assert graph.owned == {"state_indices_tensor_d", *BLOCK_INDICES}
+
+
+def test_an_updated_block_table_keeps_the_kind_and_the_capture() -> None:
+    prompt = step(row(5, 3), row(6))
+    after = updated_block_table(prompt, config(chunk_size=4), ((1,), (2,)), "mamba2")
+    assert (after.state_indices_tensor_p, after.cu_chunk_seqlen_p) == ((1, 2), (0, 1, 5, 9, 11))
+    captured = updated_block_table(step(row(1, prefilling=True)), full(), ((1,),), capture=True)
+    assert captured.state_indices_tensor_d == ((1,),)
+
+
+def test_an_updated_block_table_is_refused_with_drafts_or_other_rows() -> None:
+    decode = step(row(1, 4, accepted=1))
+    with refused("num_speculative_tokens"):
+        updated_block_table(decode, config(num_spec=1), ((1, 2, 3),))
+    with refused("blk_table"):
+        updated_block_table(decode, config(), ((1, 2, 3), (4, 5, 6)))
+
+
+@pytest.mark.parametrize(
+    ("lens", "computed", "expected"),
+    [
+        case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
+        case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
+        case("one-request", (9,), (3,), (0, 1, 5, 9)),
+        case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
+        case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
+    ],
+)
+def test_mamba2_cuts_chunks_at_multiples_of_the_requests_own_position(
+    lens: Sequence[int], computed: Sequence[int], expected: tuple[int, ...]
+) -> None:
+    rows = [row(length, count) for length, count in zip(lens, computed, strict=True)]
+    assert position_chunks(rows, computed, 4).cu_chunk_seqlen_p == expected
+
+
+def test_a_row_without_tokens_points_at_the_chunk_before_it() -> None:
+    rows = [padding(), row(3), padding(), row(7, 5), padding()]
+    # Positions 5 to 11 have the multiple 8 inside: three tokens, then four.
+    expected = PositionChunks((0, 3, 6, 10), (1, 3, 3), (-1, 0, 0, 2, 2))
+    assert position_chunks(rows, (0, 0, 0, 5, 0), 4) == expected
+
+
+def test_mamba2_adds_chunks_of_the_prefills_and_whether_any_goes_on() -> None:
+    mixed = step(row(1, 4), row(3, 2), row(7, 5), padding())
+    metadata = base_metadata(mixed, config(chunk_size=4), "mamba2")
+    assert metadata.cu_chunk_seqlen_p == (0, 2, 3, 6, 10)
+    assert metadata.seq_idx_p == (0, 0, 1, 1)
+    assert metadata.last_chunk_indices_p == (1, 3, 3)
+    assert (metadata.prep_initial_states, metadata.chunk_size) == (True, 4)
+    stale = padding(seq_len_upper_bound=7)
+    prompt = step(row(1, 4, seq_len_upper_bound=5), row(3, seq_len_upper_bound=3), stale)
+    fresh = base_metadata(prompt, config(chunk_size=4), "mamba2")
+    assert fresh.prep_initial_states is False
+
+
+def test_mamba2_decodes_say_the_chunk_size_alone() -> None:
+    decodes = base_metadata(step(row(1, 4)), config(chunk_size=4), "mamba2")
+    assert decodes == replace(base_metadata(step(row(1, 4)), config()), chunk_size=4)
+
+
+def test_mamba2_must_see_on_the_host_what_its_prefills_have_computed() -> None:
+    unseen = step(row(3, 2), row(4), on_host=False)
+    with refused("seq_lens_cpu_upper_bound"):
+        base_metadata(unseen, config(chunk_size=4), "mamba2")
+    bounded = step(row(3, 2, seq_len_upper_bound=5), row(4, seq_len_upper_bound=4), on_host=False)
+    metadata = base_metadata(bounded, config(chunk_size=4), "mamba2")
+    assert metadata.cu_chunk_seqlen_p == (0, 2, 3, 7)
+    assert base_metadata(unseen, config()).cu_chunk_seqlen_p is None
+    decodes = step(row(1, 2), on_host=False)
+    assert base_metadata(decodes, config(chunk_size=4), "mamba2").chunk_size == 4
+
+
+def test_mamba1_cuts_chunks_at_blocks_where_every_block_is_kept() -> None:
+    mixed = step(row(1, 4), row(3, 2), row(7, 5))
+    kept = base_metadata(mixed, config("all"), "mamba1")
+    assert (kept.cu_chunk_seqlen_p, kept.last_chunk_indices_p) == ((0, 2, 3, 6, 10), (1, 3))
+    assert (kept.seq_idx_p, kept.prep_initial_states, kept.chunk_size) == (None, False, 0)
+    with refused("seq_lens_cpu_upper_bound"):
+        base_metadata(replace(mixed, on_host=False), config("all"), "mamba1")
+    aligned = replace(mixed, on_host=False)
+    assert base_metadata(aligned, config("align"), "mamba1") == base_metadata(aligned, config("align"))
+
+
+def contract_example(**third: Any) -> Step:
+    """Contract 3.3: two rows with drafts, one without that accepted three tokens, a prompt, padding."""
+    blocks = ((1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12), (13, 14, 15))
+    said = {"prefilling": False, "accepted": 3, **third}
+    return step(
+        row(3, 9, blocks[0], prefilling=False, accepted=2, drafts=2),
+        row(2, 9, blocks[1], prefilling=False, accepted=1, drafts=1),
+        row(1, 9, blocks[2], drafts=-1, **said),
+        row(5, 0, blocks[3], prefilling=True, accepted=1, drafts=-1),
+        padding(blocks[4], prefilling=False, accepted=1, drafts=-1),
+    )
+
+
+def test_gdn_reads_the_state_of_a_row_without_drafts_at_what_it_accepted_unlike_the_document() -> None:
+    # The document makes the third row a prefill that reads column 0, and loses its count of 3: two
+    # prefills of six tokens, (0,0),(1,0) as chunks. Told that the row is no prompt, we keep its count.
+    metadata = gdn_metadata(contract_example(), config(num_spec=2))
+    assert replace(metadata, conv=None) == GDNMetadata(
+        num_prefills=1,
+        num_prefill_tokens=5,
+        num_decodes=0,
+        num_decode_tokens=0,
+        num_spec_decodes=3,
+        num_spec_decode_tokens=6,
+        num_actual_tokens=11,
+        has_initial_state=(False, False),
+        chunk_indices=((0, 0),),
+        chunk_offsets=(0, 1, 1),
+        spec_query_start_loc=(0, 3, 5, 6),
+        non_spec_query_start_loc=(0, 5, 5),
+        spec_state_indices_tensor=((1, 2, 3), (4, 5, 6), (7, 8, 9)),
+        non_spec_state_indices_tensor=(10, 0),
+        spec_sequence_masks=(True, True, True, False, False),
+        spec_token_indx=(0, 1, 2, 3, 4, 5),
+        non_spec_token_indx=(6, 7, 8, 9, 10),
+        token_index_dtype=INT64,
+        num_accepted_tokens=(2, 1, 3),
+    )
+    assert programs(metadata.conv) == ((1, 0), (0,), (0,))
+
+
+def test_gdn_gives_the_documents_outcome_for_a_row_that_the_host_knows_to_be_a_prompt_chunk() -> None:
+    metadata = gdn_metadata(contract_example(prefilling=True, accepted=1), config(num_spec=2))
+    assert split_of(metadata) == (0, 2, 0, 6)
+    assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 5)
+    assert metadata.has_initial_state == (True, False, False)
+    assert metadata.spec_query_start_loc == (0, 3, 5)
+    assert metadata.non_spec_query_start_loc == (0, 1, 6, 6)
+    assert metadata.spec_token_indx == (0, 1, 2, 3, 4)
+    assert metadata.non_spec_token_indx == (5, 6, 7, 8, 9, 10)
+    assert metadata.num_accepted_tokens == (2, 1)
+    assert (metadata.chunk_indices, metadata.chunk_offsets) == (((0, 0), (1, 0)), (0, 1, 2, 2))
+    assert metadata.non_spec_state_indices_tensor == (7, 10, 0)
+    assert programs(metadata.conv) == ((1, 1, 0), (0, 1), (0, 0))
+
+
+def test_gdn_gives_the_documents_outcome_where_nothing_tells_decodes_if_nothing_was_accepted() -> None:
+    untold = replace(contract_example(accepted=1), has_prefilling=False)
+    metadata = gdn_metadata(untold, config(num_spec=2))
+    assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 2, 0, 6), 2)
+    dropped = replace(contract_example(), has_prefilling=False)
+    with refused("num_accepted_tokens[2]"):
+        gdn_metadata(dropped, config(num_spec=2))
+    assert gdn_metadata(replace(dropped, on_host=False), config(num_spec=2)).num_accepted_tokens == (2, 1)
+
+
+def test_gdn_lists_the_tokens_of_interleaved_rows_in_the_order_of_the_batch() -> None:
+    drafted: dict[str, Any] = {"prefilling": False, "accepted": 2, "drafts": 1}
+    prompt: dict[str, Any] = {"prefilling": True, "accepted": 1, "drafts": -1}
+    metadata = gdn_metadata(
+        step(row(2, 4, **drafted), row(3, **prompt), row(2, 6, **drafted)), config(num_spec=2)
+    )
+    assert metadata.spec_token_indx == (0, 1, 5, 6)
+    assert metadata.non_spec_token_indx == (2, 3, 4)
+    assert metadata.spec_query_start_loc == (0, 2, 4)
+    assert metadata.spec_sequence_masks == (True, False, True)
+
+
+def test_gdn_without_speculation_splits_decodes_and_prefills_of_one_block_each() -> None:
+    mixed = step(row(1, 4, (11, 12)), row(70, 3, (21, 22)), row(2, 0, (31, 32)), padding((9, 9)))
+    metadata = gdn_metadata(mixed, config())
+    assert replace(metadata, conv=None) == GDNMetadata(
+        num_prefills=2,
+        num_prefill_tokens=72,
+        num_decodes=1,
+        num_decode_tokens=1,
+        num_spec_decodes=0,
+        num_spec_decode_tokens=0,
+        num_actual_tokens=73,
+        has_initial_state=(True, True, False, False),
+        chunk_indices=((0, 0), (1, 0), (1, 1), (2, 0)),
+        chunk_offsets=(0, 1, 3, 4, 4),
+        non_spec_query_start_loc=(0, 1, 71, 73, 73),
+        non_spec_state_indices_tensor=(11, 21, 31, 0),
+    )
+    assert programs(metadata.conv)[0] == (1, 9, 1, 0)
+
+
+def test_gdn_decodes_alone_have_starts_and_blocks_and_in_a_full_graph_own_both() -> None:
+    decodes = step(row(1, 4, (11, 12)), padding((9, 9)), num_actual_tokens=4)
+    eager = GDNMetadata(
+        num_prefills=0,
+        num_prefill_tokens=0,
+        num_decodes=2,
+        num_decode_tokens=4,
+        num_spec_decodes=0,
+        num_spec_decode_tokens=0,
+        num_actual_tokens=4,
+        non_spec_query_start_loc=(0, 1, 1),
+        non_spec_state_indices_tensor=(11, 0),
+    )
+    assert gdn_metadata(decodes, config("align")) == replace(eager, non_spec_state_indices_tensor=(12, 0))
+    assert gdn_metadata(decodes, full()) == replace(eager, owned=frozenset(GDN_NON_SPEC))
+
+
+def test_gdn_reads_the_running_column_in_align_mode() -> None:
+    blocks = (1, 2, 3, 4, 5)
+    told: dict[str, Any] = {"prefilling": False, "accepted": 1, "drafts": 1}
+    mixed = step(row(2, 7, blocks, **told), row(4, 4, blocks, prefilling=True, accepted=1, drafts=-1))
+    metadata = gdn_metadata(mixed, config("align", 1))
+    assert metadata.spec_state_indices_tensor == ((3, 4),)
+    assert metadata.non_spec_state_indices_tensor == (2,)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "changed", "spec_rows"),
+    [
+        case("all-zero-drafts", 0, {}, 2),
+        case("no-drafts", -1, {}, 2),
+        case("drafts-not-given", None, {}, 2),
+        case("zero-drafts-untold", 0, {"has_prefilling": False}, 2),
+        case("no-drafts-untold", -1, {"has_prefilling": False}, 0),
+        case("no-counts", -1, {"has_accepted": False}, 0),
+    ],
+)
+def test_gdn_batches_that_drafted_nothing_are_speculative_where_decodes_are_known(
+    drafts: int | None, changed: dict[str, bool], spec_rows: int
+) -> None:
+    decode = row(1, 4, prefilling=False, accepted=1, drafts=drafts)
+    metadata = gdn_metadata(step(decode, decode, **changed), config(num_spec=2))
+    assert metadata.num_spec_decodes == spec_rows
+    assert metadata.num_decodes == 2 - spec_rows
+
+
+def test_gdn_tells_decodes_by_their_bound_too() -> None:
+    decode = row(1, 4, seq_len_upper_bound=7, accepted=3)
+    first_chunk = row(1, 0, seq_len_upper_bound=1, accepted=1)
+    metadata = gdn_metadata(step(decode, first_chunk), config(num_spec=2))
+    assert metadata.spec_sequence_masks == (True, False)
+    assert metadata.num_accepted_tokens == (3,)
+    assert metadata.has_initial_state == (False,)
+
+
+def test_gdn_never_takes_several_undrafted_tokens_for_drafts() -> None:
+    metadata = gdn_metadata(step(row(2, 4, prefilling=False, accepted=1)), config(num_spec=2))
+    assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 1, 0, 2), 0)
+
+
+def test_gdn_without_drafts_configured_ignores_counts_and_drafts() -> None:
+    plain = step(row(1, 4, prefilling=False))
+    told = step(row(1, 4, prefilling=False, accepted=7, drafts=9))
+    assert gdn_metadata(told, config()) == gdn_metadata(plain, config())
+
+
+def speculative_batch() -> Step:
+    told: dict[str, Any] = {"prefilling": False, "drafts": 1}
+    return step(
+        row(2, 4, (1, 2, 3), accepted=2, **told),
+        row(2, 8, (4, 5, 6), accepted=3, **told),
+        padding(prefilling=False, accepted=9, drafts=-1),
+        num_actual_tokens=8,
+    )
+
+
+def test_gdn_speculative_batches_have_the_rows_with_tokens_alone() -> None:
+    assert gdn_metadata(speculative_batch(), config(num_spec=2)) == GDNMetadata(
+        num_prefills=0,
+        num_prefill_tokens=0,
+        num_decodes=0,
+        num_decode_tokens=0,
+        num_spec_decodes=2,
+        num_spec_decode_tokens=4,
+        num_actual_tokens=8,
+        spec_query_start_loc=(0, 2, 4),
+        spec_state_indices_tensor=((1, 2, 3), (4, 5, 6)),
+        spec_sequence_masks=(True, True, False),
+        spec_token_indx=(0, 1, 2, 3),
+        non_spec_token_indx=(),
+        token_index_dtype=INT32,
+        num_accepted_tokens=(2, 3),
+    )
+
+
+def test_gdn_full_graphs_pad_speculative_batches_to_their_rows_not_to_their_tokens() -> None:
+    eager = gdn_metadata(speculative_batch(), config(num_spec=2))
+    assert gdn_metadata(speculative_batch(), full(num_spec=2)) == replace(
+        eager,
+        spec_query_start_loc=(0, 2, 4, 4),
+        spec_state_indices_tensor=((1, 2, 3), (4, 5, 6), (0, 0, 0)),
+        num_accepted_tokens=(2, 3, 1),
+        owned=frozenset(GDN_SPEC),
+    )
+
+
+@pytest.mark.parametrize(("captured", "owns"), [(2, False), (3, False), (4, True)])
+def test_gdn_full_graphs_need_room_for_rows_and_tokens(captured: int, owns: bool) -> None:
+    metadata = gdn_metadata(speculative_batch(), full(num_spec=2, max_cudagraph_capture_size=captured))
+    assert bool(metadata.owned) is owns
+
+
+def test_gdn_mixed_batches_own_nothing() -> None:
+    assert gdn_metadata(contract_example(), full(num_spec=2)).owned == set()
+
+
+DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [
+        case("below-none", "num_decode_draft_tokens_cpu[0]", step(row(1, 4, drafts=-2, **DRAFTED))),
+        case("more-than-configured", "num_decode_draft_tokens_cpu[0]", step(row(4, 4, drafts=3, **DRAFTED))),
+        case("other-than-the-row", "num_decode_draft_tokens_cpu[1]",
+             step(row(2, 4, drafts=1, **DRAFTED), row(3, 4, drafts=1, **DRAFTED))),
+        case("prompt-with-drafts", "num_decode_draft_tokens_cpu[0]", step(row(9, prefilling=True, accepted=1, drafts=1))),
+        case("counts-missing", "num_accepted_tokens", step(row(2, 4, drafts=1))),
+        case("zero", "num_accepted_tokens[0]", step(row(2, 4, drafts=1, accepted=0))),
+        case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, prefilling=False, accepted=4))),
+        case("dropped", "num_accepted_tokens[1]", step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1))),
+        case("stateless", "is_prefilling", step(row(2, 0, drafts=1, accepted=1))),
+    ],
+)  # fmt: skip
+def test_gdn_refuses(argument: str, bad: Step) -> None:
+    with refused(argument):
+        gdn_metadata(bad, config(num_spec=2))
+
+
+def test_gdn_drafts_of_prompts_and_padding_need_no_counts() -> None:
+    prompt = step(row(2, prefilling=True, drafts=1), padding(prefilling=False, drafts=2))
+    assert split_of(gdn_metadata(prompt, config(num_spec=2))) == (0, 1, 0, 2)
+
+
+def test_gdn_capture_makes_every_row_with_tokens_speculative() -> None:
+    shape = step(row(3, prefilling=True), row(1), padding())
+    metadata = gdn_metadata(shape, full(num_spec=2), capture=True)
+    assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 4)
+    assert metadata.num_accepted_tokens == (3, 1, 1)
+    assert metadata.spec_query_start_loc == (0, 3, 4, 4)
+    assert metadata.owned == GDN_SPEC
+    plain = gdn_metadata(step(row(1), row(1)), full(), capture=True)
+    assert split_of(plain) == (2, 0, 2, 0)
+    assert plain.owned == GDN_NON_SPEC
+
+
+@pytest.mark.parametrize(
+    ("argument", "shape", "changed"),
+    [
+        case("rows", "num_reqs", step(row(1, 4), padding(), padding()), full(max_cudagraph_capture_size=2)),
+        case(
+            "tokens",
+            "num_actual_tokens",
+            step(row(1, 4), num_actual_tokens=3),
+            full(max_cudagraph_capture_size=2),
+        ),
+        case("length", "max_query_len", step(row(3, 4)), full(num_spec=1)),
+    ],
+)
+def test_gdn_capture_refuses(argument: str, shape: Step, changed: BuilderConfig) -> None:
+    with refused(argument):
+        gdn_metadata(shape, changed, capture=True)
+
+
+def test_capture_judges_neither_states_nor_the_host_knowledge_of_prompts() -> None:
+    shape = step(row(1, 0, prefilling=True, seq_len_upper_bound=1))
+    assert split_of(base_metadata(shape, full(), capture=True)) == (1, 0, 1, 0)
+    assert split_of(gdn_metadata(shape, full(), capture=True)) == (1, 0, 1, 0)
+    untold = step(row(1, 0))
+    assert split_of(base_metadata(untold, full(), capture=True)) == (1, 0, 1, 0)

@@ -1,0 +1,396 @@
+"""Metadata builders: their configuration, and the steps that a runner hands them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from properties.harness.values import (
+    Call,
+    Device,
+    DType,
+    Name,
+    Record,
+    Returns,
+    Tensor,
+    Value,
+    boolean,
+    int32,
+    record,
+)
+from properties.strategies.batch import POISON
+from properties.strategies.situations import NamedSituations, noted
+
+CLASSES = {
+    "mamba1": "Mamba1AttentionMetadataBuilder",
+    "mamba2": "Mamba2AttentionMetadataBuilder",
+    "gdn": "GDNAttentionMetadataBuilder",
+}
+HUGE = 10**6
+
+
+@dataclass(frozen=True)
+class Setup(NamedSituations):
+    """What a builder is constructed with. `spare_blocks` are speculative blocks beyond the speculative tokens."""
+
+    kind: str = "mamba2"
+    mode: str = "align"
+    block_size: int = 4
+    num_spec: int = 0
+    spare_blocks: int = 0
+    max_num_seqs: int = 8
+    max_cudagraph_capture_size: int | None = None
+    full_cudagraphs: bool = False
+    max_model_len: int = 32
+    chunk_size: int | None = 4
+    parallel_drafting: bool = False
+    decode_context_parallel_size: int = 1
+
+    @property
+    def builder(self) -> str:
+        return CLASSES[self.kind]
+
+    @property
+    def capture_rows(self) -> int:
+        """How many rows the persistent buffers hold."""
+        rows = self.max_num_seqs * (1 + self.num_spec if self.kind == "gdn" else 1)
+        return rows if self.max_cudagraph_capture_size is None else min(rows, self.max_cudagraph_capture_size)
+
+    @property
+    def table_width(self) -> int:
+        """Columns that a runner gives its block tables."""
+        if self.mode == "none":
+            return 1 + self.num_spec + self.spare_blocks
+        return -(-self.max_model_len // self.block_size) + self.num_spec + self.spare_blocks
+
+    def construct(self, bind: str = "builder") -> Call:
+        keywords = {
+            "kv_cache_spec": self._spec(),
+            "layer_names": ["layer"],
+            "vllm_config": self._config(),
+            "device": Device(),
+        }
+        return Call(self.builder, (), tuple(keywords.items()), bind=bind)
+
+    def _spec(self) -> Record:
+        return record(
+            "MambaSpec",
+            block_size=self.block_size,
+            shapes=((3 + self.num_spec, 2), (2, 2)),
+            dtypes=(DType("float32"), DType("float32")),
+            mamba_cache_mode=self.mode,
+            num_speculative_blocks=self.num_spec + self.spare_blocks,
+        )
+
+    def _config(self) -> Record:
+        speculative = record(
+            "SpeculativeConfig",
+            num_speculative_tokens=self.num_spec,
+            parallel_drafting=self.parallel_drafting,
+        )
+        mode = record("CudagraphMode", has_full_cudagraphs=Returns(self.full_cudagraphs))
+        return record(
+            "VllmConfig",
+            num_speculative_tokens=self.num_spec,
+            speculative_config=speculative if self.num_spec else None,
+            compilation_config=record(
+                "CompilationConfig",
+                cudagraph_mode=mode,
+                max_cudagraph_capture_size=self.max_cudagraph_capture_size,
+            ),
+            scheduler_config=record("SchedulerConfig", max_num_seqs=self.max_num_seqs),
+            cache_config=record("CacheConfig", mamba_cache_mode=self.mode),
+            model_config=record(
+                "ModelConfig",
+                max_model_len=self.max_model_len,
+                get_mamba_chunk_size=Returns(self.chunk_size),
+            ),
+            parallel_config=record(
+                "ParallelConfig", decode_context_parallel_size=self.decode_context_parallel_size
+            ),
+        )
+
+    def conditions(self) -> dict[str, bool]:
+        return {
+            **{kind: self.kind == kind for kind in CLASSES},
+            **{f"mode {mode}": self.mode == mode for mode in ("none", "align", "all")},
+            "speculation": self.num_spec > 0,
+            "full graphs": self.full_cudagraphs,
+            "buffers smaller than the batch may be": self.capture_rows < self.max_num_seqs,
+            "spare speculative blocks": self.spare_blocks > 0,
+            "parallel drafting": self.parallel_drafting,
+            "decode context parallelism": self.decode_context_parallel_size > 1,
+        }
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """A row of a step. `accepted` counts the last step's tokens, `drafts` is -1 where none were marked."""
+
+    query_len: int
+    num_computed: int = 0
+    prefilling: bool = False
+    accepted: int = 1
+    drafts: int = -1
+    slack: int = 0
+
+    @property
+    def seq_len(self) -> int:
+        return self.num_computed + self.query_len
+
+
+@dataclass(frozen=True)
+class Step(NamedSituations):
+    """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along."""
+
+    requests: tuple[StepRequest, ...]
+    padded_rows: int = 0
+    padded_tokens: int = 0
+    marks: bool = True
+    bounds: bool = True
+    counts: bool = True
+    drafts: bool = True
+    first_block: int = 1
+    spare_columns: int = 0
+
+    @property
+    def rows(self) -> tuple[StepRequest, ...]:
+        return self.requests + (StepRequest(0),) * self.padded_rows
+
+    @property
+    def query_start_loc(self) -> tuple[int, ...]:
+        return tuple(itertools.accumulate((row.query_len for row in self.rows), initial=0))
+
+    @property
+    def num_actual_tokens(self) -> int:
+        return self.query_start_loc[-1] + self.padded_tokens
+
+    @property
+    def max_query_len(self) -> int:
+        return max((row.query_len for row in self.rows), default=0)
+
+    def with_blocks_from(self, first_block: int) -> Step:
+        """The same step on other blocks."""
+        return replace(self, first_block=first_block)
+
+    def block_table(self, setup: Setup) -> Tensor:
+        """Distinct blocks in every column; the rows of padding hold what a runner may leave there."""
+        width = setup.table_width + self.spare_columns
+        blocks = itertools.count(self.first_block)
+        live = [next(blocks) for _ in range(width * len(self.requests))]
+        return Tensor("int32", (len(self.rows), width), (*live, *(POISON,) * (width * self.padded_rows)))
+
+    def metadata(self, setup: Setup) -> Record:
+        starts = int32(self.query_start_loc)
+        seq_lens = [row.seq_len for row in self.rows]
+        bounds = [row.seq_len + row.slack for row in self.rows]
+        return record(
+            "CommonAttentionMetadata",
+            query_start_loc=starts,
+            query_start_loc_cpu=starts.on_host(),
+            seq_lens=int32(seq_lens),
+            num_reqs=len(self.rows),
+            num_actual_tokens=self.num_actual_tokens,
+            max_query_len=self.max_query_len,
+            max_seq_len=max(bounds, default=0),
+            block_table_tensor=self.block_table(setup),
+            slot_mapping=Tensor("int64", (0,), ()),
+            is_prefilling=boolean([row.prefilling for row in self.rows]).on_host() if self.marks else None,
+            seq_lens_cpu_upper_bound=int32(bounds).on_host() if self.bounds else None,
+        )
+
+    def build(self, setup: Setup, bind: str = "metadata") -> Call:
+        counts = int32([row.accepted for row in self.rows]) if self.counts else None
+        arguments: dict[str, Value] = {
+            "self": Name("builder"),
+            "common_prefix_len": 0,
+            "common_attn_metadata": self.metadata(setup),
+        }
+        keywords: dict[str, Value] = {"num_accepted_tokens": counts}
+        if setup.kind == "gdn":
+            marked = int32([row.drafts for row in self.rows]).on_host() if self.drafts else None
+            keywords["num_decode_draft_tokens_cpu"] = marked
+        return Call(
+            f"{setup.builder}.build",
+            tuple(arguments.items()),
+            tuple(keywords.items()),
+            bind=bind,
+            by_content=True,
+        )
+
+    def conditions(self) -> dict[str, bool]:
+        rows = self.requests
+        decodes = [row for row in rows if not row.prefilling]
+        return {
+            "no row": not self.rows,
+            "decodes only": bool(rows) and len(decodes) == len(rows),
+            "prefills only": bool(rows) and not decodes,
+            "decodes before prefills": 0 < len(decodes) < len(rows),
+            "one-token first chunk": any(row.query_len == 1 and not row.num_computed for row in rows),
+            "one-token prompt tail": any(
+                row.query_len == 1 and row.prefilling and row.num_computed for row in rows
+            ),
+            "drafted nothing after accepting several": any(
+                row.query_len == 1 and row.accepted > 1 and row.drafts <= 0 for row in decodes
+            ),
+            "some drafted and some did not": len({row.query_len for row in decodes}) > 1,
+            "padding rows": self.padded_rows > 0,
+            "padding rows behind prefills": self.padded_rows > 0 and len(decodes) < len(rows),
+            "padded tokens": self.padded_tokens > 0,
+            "no prompt marks": not self.marks,
+            "no host lengths": not self.bounds,
+            "no host knowledge of prompts": not self.marks and not self.bounds,
+            "optimistic bounds": self.bounds and any(row.slack for row in rows),
+            "no counts": not self.counts,
+        }
+
+
+def setups(
+    *, kinds: tuple[str, ...] = tuple(CLASSES), full_cudagraphs: bool | None = None
+) -> st.SearchStrategy[Setup]:
+    """Configurations that their builder accepts."""
+    return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs)).map(noted)
+
+
+def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
+    modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
+    return st.builds(
+        Setup,
+        kind=st.just(kind),
+        mode=st.sampled_from(modes),
+        block_size=st.sampled_from((4, 2, 1, 8)),
+        num_spec=st.just(0) if kind == "mamba1" else st.integers(0, 2),
+        spare_blocks=st.sampled_from((0, 0, 1)),
+        max_num_seqs=st.integers(1, 8),
+        max_cudagraph_capture_size=st.none() | st.integers(1, 12),
+        full_cudagraphs=st.booleans() if full is None else st.just(full),
+        chunk_size=st.sampled_from((4, 2, 3, 8)),
+        parallel_drafting=st.booleans(),
+        decode_context_parallel_size=st.sampled_from((1, 2)),
+    )
+
+
+def steps(setup: Setup, *, decodes_only: bool = False) -> st.SearchStrategy[Step]:
+    """Steps inside the documented domain of the setup's builder, in the runner's order."""
+    rows = _decodes(setup) if decodes_only else _decodes(setup) | _prefills()
+    requests = st.lists(rows, max_size=5).map(lambda found: tuple(sorted(found, key=_class)))
+    return st.builds(
+        Step,
+        requests,
+        padded_rows=st.integers(0, 2),
+        padded_tokens=st.integers(0, 2),
+        marks=st.booleans(),
+        bounds=st.booleans(),
+        counts=st.sampled_from((True, True, True, False)),
+        drafts=st.booleans(),
+        first_block=st.sampled_from((1, 100, 2**31 - HUGE)),
+        spare_columns=st.sampled_from((0, 0, 1, 3)),
+    ).map(lambda step: noted(_inside_domain(step, setup)))
+
+
+def _decodes(setup: Setup) -> st.SearchStrategy[StepRequest]:
+    longest = setup.max_model_len - 1 - setup.num_spec
+
+    def marked(query_len: int, computed: int, accepted: int, known: bool, slack: int) -> StepRequest:
+        drafts = query_len - 1 if query_len > 1 or known else -1
+        return StepRequest(query_len, computed, False, accepted, drafts, slack)
+
+    return st.builds(
+        marked,
+        st.integers(1, 1 + setup.num_spec),
+        st.integers(1, longest) | st.sampled_from(_boundaries(setup, longest)),
+        st.integers(1, 1 + setup.num_spec),
+        st.booleans(),
+        st.integers(0, setup.num_spec),
+    )
+
+
+def _boundaries(setup: Setup, longest: int) -> tuple[int, ...]:
+    unit = setup.block_size
+    around = {multiple * unit + offset for multiple in range(1, 4) for offset in (0, 1, -1)}
+    return tuple(sorted(one for one in around if 1 <= one <= longest))
+
+
+def _prefills() -> st.SearchStrategy[StepRequest]:
+    return st.builds(
+        StepRequest,
+        st.integers(1, 9),
+        st.just(0) | st.integers(1, 20),
+        st.just(True),
+    )
+
+
+def _class(row: StepRequest) -> tuple[int, int]:
+    """Decodes, then started prompts, then first chunks; each from short to long, as the runner orders them."""
+    return (0 if not row.prefilling else 1 if row.num_computed else 2, row.query_len)
+
+
+def _inside_domain(step: Step, setup: Setup) -> Step:
+    """What the documents leave open, closed: who passes less host data promises more."""
+    if _needs_host_lengths(setup) and not step.bounds:
+        step = replace(step, bounds=True)
+    known = step.marks or step.bounds
+    if setup.kind == "gdn":
+        rows = tuple(_without_lost_offset(row, step, known=known) for row in step.requests)
+        step = replace(step, requests=rows)
+    if known:
+        return step
+    threshold = 1 + setup.num_spec if setup.num_spec and setup.kind != "gdn" else 1
+    rows = tuple(_with_prior_state(row, threshold) for row in step.requests)
+    return replace(step, requests=tuple(sorted(rows, key=_class)))
+
+
+def _needs_host_lengths(setup: Setup) -> bool:
+    return setup.kind == "mamba2" or (setup.kind == "mamba1" and setup.mode == "all")
+
+
+def _without_lost_offset(row: StepRequest, step: Step, *, known: bool) -> StepRequest:
+    """A row that nothing marks as a decode with drafts is read at column 0: it accepted one token."""
+    marked = step.drafts and row.drafts >= 0
+    return row if marked or (known and row.query_len == 1) else replace(row, accepted=1)
+
+
+def _with_prior_state(row: StepRequest, threshold: int) -> StepRequest:
+    if row.query_len <= threshold and not row.num_computed:
+        return replace(row, num_computed=1)
+    return row
+
+
+def captured_step(setup: Setup, rows: int, padded: int, bind: str = "metadata") -> Call:
+    """The call with which a runner captures a graph for `rows` decodes and `padded` rows of padding."""
+    longest = StepRequest(1 + setup.num_spec, 1, accepted=1 + setup.num_spec, drafts=setup.num_spec)
+    common = Step((longest,) * rows, padded_rows=padded).metadata(setup)
+    changes = {
+        "max_query_len": 1 + setup.num_spec,
+        "is_prefilling": None,
+        "seq_lens_cpu_upper_bound": None,
+    }
+    fields = tuple((dict(common.fields) | changes).items())
+    arguments = (("self", Name("builder")), ("common_attn_metadata", replace(common, fields=fields)))
+    return Call(f"{setup.builder}.build_for_cudagraph_capture", arguments, bind=bind, by_content=True)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A builder, and the steps that it is handed one after another."""
+
+    setup: Setup
+    steps: tuple[Step, ...]
+
+
+def sessions(
+    *,
+    kinds: tuple[str, ...] = tuple(CLASSES),
+    full_cudagraphs: bool | None = None,
+    max_steps: int = 1,
+    decodes_only: bool = False,
+) -> st.SearchStrategy[Session]:
+    """A builder with one step, or with up to `max_steps`."""
+
+    def with_steps(setup: Setup) -> st.SearchStrategy[Session]:
+        drawn = st.lists(steps(setup, decodes_only=decodes_only), min_size=1, max_size=max_steps).map(tuple)
+        return st.builds(Session, st.just(setup), drawn)
+
+    return setups(kinds=kinds, full_cudagraphs=full_cudagraphs).flatmap(with_steps)

@@ -1,0 +1,63 @@
+"""One builder over many steps: what it built before never shows in what it builds next."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from properties.harness.machines import TrialMachine, machine_prop
+from properties.harness.values import Call, Name, Tensor
+from properties.strategies.builders import CLASSES, Setup, Step, captured_step, setups, steps
+
+BUILDERS = tuple(CLASSES.values())
+UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
+
+
+@machine_prop(
+    "ownership",
+    *(f"{name}.build" for name in BUILDERS),
+    *(f"{name}.build_for_cudagraph_capture" for name in BUILDERS),
+    *(f"{name}.update_block_table" for name in UPDATABLE),
+)
+class AnOldStepNeverShowsInANewOne(TrialMachine):
+    """Whatever a builder built or captured before, its next result is that of a new builder."""
+
+    setup: Setup
+    latest: Step | None = None
+
+    @initialize(setup=setups())
+    def construct(self, setup: Setup) -> None:
+        self.setup = setup
+        self.agrees(setup.construct())
+
+    @rule(data=st.data())
+    def build(self, data: st.DataObject) -> None:
+        step = data.draw(steps(self.setup))
+        self.agrees(step.build(self.setup))
+        self.latest = step if step.counts or not self.setup.num_spec else None
+
+    @rule(data=st.data())
+    def build_decodes_only(self, data: st.DataObject) -> None:
+        step = data.draw(steps(self.setup, decodes_only=True))
+        self.agrees(step.build(self.setup))
+        self.latest = None
+
+    @rule(rows=st.integers(0, 4), padded=st.integers(0, 2))
+    def capture(self, rows: int, padded: int) -> None:
+        self.agrees(captured_step(self.setup, rows, padded))
+        self.latest = None
+
+    @precondition(
+        lambda self: self.latest is not None and self.setup.kind != "gdn" and not self.setup.num_spec
+    )
+    @rule(first_block=st.integers(500, 600))
+    def change_the_block_table(self, first_block: int) -> None:
+        assert self.latest is not None
+        arguments = {
+            "self": Name("builder"),
+            "metadata": Name("metadata"),
+            "blk_table": self.latest.with_blocks_from(first_block).block_table(self.setup),
+            "slot_mapping": Tensor("int64", (0,), ()),
+        }
+        name = f"{self.setup.builder}.update_block_table"
+        self.agrees(Call(name, tuple(arguments.items()), by_content=True))

@@ -1,0 +1,322 @@
+"""The metadata builders of Mamba-1, Mamba-2 and GDN, for eager steps and for full CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Call, Name, Record, Tensor, Value, call
+from properties.strategies.builders import (
+    CLASSES,
+    Session,
+    Setup,
+    Step,
+    StepRequest,
+    captured_step,
+    sessions,
+    setups,
+    steps,
+)
+
+BUILDERS = tuple(CLASSES.values())
+BUILD = tuple(f"{name}.build" for name in BUILDERS)
+CAPTURE = tuple(f"{name}.build_for_cudagraph_capture" for name in BUILDERS)
+MAMBA = ("mamba1", "mamba2")
+UPDATE = tuple(f"{CLASSES[kind]}.update_block_table" for kind in MAMBA)
+FULL: dict[str, Any] = {"full_cudagraphs": True, "decodes_only": True}
+
+
+def built(trial: Trial, session: Session) -> Record:
+    """The metadata of the session's only step, not compared with anything."""
+    trial.returns(session.setup.construct())
+    return trial.returns(session.steps[0].build(session.setup))
+
+
+def accepted(session: Session) -> Session:
+    """The session with accepted counts given, without which speculation cannot be built at all."""
+    return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
+
+
+@prop("agreement", *BUILD, session=sessions())
+def test_every_field_of_the_metadata_is_what_its_sentence_says(trial: Trial, session: Session) -> None:
+    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
+
+
+@prop("agreement", *BUILD, session=sessions(full_cudagraphs=True, decodes_only=True))
+def test_metadata_for_full_graphs_is_padded_to_the_rows_of_the_batch(trial: Trial, session: Session) -> None:
+    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
+
+
+@prop("partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
+def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, session: Session) -> None:
+    found, step = built(trial, session), session.steps[0]
+    rows = found["num_decodes"] + found["num_prefills"]
+    tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
+    trial.holds(rows == len(step.rows), f"{rows} rows, but should add up to {len(step.rows)}")
+    trial.holds(
+        tokens == step.num_actual_tokens, f"{tokens} tokens, but should add up to {step.num_actual_tokens}"
+    )
+
+
+@prop("partition", "GDNAttentionMetadataBuilder.build", session=sessions(kinds=("gdn",)).map(accepted))
+def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, session: Session) -> None:
+    found, step = built(trial, session), session.steps[0]
+    if found["spec_token_indx"] is None:
+        return
+    both = (*found["spec_token_indx"].values(), *found["non_spec_token_indx"].values())
+    wanted = tuple(range(step.query_start_loc[-1]))
+    trial.holds(
+        tuple(sorted(both)) == wanted, f"token indices {both}, but should be 0..{len(wanted) - 1} once each"
+    )
+
+
+@prop("classification", *BUILD, session=sessions().map(accepted))
+def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) -> None:
+    found, step = built(trial, session), session.steps[0]
+    if session.setup.kind == "gdn" and found["spec_sequence_masks"] is not None:
+        readers = [bool(mark) for mark in found["spec_sequence_masks"].values()]
+    else:
+        readers = [row < found["num_decodes"] for row in range(len(step.rows))]
+    for r, row in enumerate(step.requests):
+        stateless = row.num_computed == 0
+        trial.holds(
+            not (stateless and readers[r]), f"row {r} reads state, but should not: it has no computed token"
+        )
+
+
+@prop("classification", *BUILD, session=sessions().map(accepted))
+def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
+    step = replace(session.steps[0], marks=True)
+    found = built(trial, replace(session, steps=(step,)))
+    marks = [row.prefilling for row in step.rows[: found["num_decodes"]]]
+    trial.holds(not any(marks), f"is_prefilling of the decodes = {marks}, but should be False throughout")
+
+
+@prop("classification", "GDNAttentionMetadataBuilder.build", session=sessions(kinds=("gdn",)).map(accepted))
+def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
+    trial: Trial, session: Session
+) -> None:
+    step = replace(session.steps[0], marks=True)
+    assume(session.setup.num_spec)
+    found = built(trial, replace(session, steps=(step,)))
+    masks = found["spec_sequence_masks"]
+    for r, row in enumerate(step.requests):
+        if row.query_len == 1 and not row.prefilling:
+            marked = masks is not None and bool(masks.values()[r])
+            trial.holds(
+                marked, f"row {r} is no speculative row, but accepted {row.accepted} tokens in the last step"
+            )
+
+
+@prop("padding", *BUILD, session=sessions(full_cudagraphs=True, decodes_only=True).map(accepted))
+def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
+    """Whatever a runner leaves in the table rows of padding, no kernel is told to touch a block for them."""
+    found, step = built(trial, session), session.steps[0]
+    names = ("state_indices_tensor_d", "spec_state_indices_tensor", "non_spec_state_indices_tensor")
+    for name, tensor in found.fields:
+        if name in names and isinstance(tensor, Tensor) and len(step.rows) == tensor.shape[0]:
+            width = tensor.shape[1] if len(tensor.shape) == 2 else 1
+            tail = set(tensor.values()[len(step.requests) * width :])
+            trial.holds(tail <= {0, -1}, f"{name} of padding = {tail}, but should be the null block or -1")
+
+
+@prop("ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted))
+def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Trial, session: Session) -> None:
+    trial.agrees(
+        session.setup.construct(),
+        session.steps[0].build(session.setup),
+        call("harness.owned_fields", owner=Name("builder"), result=Name("metadata")),
+    )
+
+
+@prop("ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted))
+def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None:
+    trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
+    trial.returns(session.steps[0].build(session.setup))
+    shared = trial.returns(call("harness.owned_fields", owner=Name("other"), result=Name("metadata")))
+    trial.holds(shared == (), f"fields {shared} lie in another builder's buffers, but should not")
+
+
+@prop("ownership", *BUILD, session=sessions(max_steps=4))
+def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Session) -> None:
+    trial.agrees(session.setup.construct())
+    for step in session.steps:
+        trial.agrees(step.build(session.setup))
+
+
+@prop("metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
+def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Session, rows: int) -> None:
+    """Counts may grow by rows of padding; what the kernels read for the other rows stays the same."""
+    plain = replace(session.steps[0], padded_rows=0, padded_tokens=0)
+    padded = replace(plain, padded_rows=rows)
+    one = built(trial, replace(session, steps=(plain,)))
+    other = built(trial, replace(session, steps=(padded,)))
+    for name in ("num_prefill_tokens", "num_decode_tokens"):
+        trial.holds(
+            one[name] == other[name], f"{name} = {other[name]} with padding, but should be {one[name]}"
+        )
+    for name in ("spec_token_indx", "non_spec_token_indx", "cu_chunk_seqlen_p", "seq_idx_p"):
+        alone, beside = _values(one, name), _values(other, name)
+        trial.holds(alone == beside, f"{name} = {beside} with padding, but should be {alone}")
+
+
+def _values(found: Record, name: str) -> Value:
+    tensor = dict(found.fields).get(name)
+    return tensor.values() if isinstance(tensor, Tensor) else tensor
+
+
+@prop("metamorphic", *BUILD, session=sessions().map(accepted), shift=st.integers(1, 1000))
+def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
+    trial: Trial, session: Session, shift: int
+) -> None:
+    step = replace(session.steps[0], first_block=1)
+    one = built(trial, replace(session, steps=(step,)))
+    other = built(trial, replace(session, steps=(replace(step, first_block=1 + shift),)))
+    for name, value in one.fields:
+        moved = dict(other.fields)[name]
+        if (
+            name.endswith(("state_indices_tensor", "state_indices_tensor_d", "state_indices_tensor_p"))
+            and value is not None
+        ):
+            wanted = tuple(block + shift if _is_block(block) else block for block in value.values())
+            trial.holds(moved.values() == wanted, f"{name} = {moved.values()}, but should be {wanted}")
+        else:
+            trial.holds(value == moved, f"{name} = {moved}, but should be {value}")
+
+
+def _is_block(block: int) -> bool:
+    return 0 < block < 10**6
+
+
+@prop(
+    "agreement",
+    *CAPTURE,
+    setup=setups(full_cudagraphs=True),
+    rows=st.integers(0, 4),
+    padded=st.integers(0, 2),
+)
+def test_a_captured_step_has_decodes_only(trial: Trial, setup: Setup, rows: int, padded: int) -> None:
+    trial.agrees(setup.construct(), captured_step(setup, rows, padded))
+
+
+@prop("agreement", *UPDATE, session=sessions(kinds=MAMBA), first_block=st.integers(1, 50))
+def test_another_block_table_changes_the_state_indices_only(
+    trial: Trial, session: Session, first_block: int
+) -> None:
+    setup = replace(session.setup, num_spec=0)
+    step = session.steps[0]
+    assume(all(row.query_len == 1 or row.prefilling for row in step.requests))
+    step = replace(step, requests=tuple(replace(row, accepted=1, slack=0) for row in step.requests))
+    other = step.with_blocks_from(500 + first_block).block_table(setup)
+    arguments = {
+        "self": Name("builder"),
+        "metadata": Name("metadata"),
+        "blk_table": other,
+        "slot_mapping": Tensor("int64", (0,), ()),
+    }
+    update = Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
+    trial.agrees(setup.construct(), step.build(setup), update)
+
+
+@prop("refusal", *BUILDERS, setup=setups(), data=st.data())
+def test_a_configuration_that_cannot_work_is_refused_at_construction(
+    trial: Trial, setup: Setup, data: st.DataObject
+) -> None:
+    broken = [
+        replace(setup, mode="aligned"),
+        replace(setup, block_size=0),
+        replace(setup, max_num_seqs=0),
+    ]
+    if setup.kind == "gdn":
+        broken.append(replace(setup, mode="all"))
+    if setup.kind == "mamba1":
+        broken.append(replace(setup, num_spec=1))
+    if setup.kind == "mamba2":
+        broken += [replace(setup, chunk_size=None), replace(setup, chunk_size=0)]
+    if setup.kind != "mamba1" and setup.mode != "all":
+        broken.append(replace(setup, num_spec=2, spare_blocks=-1))
+    trial.refuses(data.draw(st.sampled_from(broken)).construct())
+
+
+@prop("refusal", *BUILD, setup=setups(), data=st.data())
+def test_an_empty_row_before_another_is_refused(trial: Trial, setup: Setup, data: st.DataObject) -> None:
+    step = data.draw(steps(setup))
+    rows = (StepRequest(0), *step.requests, StepRequest(1 + setup.num_spec, 3))
+    trial.agrees(setup.construct())
+    trial.refuses(replace(step, requests=rows, counts=True).build(setup))
+
+
+@prop("refusal", "Mamba2AttentionMetadataBuilder.build", setup=setups(kinds=("mamba2",)), data=st.data())
+def test_decodes_under_speculation_without_accepted_counts_are_refused(
+    trial: Trial, setup: Setup, data: st.DataObject
+) -> None:
+    setup = replace(setup, num_spec=2, max_model_len=40)
+    step = data.draw(steps(setup, decodes_only=True))
+    rows = (StepRequest(1, 4), *(row for row in step.requests if row.query_len == 1))
+    trial.agrees(setup.construct())
+    trial.refuses(replace(step, requests=rows, counts=False, marks=True).build(setup))
+
+
+@prop("cost", *BUILD, device="cuda", session=sessions(max_steps=2))
+def test_no_build_waits_for_the_device(trial: Trial, session: Session) -> None:
+    trial.agrees(session.setup.construct())
+    for step in session.steps:
+        trial.agrees_without_waiting(step.build(session.setup))
+
+
+TOKEN_LISTS = {"spec_token_indx", "non_spec_token_indx"}
+"""As long as the step has tokens, so a graph captured for more of them cannot read them."""
+
+
+@prop(
+    "capture = replay",
+    *BUILD,
+    *CAPTURE,
+    "harness.capture",
+    "harness.replay",
+    device="cuda",
+    setup=setups(full_cudagraphs=True),
+    data=st.data(),
+)
+def test_a_replayed_graph_reads_what_an_eager_step_builds(
+    trial: Trial, setup: Setup, data: st.DataObject
+) -> None:
+    """A graph captured for a shape, replayed after steps of that shape, reads what each of them built."""
+    most = setup.capture_rows // (1 + setup.num_spec) if setup.kind == "gdn" else setup.capture_rows
+    assume(most >= 1)
+    rows = data.draw(st.integers(1, min(most, 5)))
+    trial.agrees(setup.construct(), captured_step(setup, rows, 0))
+    owned = trial.returns(call("harness.owned_fields", owner=Name("builder"), result=Name("metadata")))
+    names = tuple(name for name in owned if name not in TOKEN_LISTS)
+    trial.agrees(call_bound("harness.capture", "graph", result=Name("metadata"), names=names))
+    for step in data.draw(st.lists(steps_of_shape(setup, rows), min_size=5, max_size=10)):
+        trial.agrees(
+            step.build(setup),
+            replace(call("harness.replay", graph=Name("graph"), latest=Name("metadata")), by_content=True),
+        )
+
+
+def call_bound(function: str, bind: str, **arguments: Value) -> Call:
+    return replace(call(function, **arguments), bind=bind)
+
+
+def steps_of_shape(setup: Setup, rows: int) -> st.SearchStrategy[Step]:
+    """Decodes of the captured length, and padding up to `rows` rows."""
+    decode = st.builds(
+        StepRequest,
+        st.just(1 + setup.num_spec),
+        st.integers(1, setup.max_model_len - 1 - setup.num_spec),
+        accepted=st.integers(1, 1 + setup.num_spec),
+        drafts=st.just(setup.num_spec),
+    )
+    live = st.lists(decode, min_size=1, max_size=rows).map(tuple)
+    return st.builds(
+        lambda found, first: Step(found, padded_rows=rows - len(found), first_block=first),
+        live,
+        st.integers(1, 1000),
+    )
