@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from properties.harness.registry import prop
 from properties.harness.trial import Trial
-from properties.harness.values import Call, Device, Let, Name, Overwrite, Tensor, Value, call, int32
+from properties.harness.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 
 VARLEN = "compute_varlen_chunk_metadata"
@@ -83,20 +83,22 @@ def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     trial.holds(observed == expected, f"with {rows} empty rows: {observed}, but should be {expected}")
 
 
-def overwritten(function: str, first: Packed, second: Packed, then: Packed, **arguments: Value) -> tuple:
-    """Call, change the starts in place to those of `second`, and call again."""
-    assert len(first.starts) == len(second.starts)
-    name = (
-        "query_start_loc_p_cpu"
-        if function == CONV
-        else "query_start_loc"
-        if function == VARLEN
-        else "cu_seqlens"
-    )
-    starts = int32(first.starts).on_host() if function == CONV else int32(first.starts)
-    keywords = (("device", Device()),) if function == CONV else ()
-    step = Call(function, ((name, Name("starts")), *arguments.items()), keywords)
-    return Let("starts", starts), step, Overwrite("starts", then.starts), step
+STARTS = {
+    VARLEN: "query_start_loc",
+    CONV: "query_start_loc_p_cpu",
+    INDICES: "cu_seqlens",
+    OFFSETS: "cu_seqlens",
+}
+
+
+def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ...]:
+    """Call, change the starts in place, and call again with the same tensor."""
+    conv = function == CONV
+    starts = int32(before.starts).on_host() if conv else int32(before.starts)
+    arguments = {STARTS[function]: Name("starts")} | ({} if conv else {"chunk_size": before.chunk_size})
+    keywords = (("device", Device()),) if conv else ()
+    step = Call(function, tuple(arguments.items()), keywords)
+    return Let("starts", starts), step, Overwrite("starts", after.starts), step
 
 
 @prop(
@@ -106,14 +108,13 @@ def overwritten(function: str, first: Packed, second: Packed, then: Packed, **ar
     INDICES,
     OFFSETS,
     packed=packed_sequences(),
-    function=st.sampled_from((VARLEN, CONV, INDICES, OFFSETS)),
+    function=st.sampled_from(tuple(STARTS)),
 )
 def test_starts_that_changed_in_place_give_a_fresh_result(
     trial: Trial, packed: Packed, function: str
 ) -> None:
     longer = replace(packed, lens=tuple(length + 1 for length in packed.lens))
-    arguments = {} if function == CONV else {"chunk_size": packed.chunk_size}
-    trial.agrees(*overwritten(function, packed, longer, longer, **arguments))
+    trial.agrees(*called_twice(function, packed, longer))
 
 
 @prop("agreement", CONV, packed=conv_sequences | long_sequences, data=st.data())
@@ -198,9 +199,11 @@ def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: s
     starts[at] = starts[at - 1] - data.draw(st.integers(1, 10))
     tensor = data.draw(st.sampled_from((int32(starts), spread(tuple(starts), "int64"))))
     function = data.draw(st.sampled_from((VARLEN, CONV, INDICES, OFFSETS)))
-    name = "query_start_loc" if function == VARLEN else "cu_seqlens"
-    rest = {"chunk_size": packed.chunk_size}
-    trial.refuses(conv_call(tensor) if function == CONV else call(function, **{name: tensor}, **rest))
+    trial.refuses(
+        conv_call(tensor)
+        if function == CONV
+        else call(function, **{STARTS[function]: tensor, "chunk_size": packed.chunk_size})
+    )
 
 
 @prop("refusal", VARLEN, INDICES, OFFSETS, packed=packed_sequences(), chunk_size=st.integers(-5, 0))

@@ -19,6 +19,7 @@ FAMILIES = tuple(
 SPECULATIVE = tuple(f"{CALCULATOR}.{family}" for family in sorted(TAKES_NUM_SPEC))
 EXTRA, ORIENT = f"{CALCULATOR}.extra_groups_for_head_shards", f"{CALCULATOR}._orient_conv_shape"
 CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
+"""Conv states of a family, which come first; 1 where it is not named."""
 
 
 @prop("agreement", *FAMILIES, model=models())
@@ -29,7 +30,7 @@ def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: Model) ->
 @prop("algebra", *FAMILIES, model=models())
 def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: Model) -> None:
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
-    convs = len(shard) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    convs = CONV_COUNT.get(model.family, 1)
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
         added = (part[0] * model.tp_size, *part[1:])
         trial.holds(
@@ -43,7 +44,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
 ) -> None:
     model = replace(model, layout="SD")
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
-    convs = len(shard) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    convs = CONV_COUNT.get(model.family, 1)
     sizes = dict(model.arguments)
     groups = sizes.get("n_groups", model.tp_size)
     replicated = (
@@ -62,7 +63,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
 def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: Model) -> None:
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
-    convs = len(rows_first) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    convs = CONV_COUNT.get(model.family, 1)
     wanted = (*(shape[::-1] for shape in rows_first[:convs]), *rows_first[convs:])
     trial.holds(channels_first == wanted, f"DS = {channels_first}, but should be {wanted}")
 
@@ -73,7 +74,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
 ) -> None:
     model = replace(model, layout="SD")
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
-    convs = len(plain) if model.family == "short_conv_state_shape" else CONV_COUNT.get(model.family, 1)
+    convs = CONV_COUNT.get(model.family, 1)
     wanted = (*((rows + model.num_spec, dim) for rows, dim in plain[:convs]), *plain[convs:])
     trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}, but should be {wanted}")
 

@@ -17,18 +17,7 @@ from rich.table import Table
 from properties.harness.case import Case
 from properties.harness.cli import CLEAN, FALSIFIED, seconds
 from properties.harness.values import Let, Tensor, resolve
-from properties.subjects import load
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A defect: in a copy of the implementation called `package`, `old` in `file` becomes `new`."""
-
-    package: str
-    file: str
-    old: str
-    new: str
-
+from properties.harness.variants import Variant, broken_copy, implementation
 
 VARIANTS = (
     Variant(
@@ -100,30 +89,6 @@ def run_demo(budget: str) -> int:
     )
     console.print(conclusion, highlight=False)
     return FALSIFIED if failed else CLEAN
-
-
-def implementation() -> Path:
-    """The folder of the intact implementation."""
-    file = load("impl").module.__file__
-    assert file is not None
-    return Path(file).resolve().parent
-
-
-def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
-    """Copy the implementation into `folder` under the variant's name and break it; returns the package's folder.
-
-    Raises:
-        ValueError: the implementation does not have the line to break exactly once.
-    """
-    text = (intact / variant.file).read_text(encoding="utf-8")
-    found = text.count(variant.old)
-    if found != 1:
-        rule = f"in {variant.file} once, but is there {found} times"
-        raise ValueError(f"old = {variant.old!r}, but should be {rule} [broken_copy]")
-    package = folder / variant.package
-    shutil.copytree(intact, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / variant.file).write_text(text.replace(variant.old, variant.new), encoding="utf-8")
-    return package
 
 
 def _catch(variant: Variant, intact: Path, folder: Path, budget: str) -> Caught:

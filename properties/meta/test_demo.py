@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +13,9 @@ import pytest
 import torch
 
 from properties.harness.case import Case
-from properties.harness.demo import (
-    VARIANTS,
-    Caught,
-    Finding,
-    Variant,
-    broken_copy,
-    implementation,
-    is_minimal,
-)
+from properties.harness.demo import VARIANTS, Caught, Finding, is_minimal
 from properties.harness.values import Call, Let, Name, Step, call, int32
+from properties.harness.variants import Variant, broken_copy, broken_subject, implementation
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
 NAMES = [variant.package for variant in VARIANTS]
@@ -64,15 +57,19 @@ def outcome(ask: Callable[[Subject], Any], subject: Subject) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
-def test_a_broken_copy_differs_from_the_intact_implementation(
-    variant: Variant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken_copy(variant, implementation(), tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    broken = Subject(variant.package, importlib.import_module(variant.package))
+def test_a_broken_copy_differs_from_the_intact_implementation(variant: Variant, tmp_path: Path) -> None:
     ask, expected = EXAMPLES[variant.package]
     assert ask(load("impl")) == expected
-    assert outcome(ask, broken) != expected
+    with broken_subject(variant, tmp_path) as broken:
+        assert outcome(ask, broken) != expected
+
+
+def test_a_broken_copy_leaves_nothing_behind_in_the_process(tmp_path: Path) -> None:
+    before, path = set(sys.modules), list(sys.path)
+    with broken_subject(VARIANTS[0], tmp_path) as broken:
+        assert f"{broken.name}.chunks" in sys.modules
+    assert set(sys.modules) == before
+    assert sys.path == path
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)

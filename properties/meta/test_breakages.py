@@ -1,0 +1,70 @@
+"""Every property has been seen to fail: each deliberate defect is found by the properties that it names."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from properties.harness.registry import load_properties
+from properties.harness.variants import Breakage, broken_subject
+from properties.meta.breakages import BREAKAGES, FILE, described, find, hunt
+from properties.subjects import load
+
+NEED_CUDA = {
+    "nothing_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "no_build_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "a_replayed_graph_reads_what_an_eager_step_builds": "there are no graphs without CUDA",
+}
+PAIRS = [(breakage, name) for breakage in BREAKAGES for name in breakage.caught_by]
+CAUGHT = {name for _, name in PAIRS}
+
+
+@pytest.mark.parametrize(
+    ("breakage", "name"), PAIRS, ids=[f"{breakage.name}: {name}" for breakage, name in PAIRS]
+)
+def test_a_defect_is_found_by_the_properties_that_it_names(
+    breakage: Breakage, name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with broken_subject(breakage.variant, tmp_path) as subject:
+        catch = find(breakage, name, load_properties(), subject)
+    record_property("examples", catch.examples)
+    record_property("shrunk input", catch.shrunk)
+    record_property("seen", catch.seen)
+    print(f"{breakage.name}: {name} after {catch.examples} examples: {catch.shrunk}: {catch.seen}")
+
+
+def test_every_property_that_can_run_here_has_been_seen_to_fail() -> None:
+    assert set(load_properties()) - CAUGHT - set(NEED_CUDA) == set()
+
+
+def test_only_properties_that_need_cuda_are_excused() -> None:
+    tested = load_properties()
+    assert [name for name in NEED_CUDA if tested[name].device != "cuda" or name in CAUGHT] == []
+
+
+def test_every_defect_has_a_name_and_a_line_of_its_own() -> None:
+    names = Counter(breakage.variant.package for breakage in BREAKAGES)
+    lines = Counter((breakage.file, breakage.old, breakage.new) for breakage in BREAKAGES)
+    assert [one for one, times in (names + lines).items() if times > 1] == []
+
+
+def test_the_table_on_disk_is_of_these_defects() -> None:
+    rows = [line for line in FILE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    pairs = itertools.zip_longest(rows, BREAKAGES)
+    stale = [
+        breakage.name if breakage else row
+        for row, breakage in pairs
+        if not (row and breakage and row.startswith(described(breakage)))
+    ]
+    assert stale == [], "`python -m properties.meta.breakages --write` brings it up"
+
+
+def test_hunting_leaves_hypothesis_as_it_was() -> None:
+    before = repr(settings())
+    assert hunt(load_properties()["division_is_exact_or_refused"], load("impl"), shrink=True) is None
+    assert repr(settings()) == before
