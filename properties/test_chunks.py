@@ -128,6 +128,8 @@ def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
 def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed: Packed) -> None:
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
+    strangers = {row for row, _ in tiles if row >= len(packed.lens)}
+    trial.holds(not strangers, f"programs of rows {strangers}, but there are only {len(packed.lens)} rows")
     seen = [(row, token) for row, tile in tiles if row >= 0 for token in _tokens(packed, row, tile)]
     wanted = [(row, token) for row, length in enumerate(packed.lens) for token in range(length)]
     trial.holds(seen == wanted, f"the programs visit {seen}, but should visit {wanted}")

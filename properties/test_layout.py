@@ -67,6 +67,8 @@ def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Tr
     dim = copy.state.block_shape[1]
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
     more = trial.returns(copy.call(CONV))
+    inside = isinstance(more["start_addr"], Address) and isinstance(fewer["start_addr"], Address)
+    trial.holds(inside, f"start_addr = {more['start_addr']}, but should point into the state")
     moved = more["start_addr"].offset - fewer["start_addr"].offset
     trial.holds(
         fewer["num_elements"] - more["num_elements"] == dim,

@@ -240,4 +240,11 @@ BUILDERS = (
             "each_build_is_what_a_new_builder_would_build",
         ),
     ),
+    Breakage(
+        "accepted counts of speculative rows between others stay in the order of the batch",
+        "builders/gdn.py",
+        "ids, seq_lens, counts = (t.index_select(0, rows) for t in (ids, seq_lens, counts))",
+        "ids, seq_lens = (t.index_select(0, rows) for t in (ids, seq_lens))",
+        ("an_old_step_never_shows_in_a_new_one",),
+    ),
 )

@@ -125,6 +125,7 @@ LEAST_PERCENT = {
         "no host knowledge of prompts": 5,
         "optimistic bounds": 8,
         "no counts": 10,
+        "a row without drafts between rows with drafts": 0.6,
     },
     "packed_sequences": {
         "no sequence": 1,

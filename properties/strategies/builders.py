@@ -244,6 +244,10 @@ class Step(NamedSituations):
             "no host knowledge of prompts": not self.marks and not self.bounds,
             "optimistic bounds": self.bounds and any(row.slack for row in rows),
             "no counts": not self.counts,
+            "a row without drafts between rows with drafts": any(
+                before.drafts >= 0 > row.drafts and after.drafts >= 0
+                for before, row, after in itertools.combinations(decodes, 3)
+            ),
         }
 
 
@@ -323,8 +327,10 @@ def _prefills() -> st.SearchStrategy[StepRequest]:
 
 
 def _class(row: StepRequest) -> tuple[int, int]:
-    """Decodes, then started prompts, then first chunks; each from short to long, as the runner orders them."""
-    return (0 if not row.prefilling else 1 if row.num_computed else 2, row.query_len)
+    """Decodes in any order, then started prompts from short to long, then first chunks, as the runner orders them."""
+    if not row.prefilling:
+        return (0, 0)
+    return (1 if row.num_computed else 2, row.query_len)
 
 
 def _inside_domain(step: Step, setup: Setup) -> Step:
