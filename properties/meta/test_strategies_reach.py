@@ -93,7 +93,7 @@ STRATEGIES: dict[str, Callable[[], SearchStrategy[Any]]] = {
     "setups": setups,
     "steps": lambda: setups().flatmap(steps),
 }
-LEAST_PERCENT = {
+LEAST_PERCENT: dict[str, dict[str, float]] = {
     "setups": {
         "mamba1": 15,
         "mamba2": 15,
