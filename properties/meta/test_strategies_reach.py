@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -93,7 +93,7 @@ STRATEGIES: dict[str, Callable[[], SearchStrategy[Any]]] = {
     "setups": setups,
     "steps": lambda: setups().flatmap(steps),
 }
-LEAST_PERCENT: dict[str, dict[str, float]] = {
+LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     "setups": {
         "mamba1": 15,
         "mamba2": 15,
