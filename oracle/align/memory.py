@@ -1,0 +1,200 @@
+"""Pools of bytes, the states that lie in them, and copies of a state between the blocks of a request."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Literal, NamedTuple
+
+from oracle.errors import Refused
+from oracle.layout import StateGeometry
+from oracle.types import NULL_BLOCK_ID
+
+Kind = Literal["conv", "temporal"]
+Pool = bytes | Mapping[int, int]
+"""All bytes of a pool; or, of one that is too large for that, the bytes that are looked at, by offset."""
+Memory = Mapping[str, Pool]
+Tables = Sequence[Sequence[Sequence[int]]]
+"""Block ids by group, row and column."""
+
+
+@dataclass(frozen=True)
+class StateTensor:
+    """One state of one layer: the pool that it lies in, where, and the group whose block table it follows.
+
+    The geometry's `offset_bytes` counts from the pool's first byte. `group` counts mamba groups only.
+    """
+
+    pool: str
+    geometry: StateGeometry
+    kind: Kind
+    group: int = 0
+
+
+@dataclass(frozen=True)
+class Move:
+    """A request's state goes from one column of its table to another, `bias` accepted tokens further on."""
+
+    row: int
+    src_col: int
+    dst_col: int
+    bias: int = 0
+
+
+class Place(NamedTuple):
+    """A byte of a pool. The pool without a name is the address space itself, its offsets are addresses."""
+
+    pool: str
+    offset: int
+
+
+class Piece(NamedTuple):
+    """Consecutive bytes to copy."""
+
+    source: Place
+    target: Place
+    length: int
+
+
+Copy = tuple[Piece, ...]
+"""What is copied as one: pieces of one copy may overlap each other, those of different copies may not."""
+
+
+def apply_moves(
+    memory: Memory, states: Sequence[StateTensor], layout: str, tables: Tables, moves: Sequence[Move]
+) -> dict[str, Pool]:
+    """The memory after every move of every state; each copy takes what was there before all of them.
+
+    Source: contract 2.2; document 4, `_copy_mamba_state_block`.
+    """
+    return moved(memory, [one for move in moves for one in copies_of(move, states, layout, tables)])
+
+
+def copies_of(move: Move, states: Sequence[StateTensor], layout: str, tables: Tables) -> Iterator[Copy]:
+    """One copy for each state that has something to move."""
+    for state in states:
+        found = state_copy(state, layout, tables[state.group][move.row], move)
+        if found:
+            yield found
+
+
+def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) -> Copy:
+    """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
+
+    Empty where a column is a sentinel or outside the row, or a block is the null block: nobody's bytes
+    are read, and nobody's are overwritten.
+    """
+    assert move.bias >= 0, f"{move} goes back in time"
+    src_col = source_column(state.kind, move)
+    if min(move.src_col, move.dst_col) < 0 or max(src_col, move.dst_col) >= len(row):
+        return ()
+    blocks = row[src_col], row[move.dst_col]
+    if min(blocks) <= NULL_BLOCK_ID:
+        return ()
+    source, target = (_block_place(state, block) for block in blocks)
+    return tuple(
+        Piece(_further(source, begin), _further(target, end), length)
+        for begin, end, length in _lines(state, layout, move.bias)
+    )
+
+
+def source_column(kind: Kind, move: Move) -> int:
+    """Each accepted token has a temporal state, a column further on; its conv rows are in the first column."""
+    return move.src_col + move.bias if kind == "temporal" else move.src_col
+
+
+def conv_rows(state: StateTensor, layout: str) -> int:
+    """Rows (tokens) that a block of a conv state has. Source: document 2, the two layouts."""
+    return state.geometry.block_shape[0 if _is_row_first(layout) else 1]
+
+
+def _is_row_first(layout: str) -> bool:
+    if layout not in {"SD", "DS"}:
+        raise Refused("layout", layout, "be one of 'SD', 'DS'")
+    return layout == "SD"
+
+
+def _lines(state: StateTensor, layout: str, bias: int) -> Iterator[tuple[int, int, int]]:
+    """Where each run of bytes begins in the source block and in the target block, and how long it is."""
+    shape, itemsize = state.geometry.block_shape, state.geometry.itemsize
+    if state.kind == "temporal":
+        yield 0, 0, prod(shape) * itemsize
+        return
+    rows, channels = shape if _is_row_first(layout) else reversed(shape)
+    if _is_row_first(layout):
+        line = channels * itemsize
+        for row in range(bias, rows):
+            yield row * line, (row - bias) * line, line
+    elif bias < rows:
+        for channel in range(channels):
+            first = channel * rows
+            yield (first + bias) * itemsize, first * itemsize, (rows - bias) * itemsize
+
+
+def _block_place(state: StateTensor, block: int) -> Place:
+    geometry = state.geometry
+    assert block < geometry.num_blocks, (
+        f"block {block} of {geometry}: a table may name blocks of the pool only"
+    )
+    return Place(state.pool, geometry.offset_bytes + block * geometry.block_stride_bytes)
+
+
+def _further(place: Place, distance: int) -> Place:
+    return Place(place.pool, place.offset + distance)
+
+
+def moved(memory: Memory, copies: Sequence[Copy]) -> dict[str, Pool]:
+    """The memory after all copies: first everything is read, then everything is written."""
+    _assert_independent(copies)
+    contents = [(piece.target, read(memory, piece.source, piece.length)) for copy in copies for piece in copy]
+    return {name: _written(name, pool, contents) for name, pool in memory.items()}
+
+
+def read(memory: Memory, place: Place, length: int) -> bytes:
+    """The bytes at a place of a pool, all of which must be known."""
+    assert place.pool in memory, f"{place}: the contents of this pool are not known"
+    pool, offsets = memory[place.pool], range(place.offset, place.offset + length)
+    if isinstance(pool, bytes):
+        assert offsets.start >= 0, f"{place} lies before its pool"
+        assert offsets.stop <= len(pool), f"{place}, {length} bytes: the pool has {len(pool)}"
+        return pool[offsets.start : offsets.stop]
+    unknown = [offset for offset in offsets if offset not in pool]
+    assert not unknown, f"{place.pool}, offset {unknown[0]}: outside every window of the pool"
+    return bytes(pool[offset] for offset in offsets)
+
+
+def _written(name: str, pool: Pool, contents: Sequence[tuple[Place, bytes]]) -> Pool:
+    own = [(place.offset, data) for place, data in contents if place.pool == name]
+    if isinstance(pool, bytes):
+        whole = bytearray(pool)
+        for offset, data in own:
+            assert 0 <= offset <= len(pool) - len(data), f"{name}, offset {offset}: outside the pool"
+            whole[offset : offset + len(data)] = data
+        return bytes(whole)
+    known = dict(pool)
+    for offset, data in own:
+        for position, byte in enumerate(data, offset):
+            assert position in known, f"{name}, offset {position}: outside every window of the pool"
+            known[position] = byte
+    return known
+
+
+def _assert_independent(copies: Sequence[Copy]) -> None:
+    """Copies run in any order, so memory that one writes is nobody else's to write or read."""
+    writes = sorted(
+        (piece.target, piece.target.offset + piece.length, owner)
+        for owner, copy in enumerate(copies)
+        for piece in copy
+    )
+    for (first, end, one), (second, _, other) in pairwise(writes):
+        apart = first.pool != second.pool or end <= second.offset
+        assert apart, f"copies {one} and {other} both write {second}"
+    starts = [start for start, _, _ in writes]
+    for owner, copy in enumerate(copies):
+        for piece in copy:
+            last = _further(piece.source, piece.length - 1)
+            for start, end, writer in reversed(writes[: bisect_right(starts, last)]):
+                if start.pool != last.pool or end <= piece.source.offset:
+                    break
+                assert writer == owner, f"copy {owner} reads {piece.source}, which copy {writer} writes"
