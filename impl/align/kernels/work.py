@@ -1,0 +1,151 @@
+"""How the programs of one launch share out its work.
+
+The work is every tile of every state of every request that copies: `num_tiles` tiles per request, the same for all
+of them. All programs find the same requests, in the same order, and number the tiles through; a ticket is such a
+number. A program's first ticket is its own number, and further ones come from a counter, so that tiles are begun in
+their order, which memory rewards, however fast each program is. So a launch has as many programs as keep the
+machine busy, and a launch without work ends after it has looked at the requests.
+
+`counters` (int32[2], 0 before and after a launch) holds the tickets drawn and the programs that are done. Every
+tile costs one draw, either the one that found it or, for the first tile of a program, the one that tells the program
+that nothing is left: so who draws the last of them, and clears the counter, can tell. Launches that share counters
+must come one after the other. Without counters a program takes every ticket that is congruent to its number modulo
+the number of programs.
+"""
+
+import triton
+import triton.language as tl
+
+from .states import _copy_mamba_state_block, block_ids, copy_tile
+from .tickets import next_ticket
+
+
+@triton.jit
+def this_program():
+    """This program's number and how many there are, whatever the shape of the grid."""
+    program = tl.program_id(0) + tl.program_id(1) * tl.num_programs(0)
+    return program, tl.num_programs(0) * tl.num_programs(1)
+
+
+@triton.jit
+def last_to_finish(programs, counters_ptr):
+    """Whether every other program of the launch has called this; clears the count of those that have."""
+    # What the warps of this program have read comes before its arrival.
+    tl.debug_barrier()
+    last = tl.atomic_add(counters_ptr + 1, 1) == programs - 1
+    if last:
+        tl.store(counters_ptr + 1, 0)
+    return last
+
+
+@triton.jit
+def request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING: tl.constexpr, REQUESTS: tl.constexpr):
+    """Batch rows start.., where their per-request values are, and which of them there are."""
+    rows = start + tl.arange(0, REQUESTS)
+    mask = rows < num_reqs
+    slots = rows
+    if HAS_IDX_MAPPING:
+        slots = tl.load(idx_mapping_ptr + rows, mask=mask, other=-1).to(tl.int32)
+        mask = mask & (slots >= 0)
+    return rows, slots, mask
+
+
+@triton.jit
+def slot_of(idx_mapping_ptr, row, HAS_IDX_MAPPING: tl.constexpr):
+    """Where the per-request values of one row are."""
+    slot = row
+    if HAS_IDX_MAPPING:
+        slot = tl.load(idx_mapping_ptr + row)
+    return slot
+
+
+@triton.jit
+def tiles_per_request(num_tiles, tiles_ptr):
+    """Without a list of tiles a state is one tile, and the second axis of the grid says how many states there are."""
+    if tiles_ptr is None:
+        return tl.num_programs(1)
+    else:
+        return num_tiles
+
+
+@triton.jit
+def next_row(chosen, rows, after):
+    """The first chosen row behind `after`, or a number that no row reaches."""
+    return tl.min(tl.where(chosen & (rows > after), rows, 2147483647))
+
+
+@triton.jit
+def copy_request(
+    ticket,
+    first,
+    tickets,
+    programs,
+    row,
+    src_col,
+    dst_col,
+    token_bias,
+    block_table_ptrs_ptr,
+    block_table_stride_req,
+    state_base_addrs_ptr,
+    state_block_strides_ptr,
+    state_elem_sizes_ptr,
+    state_inner_sizes_ptr,
+    state_conv_widths_ptr,
+    state_group_indices_ptr,
+    state_dim_row_count_ptr,
+    state_dim_row_stride_ptr,
+    tiles_ptr,
+    num_tiles,
+    counters_ptr,
+    block_table_width,
+    COPY_BLOCK_SIZE: tl.constexpr,
+    CONV_STATE_DIM_FIRST: tl.constexpr,
+):
+    """Copy this program's tiles of the request whose tickets begin at `first`; returns its next ticket."""
+    while ticket < first + num_tiles:
+        tile = ticket - first
+        if tiles_ptr is None:
+            _copy_mamba_state_block(
+                tile,
+                row,
+                src_col,
+                dst_col,
+                token_bias,
+                block_table_ptrs_ptr,
+                block_table_stride_req,
+                state_base_addrs_ptr,
+                state_block_strides_ptr,
+                state_elem_sizes_ptr,
+                state_inner_sizes_ptr,
+                state_conv_widths_ptr,
+                state_group_indices_ptr,
+                state_dim_row_count_ptr,
+                state_dim_row_stride_ptr,
+                COPY_BLOCK_SIZE,
+                CONV_STATE_DIM_FIRST,
+                block_table_width,
+            )
+            ticket += programs
+        else:
+            entry = tiles_ptr + tile.to(tl.int64) * 8
+            width = tl.load(entry + 3)
+            table = tl.load(entry + 2).to(tl.pointer_type(tl.int32))
+            table += tl.cast(row, tl.int64) * block_table_stride_req
+            src_block, dst_block = block_ids(table, src_col, dst_col, token_bias, width, block_table_width)
+            # Drawn while the block ids are on their way.
+            ticket = next_ticket(ticket, programs, tickets, counters_ptr)
+            copy_tile(
+                tl.load(entry),
+                tl.load(entry + 1),
+                width,
+                tl.load(entry + 4),
+                tl.load(entry + 5),
+                tl.load(entry + 6),
+                tl.load(entry + 7),
+                src_block,
+                dst_block,
+                token_bias,
+                CONV_STATE_DIM_FIRST,
+                COPY_BLOCK_SIZE // 8,
+            )
+    return ticket
