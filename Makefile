@@ -9,6 +9,9 @@ DEVICE ?= auto
 ONLY ?=
 SEED ?=
 CASE ?=
+PEER ?=
+OUT ?= build/bench
+BENCH_ARGS ?=
 PYTEST_ARGS ?=
 
 ifeq ($(strip $(PYTHON)),)
@@ -31,6 +34,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
+	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores
@@ -47,8 +51,9 @@ replay: $(READY)  ## one recorded case again: CASE, SUBJECT, DEVICE
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
 	@$(PY) -m properties demo
 
-bench: $(READY)  ## host time of the builders beside plain Python
-	@$(PY) -m properties bench
+bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT
+	@$(PY) -m properties bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
 lint: $(READY)  ## ruff, formatting, import contracts
 	@$(PY) -m ruff check

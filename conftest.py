@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from properties.harness import profiles
+from properties.harness import profiles, triton_mode
 from properties.harness.port import InProcess, choose_device
 from properties.harness.report import write_report
 from properties.harness.trial import Bench, Falsified
@@ -26,11 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     try:
-        subject, device = load(config.getoption("--subject")), choose_device(config.getoption("--device"))
+        device = choose_device(config.getoption("--device"))
+        triton_mode.prepare(device)
+        subject = load(config.getoption("--subject"))
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[_BENCH] = Bench(subject, InProcess(subject, device))
 
+
+_INTERPRETED = 5
+"""Interpreted kernels take a hundred times as long as other examples; campaigns give them time, a test run does not."""
 
 _BENCH = pytest.StashKey[Bench]()
 _PASSED = pytest.StashKey[bool]()
@@ -47,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = tested.not_applicable(config.stash[_BENCH]) if tested else None
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+        elif tested and tested.launches and config.stash[_BENCH].port.device == "cpu":
+            settings(max_examples=settings().max_examples // _INTERPRETED)(item.function)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,9 @@ a GPU the time until the device has finished is shown as well.
 
 from __future__ import annotations
 
-import gc
-import json
-import platform
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product, starmap
 from pathlib import Path
@@ -23,8 +18,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from properties.harness import bench_builders
-from properties.harness.report import revision
+from properties.harness import bench_align, bench_builders, bench_report
+from properties.harness.bench_clock import Times, no_collection, quartiles
 from properties.subjects import load as subject
 
 RESULTS = Path(__file__).resolve().parents[2] / "build" / "bench.json"
@@ -34,18 +29,6 @@ _WARM_UP, _FEWEST, _MOST, _SECONDS = 5, 30, 2000, 0.3
 
 Build = Callable[[torch.Tensor], Any]
 VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
-
-
-@dataclass(frozen=True)
-class Times:
-    """Microseconds per call: the quartiles over all repeats."""
-
-    low: float
-    median: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.median:,.0f} ({self.low:,.0f}-{self.high:,.0f})"
 
 
 @dataclass(frozen=True)
@@ -79,7 +62,15 @@ class Result:
         return self.plain.median / self.subject.median
 
 
-def run_bench() -> int:
+def run_bench(only: str, align: bench_align.Options) -> int:
+    """Time the builders and the copies of align mode, or `only` "builders" or "align"; returns the exit code."""
+    code = 0 if only == "align" else _run_builders()
+    if code == 0 and only != "builders":
+        bench_align.run_align(align)
+    return code
+
+
+def _run_builders() -> int:
     """Print the tables and save them as `build/bench.json`; 1 if the two sides do not build the same."""
     results: list[Result] = []
     for load in _loads():
@@ -89,9 +80,7 @@ def run_bench() -> int:
             print(f"the results differ: {load}")
             return 1
         clocks = measure(ours, plain, starts, torch.cuda.synchronize if load.device == "cuda" else None)
-        results += [
-            Result(load, until, len(a), _quartiles(a), _quartiles(b)) for until, (a, b) in clocks.items()
-        ]
+        results += [Result(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
     builders = bench_builders.measure_builders()
     console = Console()
     for table in (*_tables(results), *bench_builders.tables(builders)):
@@ -184,7 +173,7 @@ def measure(
     for build in (ours, plain):
         for _ in range(_WARM_UP):
             build(starts)
-    with _no_collection():
+    with no_collection():
         deadline = time.monotonic() + _SECONDS
         while (done := len(samples["return"][1])) < _FEWEST or (done < _MOST and time.monotonic() < deadline):
             for side, build in enumerate((ours, plain)):
@@ -207,19 +196,8 @@ def _once(build: Build, starts: torch.Tensor, wait: Callable[[], None] | None) -
     return taken
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _quartiles(nanoseconds: list[int]) -> Times:
-    low, median, high = (cut / 1000 for cut in statistics.quantiles(nanoseconds, n=4))
-    return Times(low, median, high)
+def _times(nanoseconds: list[int]) -> Times:
+    return quartiles([taken / 1000 for taken in nanoseconds])
 
 
 def _tables(results: list[Result]) -> Iterator[Table]:
@@ -237,19 +215,10 @@ def _tables(results: list[Result]) -> Iterator[Table]:
 
 def _save(results: list[Result], builders: list[bench_builders.Result]) -> None:
     content = {
-        "environment": {
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-            "revision": revision(),
-            "seed": _SEED,
-        },
+        "environment": bench_report.environment() | {"seed": _SEED},
         "unit": "microseconds",
         "chunk_size": CHUNK_SIZE,
         "results": [asdict(one) | {"ratio": one.ratio} for one in results],
         "builders": [asdict(one) for one in builders],
     }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    bench_report.save(RESULTS, content)

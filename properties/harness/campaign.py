@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import json
 import multiprocessing
 import random
 import signal
@@ -20,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.case import Case
+from properties.harness.compilations import Kernels, added
 from properties.harness.worker import Finished, Progress, Setting, Task, main, pending_path
 from properties.subjects import load
 
-_FIRST_EXAMPLES = 50
+_FIRST_EXAMPLES = 10
 _LONGEST_SLICE = 3.0
 _SHORTEST_SLICE = 0.3
 _POLL_SECONDS = 0.2
@@ -72,6 +74,11 @@ class Row:
         return self.examples / self.elapsed if self.elapsed > 0 else 0.0
 
 
+def _told(row: Row) -> dict[str, Any]:
+    seconds = round(row.seconds, 3)
+    return {"status": row.status.value, "examples": row.examples, "seconds": seconds, "report": row.report}
+
+
 @dataclass
 class _Seat:
     """A worker process and the task it is busy with."""
@@ -107,6 +114,7 @@ class Campaign:
             self.rows[name] = Row(name, Status.NOT_APPLICABLE, detail=reason)
         self.started, self._started_at = time.monotonic(), time.time()
         self.interrupted = False
+        self.compiled: Kernels = {}
         self._random = random.Random(self.seed)
         # Every property comes round a few times even in a short campaign.
         fair = self.budget * self.workers / (3 * max(1, len(self.properties)))
@@ -132,6 +140,25 @@ class Campaign:
                 self._dismiss(seat)
         self._conclude()
         return self.rows
+
+    def save(self, path: Path) -> None:
+        """Write what is known of the campaign as JSON: its setting, its rows, and the kernels that it compiled."""
+        content = {
+            "subject": self.setting.subject,
+            "device": self.setting.device,
+            "seed": self.seed,
+            "budget": self.budget,
+            "interrupted": self.interrupted,
+            "properties": {name: _told(row) for name, row in self.rows.items()},
+            "kernels": {
+                name: {"variants": len(one.variants), "compilations": one.compilations}
+                for name, one in self.compiled.items()
+            }
+            if self.setting.device != "cpu"
+            else "interpreted",
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def _loop(self, seats: list[_Seat]) -> None:
         while True:
@@ -178,7 +205,7 @@ class Campaign:
         untried = row.status is Status.WAITING
         if self.left <= 0 or (allowed < _SHORTEST_SLICE and not untried):
             return
-        size = _FIRST_EXAMPLES if untried else max(_FIRST_EXAMPLES, int(row.rate * allowed))
+        size = _FIRST_EXAMPLES if untried else max(1, int(row.rate * allowed))
         seat.task = Task(row.property_name, self._random.getrandbits(48), size)
         row.status, row.started = Status.RUNNING, time.monotonic()
         # A worker that has died since is found out when it is listened to.
@@ -204,6 +231,7 @@ class Campaign:
         row.started = None
         row.detail, row.report = message.detail, message.report
         row.known_failures.update(message.known_failures)
+        self.compiled = added(self.compiled, message.compiled)
         ended = {"falsified": Status.FALSIFIED, "error": Status.ERROR}
         row.status = ended.get(message.status, row.undisturbed)
 

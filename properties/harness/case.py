@@ -13,7 +13,9 @@ from typing import Any
 from properties.harness.codec import decode, encode
 from properties.harness.values import Call, Expected, Outcome, Step
 
-SCHEMA = 1
+SCHEMA = 2
+_READABLE = (1, 2)
+"""What a case of schema 1 lacks has the default that stands for its absence."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,11 @@ class Case:
         """The case in `text`; executes nothing.
 
         Raises:
-            ValueError: not JSON, another schema version, or fields that a case does not have.
+            ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
         content = json.loads(text)
-        if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
-            raise ValueError(f"schema = {_schema(text)}, but should be {SCHEMA} [Case.from_json]")
+        if not isinstance(content, dict) or content.pop("schema", None) not in _READABLE:
+            raise ValueError(f"schema = {_schema(text)}, but should be {SCHEMA} or 1 [Case.from_json]")
         unknown = set(content) ^ set(cls.__dataclass_fields__)
         if unknown:
             raise ValueError(

@@ -15,7 +15,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
-from properties.harness.display import Display, conclusion, summary
+from properties.harness.display import Display, conclusion, kernels, summary
 from properties.harness.worker import Setting
 
 CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
@@ -82,7 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
     demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
     demo.set_defaults(run=_demo)
-    bench = commands.add_parser("bench", help="time the implementation beside a plain-Python peer")
+    bench = commands.add_parser(
+        "bench", help="time the builders and the copies of align mode beside their peers"
+    )
+    _bench_options(bench)
     bench.set_defaults(run=_bench)
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
@@ -91,6 +94,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
     return parser
+
+
+def _bench_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", choices=("builders", "align"), default="", help="half of it")
+    parser.add_argument(
+        "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/bench"), help="where align.json goes (default build/bench/)"
+    )
+    parser.add_argument(
+        "--counters", action="store_true", help="what a GPU's memory read and wrote, if there is ncu"
+    )
+    parser.add_argument(
+        "--plot", type=Path, default=None, metavar="FILE", help="only draw a saved align.json"
+    )
+    parser.add_argument(
+        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
+    )
+    # To try the bench itself, without a GPU.
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
 
 
 def _subject_options(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +135,10 @@ def _fuzz(options: argparse.Namespace) -> int:
         campaign.watch = display.watch
         rows = campaign.run()
     console.print(summary(campaign))
+    console.print(kernels(campaign))
     _tell_failures(console, rows)
     console.print(conclusion(campaign), markup=False, highlight=False, soft_wrap=True)
+    campaign.save(Path(options.reports) / "campaign.json")
     return _exit_code(rows, interrupted=campaign.interrupted)
 
 
@@ -124,9 +150,10 @@ def _campaign(options: argparse.Namespace) -> Campaign:
 
     budget = seconds(options.budget)
     subject, device = load(options.subject), choose_device(options.device)
-    chosen = _select(sorted(load_properties()), options.only)
-    bench = Bench(subject, InProcess(subject, device))
     tested = load_properties()
+    # Those that launch kernels take longest, and should keep nobody waiting in a short campaign.
+    chosen = sorted(_select(sorted(tested), options.only), key=lambda name: tested[name].launches)
+    bench = Bench(subject, InProcess(subject, device))
     reasons = {name: tested[name].not_applicable(bench) for name in chosen}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
     workers = options.workers
@@ -229,10 +256,30 @@ def _demo(options: argparse.Namespace) -> int:
     return run_demo(options.budget)
 
 
-def _bench(_: argparse.Namespace) -> int:
-    from properties.harness.bench import run_bench
+def _bench(options: argparse.Namespace) -> int:
+    if options.plot is not None:
+        from properties.harness.bench_report import draw
 
-    return run_bench()
+        print(draw(options.plot))
+        return CLEAN
+    if options.tiny:
+        _prepare_kernels(options.device)
+    from properties.harness.bench import run_bench
+    from properties.harness.bench_align import Options
+    from properties.harness.bench_cache import load_peer
+
+    # First of all: a file that is no peer should not be found out after a minute of timing.
+    peer = load_peer(options.peer) if options.peer is not None else None
+    align = Options(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
+    return run_bench(options.only, align)
+
+
+def _prepare_kernels(device: str) -> None:
+    """Where there is no GPU, kernels are interpreted."""
+    from properties.harness import triton_mode
+    from properties.harness.port import choose_device
+
+    triton_mode.prepare(choose_device(device))
 
 
 def _table(options: argparse.Namespace) -> int:

@@ -17,6 +17,13 @@ _TYPES = {
         values.Name,
         values.Record,
         values.Returns,
+        values.View,
+        values.Fake,
+        values.Function,
+        values.BufferMaker,
+        values.Rows,
+        values.NumPy,
+        values.Attribute,
         values.SameAs,
         values.Address,
         values.Let,
@@ -35,6 +42,8 @@ def encode(value: Value) -> Any:
         return value
     if isinstance(value, list):
         return [encode(item) for item in value]
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if isinstance(value, tuple):
         return {"tuple": [encode(item) for item in value]}
     if isinstance(value, dict):
@@ -65,6 +74,8 @@ def _decode(data: Any) -> Value:
     if not isinstance(data, dict) or len(data) != 1:
         raise ValueError(f"data = {data!r}, but should be a scalar, a list or one tagged object [decode]")
     ((tag, content),) = data.items()
+    if tag == "bytes":
+        return bytes.fromhex(content)
     if tag not in ("tuple", "dict"):
         return _decode_dataclass(tag, content)
     if not isinstance(content, list):

@@ -7,7 +7,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from properties.harness.values import Call, DType, Expected, Outcome, Raised, Record, Refusal, Tensor, Value
+from properties.harness.values import (
+    CANARY,
+    Attribute,
+    Call,
+    DType,
+    Expected,
+    Fake,
+    Function,
+    NumPy,
+    Outcome,
+    Raised,
+    Record,
+    Refusal,
+    Rows,
+    Tensor,
+    Value,
+    View,
+)
 
 
 @dataclass(frozen=True)
@@ -30,12 +47,21 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
             ", ".join(actual.changed), "written to", "left as it was, memory around it included"
         )
     if isinstance(expected, Refusal):
-        return _refusal_difference(expected, actual)
-    if isinstance(actual, Raised):
-        return Difference(
+        found = _refusal_difference(expected, actual)
+    elif isinstance(actual, Raised):
+        found = Difference(
             "the call", f"{actual.exception}: {actual.message}", f"a result, {brief(expected.value)}"
         )
-    return difference(expected.value, actual.value, "result", places=places)
+    else:
+        found = difference(expected.value, actual.value, "result", places=places)
+    return found or _after_difference(expected, actual, places=places)
+
+
+def _after_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
+    """The first observed content that is known and different."""
+    known = dict(expected.after)
+    pairs = ((name, known[name], seen) for name, seen in actual.after if name in known)
+    return _first(pairs, places)
 
 
 def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None:
@@ -50,6 +76,8 @@ def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None
 
 def difference(expected: Value, actual: Value, place: str, *, places: bool) -> Difference | None:
     """Depth-first comparison of two values; bool and int are different types here, as are list and tuple."""
+    if isinstance(actual, Record) and actual.type == "Damaged":
+        return _damage(actual, place)
     if type(expected) is not type(actual):
         return Difference(place, brief(actual), brief(expected))
     if isinstance(expected, Tensor):
@@ -94,15 +122,33 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
             return Difference(f"{place}.{name}", *values, (expected, actual))
     if places and expected.on != actual.on:
         return Difference(f"{place}.device", actual.on, expected.on)
-    want, got = expected.values(), actual.values()
-    if want == got:
+    if expected.is_dense and actual.is_dense and expected.elements == actual.elements:
         return None
+    want, got = expected.values(), actual.values()
+    spelled = hexadecimal if isinstance(expected.elements, bytes) else str
     indices = itertools.product(*map(range, expected.shape))
     for index, one, other in zip(indices, want, got, strict=True):
         if one != other:
             where = ", ".join(map(str, index))
-            return Difference(f"{place}[{where}]", str(other), str(one), (expected, actual))
-    raise AssertionError("tensors differ, but no element does")
+            return Difference(f"{place}[{where}]", spelled(other), spelled(one), (expected, actual))
+    return None
+
+
+def _damage(actual: Record, place: str) -> Difference:
+    """The guard byte nearest to the tensor at `place` that is not what it was."""
+    before, after = actual["before"][::-1], actual["after"]
+    sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}
+    side, at = min(((side, at) for side, at in sides.items() if at is not None), key=lambda found: found[1])
+    seen = (before if side == "before" else after)[at]
+    return Difference(f"byte {at + 1} {side} {place}", hexadecimal(seen), hexadecimal(CANARY))
+
+
+def _first_other(guard: bytes) -> int | None:
+    return next((at for at, byte in enumerate(guard) if byte != CANARY), None)
+
+
+def hexadecimal(byte: int) -> str:
+    return f"0x{byte:02x}"
 
 
 def brief(value: Value, limit: int = 24) -> str:
@@ -110,9 +156,21 @@ def brief(value: Value, limit: int = 24) -> str:
     if isinstance(value, Tensor):
         return _brief_tensor(value, limit)
     if isinstance(value, Call):
-        return f"<{value.bind or value.function}>"
+        return f"<{value.bind or value.updates or value.function}>"
     if isinstance(value, DType):
         return f"torch.{value.name}"
+    if isinstance(value, bytes):
+        return _cut_bytes(value, limit)
+    if isinstance(value, View):
+        return f"<{value.dtype}{list(value.shape)} in {value.of}>"
+    if isinstance(value, Fake):
+        return f"<{value.dtype}{list(value.shape)} at {value.address:#x}>"
+    if isinstance(value, (Rows, NumPy)):
+        return f"<{type(value).__name__.lower()} of {brief(value.of, limit)}>"
+    if isinstance(value, Attribute):
+        return f"{brief(value.of, limit)}.{value.path}"
+    if isinstance(value, Function):
+        return value.name
     if isinstance(value, Record):
         return f"{value.type}({', '.join(f'{name}={brief(item, limit)}' for name, item in value.fields)})"
     if isinstance(value, dict):
@@ -126,12 +184,20 @@ def brief(value: Value, limit: int = 24) -> str:
 def _brief_tensor(tensor: Tensor, limit: int) -> str:
     if tensor.elements is None:
         return f"{tensor.dtype}{list(tensor.shape)} with any contents"
+    if isinstance(tensor.elements, bytes) and tensor.is_dense:
+        return f"{tensor.dtype}{list(tensor.shape)} {_cut_bytes(tensor.elements, limit)}"
     if len(tensor.shape) == 1:
         return f"{tensor.dtype}{_cut(tensor.values(), limit)}"
     if len(tensor.shape) == 2:
         rows = ", ".join(_cut(row, limit) for row in tensor.rows())
         return f"{tensor.dtype}[{rows}]"
     return f"{tensor.dtype}{list(tensor.shape)} {_cut(tensor.values(), limit)}"
+
+
+def _cut_bytes(raw: bytes, limit: int) -> str:
+    if len(raw) <= limit:
+        return raw.hex(" ")
+    return f"{raw[: limit - 2].hex(' ')} ... {raw[-2:].hex(' ')}"
 
 
 def _cut(elements: Sequence[int], limit: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import starmap
 
-from properties.harness import builder_deviations
+from properties.harness import align_deviations, builder_deviations
 from properties.harness.values import (
     Call,
     Device,
@@ -308,7 +308,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
 )
 
-DEVIATIONS += tuple(starmap(Deviation, builder_deviations.ROWS))
+DEVIATIONS += tuple(starmap(Deviation, (*builder_deviations.ROWS, *align_deviations.ROWS)))
 
 
 def table() -> str:

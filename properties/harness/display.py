@@ -38,6 +38,18 @@ def summary(campaign: Campaign, *, caption: str = "") -> Table:
     return table
 
 
+def kernels(campaign: Campaign) -> Table | str:
+    """A row for each kernel that Triton compiled, with its variants and compilations in all workers together."""
+    if campaign.setting.device == "cpu":
+        return "kernels: interpreted, none compiled"
+    table = Table(show_edge=False, pad_edge=False)
+    for column in ("kernels compiled", "variants", "compilations"):
+        table.add_column(column, justify="left" if column == "kernels compiled" else "right", no_wrap=True)
+    for name, one in campaign.compiled.items():
+        table.add_row(escape(name), f"{len(one.variants)}", f"{one.compilations}")
+    return table if campaign.compiled else "kernels: none compiled"
+
+
 class Display:
     """Follows a campaign. Use as a context manager around `Campaign.run`, with `watch` as the campaign's watcher."""
 

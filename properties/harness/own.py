@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from properties.subjects import Subject
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -69,7 +71,29 @@ def replay(graph: Graph, latest: Any) -> GraphReads:  # noqa: ARG001 - the rules
     return GraphReads({name: tensor.clone() for name, tensor in graph.reads.items()})
 
 
+def launch(
+    subject: Subject,
+    kernel: str,
+    grid: tuple[int, ...],
+    arguments: dict[str, Any],
+    constexprs: dict[str, Any],
+) -> None:
+    """Launch the subject's Triton kernel of that name, for kernels that no function of the subject launches."""
+    # Not before the subject does: Triton asks whether to interpret when it is imported.
+    from triton.runtime.jit import KernelInterface
+
+    found = subject.resolve(kernel)
+    # The name comes from a case file: nothing but a kernel may be run by it.
+    if not isinstance(found, KernelInterface):
+        raise TypeError(f"kernel = {kernel!r}, but should be a Triton kernel of {subject.name} [launch]")
+    found[tuple(grid)](**arguments, **constexprs)
+
+
+NEED_THE_SUBJECT = frozenset({"launch"})
+"""Functions whose first argument is the subject itself."""
+
 OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "launch": launch,
     "owned_fields": owned_fields,
     "capture": capture,
     "replay": replay,

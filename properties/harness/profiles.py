@@ -1,5 +1,7 @@
 """Hypothesis profiles: `dev` at the desk, `ci` the same inputs every time, `nightly` fresh ones every time.
 
+`brief` is `dev` with fewer examples, for suites that are repeated under other settings.
+
 Hypothesis loads a profile of its own called "ci" wherever the variable CI is set, and that one has no database.
 Ours replaces it, and a campaign always loads `nightly` by name.
 """
@@ -12,12 +14,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 
 def register() -> None:
-    """Make the three profiles known to Hypothesis."""
+    """Make the profiles known to Hypothesis."""
     # Settings inherit from the profile that is loaded, which may be the one without a database.
     base = settings(
         settings.get_profile("default"), deadline=None, print_blob=True, report_multiple_bugs=False
     )
     settings.register_profile("dev", base, max_examples=100)
+    settings.register_profile("brief", base, max_examples=20)
     settings.register_profile("ci", base, max_examples=100, derandomize=True, database=None)
     settings.register_profile(
         "nightly",

@@ -42,6 +42,18 @@ KINDS = frozenset(
     }
 )
 PROPERTIES: dict[str, Property] = {}
+_LAUNCHING = frozenset(
+    {
+        "harness.launch",
+        "batch_memcpy",
+        "do_mamba_copy_block",
+        "preprocess_mamba",
+        "postprocess_mamba_align_gpu",
+        "MambaSpecDecodeGPUContext.run_fused_postprocess",
+        "MambaSpecDecodeGPUContext.run_fused_precopy",
+        "MambaSpecDecodeGPUContext.run_fused_postprocess_align",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,11 @@ class Property:
     strategies: dict[str, SearchStrategy[Any]]
     module: str
     device: str | None = None
+
+    @property
+    def launches(self) -> bool:
+        """Whether its examples launch kernels, which take tens of milliseconds each where they are interpreted."""
+        return not _LAUNCHING.isdisjoint(self.functions)
 
     def example(self, bench: Bench, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from properties.harness import triton_mode
 from properties.harness.answers import answered
 from properties.harness.case import Case
+from properties.harness.codec import encode
 from properties.harness.compare import outcome_difference
 from properties.harness.port import InProcess, Port, choose_device
 from properties.harness.values import Call
@@ -22,19 +26,37 @@ def replay_file(path: Path, subject: str, device: str) -> tuple[str, str]:
         case = Case.load(path)
     except OSError as error:
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
+    device = choose_device(device)
+    triton_mode.prepare(device)
     target = load(subject)
     # Names are looked up in the subject, so that a case from elsewhere could otherwise call anything it imports.
-    undocumented = sorted({call.function for call in case.calls} - answered())
+    handed_over = set(_handed_over(encode(case.steps)))
+    undocumented = sorted(({call.function for call in case.calls} | handed_over) - answered())
     if undocumented:
         raise ValueError(f"functions = {undocumented}, but should be documented ones [replay]")
     functions = {call.function for call in case.calls if not call.function.startswith("harness.")}
+    functions |= {
+        call.named["kernel"] for call in case.calls if call.function == "harness.launch"
+    } | handed_over
     missing = sorted(function for function in functions if not target.has(function))
     if missing:
         return "NOT APPLICABLE", f"{subject} has no {', '.join(missing)}"
-    found = replay(case, InProcess(target, choose_device(device)))
+    found = replay(case, InProcess(target, device))
     if found is None:
         return "FIXED", f"{subject} now answers {case.property_name} by the rules"
     return "FAILED", found
+
+
+def _handed_over(data: Any) -> Iterator[str]:
+    """Names of the functions that are arguments, in the JSON of steps."""
+    if isinstance(data, list):
+        for item in data:
+            yield from _handed_over(item)
+    elif isinstance(data, dict):
+        for tag, content in data.items():
+            if tag == "Function":
+                yield content["name"]
+            yield from _handed_over(content)
 
 
 def replay(case: Case, port: Port) -> str | None:

@@ -14,7 +14,7 @@ from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
 from properties.harness.repro import literal, repro_script
 from properties.harness.trial import spell
-from properties.harness.values import Call, Expected, Let, Outcome, Overwrite, Raised, Refusal, Tensor
+from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
 
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
@@ -79,7 +79,7 @@ def _input(case: Case) -> str:
         if isinstance(step, Let):
             lines.append(f"{step.name} = {literal(step.value)}")
         elif isinstance(step, Overwrite):
-            lines.append(f"{step.name}[...] = {list(step.elements)}  # in place")
+            lines.append(f"{step.name}[...] = {literal(step.elements)}  # in place")
         else:
             lines += _call_lines(step)
     return "\n".join(lines).replace(", device=DEVICE", "")
@@ -87,9 +87,11 @@ def _input(case: Case) -> str:
 
 def _call_lines(call: Call) -> list[str]:
     lines = [f'os.environ["{name}"] = "{value}"' for name, value in call.environment]
-    lines += [f"{name} = {literal(value)}" for name, value in call.named.items()]
+    lines += [f"{name} = {literal(value)}" for name, value in call.named.items() if value != Name(name)]
     arguments = [name for name, _ in call.arguments] + [f"{name}={name}" for name, _ in call.keywords]
-    return [*lines, f"{call.function}({', '.join(arguments)})"]
+    order = f"  # programs {call.schedule}" if call.schedule else ""
+    bound = f"{call.bind} = " if call.bind else ""
+    return [*lines, f"{bound}{call.function}({', '.join(arguments)}){order}"]
 
 
 def _outcomes(case: Case) -> str:

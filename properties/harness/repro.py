@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from properties.harness.case import Case
+from properties.harness.memory import Memory
 from properties.harness.values import (
     Address,
+    Attribute,
+    BufferMaker,
     Call,
     Device,
     DType,
     Expected,
+    Fake,
+    Function,
     Let,
     Name,
-    Overwrite,
+    NumPy,
     Record,
     Refusal,
+    Returned,
     Returns,
+    Rows,
     SameAs,
     Tensor,
     Value,
+    View,
 )
 
 _TEMPLATE = Path(__file__).with_name("repro_template.txt")
+_SCHEDULES = Path(__file__).with_name("schedules.py")
 _RUN = 8
 
 
@@ -44,6 +55,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         "@SUBJECT@": case.subject,
         "@ROOT@": root,
         "@DEVICE@": case.device,
+        "@SCHEDULES@": _schedules(case),
         "@BODY@": body,
     }
     text = _TEMPLATE.read_text(encoding="utf-8")
@@ -52,33 +64,62 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     return text
 
 
+def _schedules(case: Case) -> str:
+    """What runs programs in another order than the plain one, where the case does."""
+    if not any(call.schedule for call in case.calls):
+        return ""
+    text = _SCHEDULES.read_text(encoding="utf-8").replace("from __future__ import annotations\n\n", "")
+    return f"\n\n{text.rstrip()}\n"
+
+
 def _steps(case: Case) -> Iterator[str]:
     expected = iter(case.expected)
     results: set[str] = set()
+    memory, damaged = Memory(), _damaged(case)
     for step in case.steps:
+        if isinstance(step, Call):
+            yield from _call(step, next(expected), results, memory)
+            if step.bind:
+                results.add(step.bind)
+                memory.bind(step.bind, step)
+            continue
+        memory.note(step)
         if isinstance(step, Let):
-            yield f"{step.name} = {literal(step.value)}"
-        elif isinstance(step, Overwrite):
-            yield f"overwrite({step.name}, {_elements(step.elements)})"
+            value = literal(step.value)
+            yield f"{step.name} = {f'guarded({value})' if step.name in damaged else value}"
+        elif isinstance(memory.names[step.name], View):
+            yield f"overwrite_view({step.name}, {_elements(step.elements)})"
         else:
-            yield from _call(step, next(expected), results)
-            results.add(step.bind)
+            yield f"overwrite({step.name}, {_elements(step.elements)})"
 
 
-def _call(call: Call, expected: Expected, results: set[str]) -> Iterator[str]:
+def _damaged(case: Case) -> set[str]:
+    """Names of tensors around which the subject wrote."""
+    after = (pair for outcome in case.actual for pair in outcome.after)
+    return {name for name, value in after if isinstance(value, Record) and value.type == "Damaged"}
+
+
+def _call(call: Call, expected: Expected, results: set[str], memory: Memory) -> Iterator[str]:
     yield ""
     yield f"environment({dict(call.environment)!r})"
-    positional = [_bound(name) for name, value in call.arguments]
+    variables = {name: _variable(name, value, memory) for name, value in call.named.items()}
     for name, value in call.named.items():
-        if not (isinstance(value, Name) and value.name == _bound(name)):
-            yield f"{_bound(name)} = {literal(value)}"
-    arguments = ", ".join(positional + [f"{name}={_bound(name)}" for name, _ in call.keywords])
+        if not (isinstance(value, Name) and value.name == variables[name]):
+            yield f"{variables[name]} = {literal(value)}"
+    arguments = ", ".join(
+        [variables[name] for name, _ in call.arguments]
+        + [f"{name}={variables[name]}" for name, _ in call.keywords]
+    )
     watched = ", ".join(
-        f"{_bound(name)}={_bound(name)}" for name, value in call.named.items() if _watched(value, results)
+        f"{variables[name]}={variables[name]}"
+        for name, value in call.named.items()
+        if _watched(value, results) and not (isinstance(value, Name) and value.name in call.observes)
     )
     yield f"before = snapshot({watched})"
     owner = "" if call.function.startswith("harness.") else "subject."
     invocation = f"lambda: {owner}{call.function}({arguments})"
+    if call.schedule:
+        invocation = f"in_order({call.schedule!r}, {invocation})"
     if isinstance(expected, Refusal):
         yield f"expect_refusal({expected.exception!r}, {expected.argument!r}, {invocation})"
     else:
@@ -86,11 +127,43 @@ def _call(call: Call, expected: Expected, results: set[str]) -> Iterator[str]:
         yield f"{result} = attempt({invocation})"
         yield f"if {result} is not FAILED:"
         yield from (f"    {line}" for line in _checks(result, expected.value))
-    yield "expect_untouched(before)"
+    observed = [name for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))]
+    yield f"expect_untouched({', '.join(['before', *(observed if watched else ())])})"
+    yield from _observations(call, expected, memory)
+    if isinstance(expected, Returned):
+        memory.learn(dict(expected.after))
 
 
-def _bound(name: str) -> str:
-    return "self_" if name == "self" else name
+def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[str]:
+    known = dict(expected.after)
+    for name in call.observes:
+        if name in known:
+            same = "  # as before" if memory.contents(name) == known[name] else ""
+            yield _observation(name, known[name], memory.names.get(name)) + same
+
+
+def _observation(name: str, expected: Value, bound: Value) -> str:
+    if isinstance(bound, Tensor):
+        return f"expect_storage({name!r}, {name}, {_elements(expected.elements)})"
+    if isinstance(bound, View):
+        return f"expect_elements({name!r}, {name}, {_elements(expected.elements)})"
+    if isinstance(expected, Tensor):
+        return f"expect_tensor({name!r}, torch.as_tensor({name}), {literal(expected)})"
+    return f"expect({name!r}, {name}, {literal(expected)})"
+
+
+def _variable(name: str, value: Value, memory: Memory) -> str:
+    """The variable of an argument: its name, unless that is what something else is called already."""
+    taken = name in memory.names or name in _helpers()
+    return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
+
+
+@cache
+def _helpers() -> frozenset[str]:
+    """What the template itself calls by name."""
+    return frozenset(
+        re.findall(r"^(?:def|class|import) (\w+)", _TEMPLATE.read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def _watched(value: Value, results: set[str]) -> bool:
@@ -133,6 +206,8 @@ def literal(value: Value) -> str:
     """`value` as Python source in terms of torch, `DEVICE` and the template's `build`."""
     if isinstance(value, Tensor):
         return _tensor(value)
+    if isinstance(value, bytes):
+        return _elements(value)
     if isinstance(value, DType):
         return f"torch.{value.name}"
     if isinstance(value, Device):
@@ -141,6 +216,22 @@ def literal(value: Value) -> str:
         return value.name
     if isinstance(value, Returns):
         return f"lambda: {literal(value.value)}"
+    if isinstance(value, View):
+        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+        return f"view_of({value.of}, torch.{value.dtype}, {value.shape}, {strides}, {value.offset})"
+    if isinstance(value, Fake):
+        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+        return f"Fake(torch.{value.dtype}, {value.shape}, {strides}, {value.address:#x})"
+    if isinstance(value, Function):
+        return f"subject.{value.name}"
+    if isinstance(value, BufferMaker):
+        return "make_buffer"
+    if isinstance(value, Rows):
+        return f"rows({literal(value.of)})"
+    if isinstance(value, NumPy):
+        return f"{literal(value.of)}.numpy()"
+    if isinstance(value, Attribute):
+        return f"{literal(value.of)}.{value.path}"
     if isinstance(value, Record):
         fields = "".join(f", {name}={literal(item)}" for name, item in value.fields)
         return f"build({value.type!r}{fields})"
@@ -157,7 +248,7 @@ def _tensor(tensor: Tensor) -> str:
     options = f"dtype=torch.{tensor.dtype}{place}"
     if tensor.elements is None:
         return f"torch.empty({tensor.storage_size}, {options}){_view(tensor)}"
-    if tensor.strides is None and tensor.offset == 0:
+    if tensor.is_dense:
         return _dense(tensor, options)
     return f"torch.tensor({_elements(tensor.elements)}, {options}){_view(tensor)}"
 
@@ -165,7 +256,7 @@ def _tensor(tensor: Tensor) -> str:
 def _dense(tensor: Tensor, options: str) -> str:
     if len(tensor.shape) == 2 and 0 not in tensor.shape:
         return f"torch.tensor([{', '.join(map(_elements, tensor.rows()))}], {options})"
-    flat = f"torch.tensor({_elements(tensor.values())}, {options})"
+    flat = f"torch.tensor({_elements(tensor.elements)}, {options})"
     return flat if len(tensor.shape) == 1 else f"{flat}.reshape({tensor.shape})"
 
 
@@ -174,11 +265,13 @@ def _view(tensor: Tensor) -> str:
 
 
 def _elements(elements: Any) -> str:
-    """A list display; a long run of one number at the end is written as a product."""
+    """A list display, of many bytes as hexadecimal digits; a long run of one number at the end is written as a product."""
     items = list(elements)
     run = 0
     while run < len(items) and items[-1 - run] == items[-1]:
         run += 1
+    if isinstance(elements, bytes) and len(elements) - run > _RUN:
+        return f"list(bytes.fromhex({elements.hex(' ')!r}))"
     if run <= _RUN:
         return repr(items)
     head = items[: len(items) - run]

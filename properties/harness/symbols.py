@@ -22,6 +22,7 @@ _CONSTANT = (f"{_CHECKS}constants_are_those_of_the_oracle",)
 _PLAIN_DATA = (f"{_CHECKS}plain_data_has_exactly_the_documented_fields_and_defaults",)
 _ALIAS = (f"{_CHECKS}copy_functions_have_the_signature_that_their_alias_states",)
 _PUBLISHED = (f"{_CHECKS}published_models_have_the_shapes_that_the_oracle_calculates",)
+_BACK = (f"{_CHECKS}the_first_rows_of_a_buffer_come_back_to_the_host",)
 _SWITCH = (f"{_CHECKS}a_layout_is_selected_for_the_length_of_a_with_block",)
 
 
@@ -118,6 +119,67 @@ _BUILDER_SYMBOLS = (
     ),
 )
 
+_CONTEXT = "MambaSpecDecodeGPUContext"
+_CREATE, _INITIALIZE = f"{_CONTEXT}.create", f"{_CONTEXT}.initialize_from_forward_context"
+_BY_ROW, _BY_SLOT = f"{_CONTEXT}.run_fused_postprocess", f"{_CONTEXT}.run_fused_postprocess_align"
+_PRECOPY = f"{_CONTEXT}.run_fused_precopy"
+_MEMCPY, _BUFFER = "batch_memcpy", "CpuGpuBuffer"
+_STORED, _LISTED = "align/decisions.after_v1_steps", "align/pointers.memory_after"
+
+_ALIGN_SYMBOLS = (
+    Symbol("4", "MambaBuffers", "align/runner", "align/context", ("MambaBuffers.create",)),
+    Symbol("4", "MambaBuffers.create", "align/runner", "align/context.require_context"),
+    Symbol("4", _CONTEXT, "align/context", "align/context", (_CREATE, _INITIALIZE)),
+    Symbol("4", _CREATE, "align/context", "align/context.require_context"),
+    Symbol("4", _INITIALIZE, "align/context", "align/context.bound_states"),
+    Symbol("4", _BY_ROW, "align/context", _STORED),
+    Symbol("4", _PRECOPY, "align/context", "align/decisions.precopy_moves"),
+    Symbol("4", _BY_SLOT, "align/context", "align/decisions.after_v2_steps"),
+    Symbol(
+        "4",
+        "_copy_mamba_state_block",
+        "align/kernels/states",
+        "align/memory.state_copy",
+        (_BY_ROW, _PRECOPY, _BY_SLOT),
+    ),
+    Symbol("4", "cleanup_mamba_state_idx", "align/moves", "align/runner.cleaned"),
+    Symbol("4", "postprocess_mamba_align_gpu", "align/runner", _STORED),
+    Symbol("4", "postprocess_mamba_all", "align/runner", "align/decisions.last_scheduled_columns"),
+    Symbol(
+        "4",
+        "postprocess_mamba_fused_kernel",
+        "align/kernels/postprocess",
+        "align/decisions.after_step",
+        (_BY_ROW, _BY_SLOT),
+    ),
+    Symbol(
+        "4",
+        "precopy_mamba_align_fused_kernel",
+        "align/kernels/preprocess",
+        "align/decisions.precopy_moves",
+        (_PRECOPY,),
+    ),
+    Symbol("4", "preprocess_mamba", "align/runner", "align/runner.preprocess"),
+    Symbol(
+        "4", "preprocess_mamba_align_fused_kernel", "align/kernels/preprocess", "align/decisions.advanced"
+    ),
+    Symbol("4", "stage_mamba_state_idx_to_gpu", "align/staging", "align/runner.staged_columns"),
+    Symbol("4", "stage_postprocess_inputs_to_gpu", "align/staging", "align/runner.staged"),
+    Symbol("4", "stage_postprocess_metadata_to_gpu", "align/staging", "align/runner.staged_metadata"),
+    Symbol("contract 1.7", "get_mamba_groups", "align/groups", "align/context.mamba_groups"),
+    Symbol("contract 1.8", _BUFFER, "align/buffers", "align/buffers"),
+    Symbol("contract 1.8", f"{_BUFFER}.copy_to_gpu", "align/buffers", "align/buffers.copied_elements"),
+    Symbol("contract 1.8", f"{_BUFFER}.copy_to_cpu", "align/buffers", "align/buffers.copied_elements", _BACK),
+    Symbol(
+        "contract 1.8", "MambaCopyBuffers", "align/buffers", "align/context", ("MambaCopyBuffers.create",)
+    ),
+    Symbol("contract 1.8", "MambaCopyBuffers.create", "align/buffers", "align/context.copy_capacity"),
+    Symbol("contract 1.8", "collect_mamba_copy_meta", "align/memcpy", "align/pointers.entries"),
+    Symbol("contract 1.8", "do_mamba_copy_block", "align/memcpy", _LISTED),
+    Symbol("contract 1.8", _MEMCPY, "align/memcpy", _LISTED),
+    Symbol("contract 1.8", f"{_MEMCPY}_kernel", "align/kernels/memcpy", _LISTED, (_MEMCPY,)),
+)
+
 MANIFEST = (
     Symbol("0", _VARLEN, "chunks", "chunks.varlen_chunk_metadata"),
     Symbol("2", _SHAPES, "shapes", "shapes", _FAMILIES),
@@ -135,6 +197,7 @@ MANIFEST = (
     Symbol("own", "PublishedModel", "models", "shapes", _PUBLISHED),
     Symbol("own", "PUBLISHED_MODELS", "models", "shapes", _PUBLISHED),
     *_BUILDER_SYMBOLS,
+    *_ALIGN_SYMBOLS,
     Symbol("contract 1.1", "PAD_SLOT_ID", "types", "types.PAD_SLOT_ID", (_CONV, *_CONSTANT)),
     Symbol("contract 1.1", "NULL_BLOCK_ID", "types", "types.NULL_BLOCK_ID", (*_COPIES, *_CONSTANT)),
     Symbol("contract 1.1", "FLA_CHUNK_SIZE", "types", "chunks.FLA_CHUNK_SIZE", _CONSTANT),
@@ -197,10 +260,11 @@ def _empty_rooms(symbol: Symbol, subject: Subject, tested: Properties) -> Iterat
 
 
 def _defined(symbol: Symbol, subject: Subject) -> bool:
-    """Whether users find it and the topic's module is where it comes from."""
+    """Whether users find it, unless it is private, and the topic's module is where it comes from."""
     try:
         module = symbol.impl.replace("/", ".")
-        public, own = subject.resolve(symbol.name), subject.resolve(f"{module}.{symbol.name}")
+        own = subject.resolve(f"{module}.{symbol.name}")
+        public = own if symbol.name.startswith("_") else subject.resolve(symbol.name)
     except AttributeError:
         return False
     return public == own and _comes_from(own, f"{subject.module.__name__}.{module}")

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from properties.harness.answers import answer
 from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
+from properties.harness.memory import Memory
 from properties.harness.port import Port
 from properties.harness.values import (
     Call,
     Expected,
-    Let,
     Outcome,
-    Overwrite,
     Raised,
     Refusal,
+    Returned,
     Step,
-    Tensor,
     Value,
-    resolve,
 )
 from properties.subjects import KnownDeviation, Subject
 
@@ -74,7 +72,7 @@ class Trial:
     tested: Property
     _steps: list[Step] = field(default_factory=list)
     _actual: list[Outcome] = field(default_factory=list)
-    _names: dict[str, Value] = field(default_factory=dict)
+    _memory: Memory = field(default_factory=Memory)
     _expected: list[Expected] = field(default_factory=list)
     _calls: list[Call] = field(default_factory=list)
 
@@ -87,26 +85,21 @@ class Trial:
         return self._actual[-1]
 
     def _note(self, step: Step, outcome: Outcome | None) -> None:
-        if isinstance(step, Let):
-            self._names[step.name] = step.value
-        elif isinstance(step, Overwrite):
-            old = self._names[step.name]
-            self._names[step.name] = Tensor(
-                old.dtype, old.shape, step.elements, old.strides, old.offset, old.on
-            )
-        else:
-            assert outcome is not None
-            resolved = self._resolved(step)
-            self._calls.append(resolved)
-            if step.bind:
-                self._names[step.bind] = resolved
-            self._actual.append(outcome)
-            self._expected.append(answer(resolved))
-
-    def _resolved(self, call: Call) -> Call:
-        arguments = tuple((name, resolve(value, self._names)) for name, value in call.arguments)
-        keywords = tuple((name, resolve(value, self._names)) for name, value in call.keywords)
-        return replace(call, arguments=arguments, keywords=keywords)
+        if not isinstance(step, Call):
+            self._memory.note(step)
+            return
+        assert outcome is not None
+        resolved = self._memory.resolved(step)
+        expected = answer(resolved, self._memory.known(step))
+        self._calls.append(resolved)
+        self._actual.append(outcome)
+        self._expected.append(expected)
+        if step.bind:
+            self._memory.bind(step.bind, resolved)
+        if isinstance(expected, Returned):
+            if step.updates:
+                self._memory.names[step.updates] = resolved
+            self._memory.learn(dict(expected.after))
 
     def agrees(self, *steps: Step) -> None:
         """Execute `steps` and hold the outcome of each call against the rules."""

@@ -8,28 +8,31 @@ sent and compared where no subject is installed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
 
 Value = Any
-"""int, str, bool, None, list, tuple, dict, or one of the dataclasses of this module."""
+"""int, float, str, bool, None, bytes, list, tuple, dict, or one of the dataclasses of this module."""
 
 Place = Literal["device", "host"]
+CANARY = 0xA5
+"""What every byte of the memory around a tensor holds."""
 
 
 @dataclass(frozen=True)
 class Tensor:
     """A tensor together with the memory that it is a view of.
 
-    `elements` is the whole storage in elements (integer and bool dtypes), or None where the contents do not matter
-    (state pools of which only addresses are taken); `shape`, `strides` and `offset`, in elements, select the view.
+    `elements` is the whole storage in elements (integer and bool dtypes; bytes say the same of "uint8" in less
+    space), or None where the contents do not matter, or are written through a `View` (state pools that are too large to
+    spell); `shape`, `strides` and `offset`, in elements, select the view.
     """
 
     dtype: str
     shape: tuple[int, ...]
-    elements: tuple[int, ...] | None
+    elements: tuple[int, ...] | bytes | None
     strides: tuple[int, ...] | None = None
     offset: int = 0
     on: Place = "device"
@@ -58,9 +61,14 @@ class Tensor:
         """The view's elements in row-major order."""
         if self.elements is None:
             raise ValueError("elements = None, but should be known to read a tensor's values")
-        if self.strides is None and self.offset == 0 and len(self.elements) == prod(self.shape):
-            return self.elements
+        if self.is_dense:
+            return tuple(self.elements)
         return tuple(self.elements[position] for position in self.positions())
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the storage holds the view's elements, in row-major order, and nothing else."""
+        return self.strides is None and self.offset == 0 and self.storage_size == prod(self.shape)
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """A 2-D view's elements, row by row."""
@@ -69,7 +77,14 @@ class Tensor:
 
     def dense(self) -> Tensor:
         """The same values without the memory around them."""
-        return Tensor(self.dtype, self.shape, self.values(), on=self.on)
+        kept = self.elements if self.is_dense else self.values()
+        return Tensor(self.dtype, self.shape, kept, on=self.on)
+
+    def storage(self) -> Tensor:
+        """The whole storage as a vector, which is how observed memory is described; of "uint8" as bytes."""
+        assert self.elements is not None
+        kept = bytes(self.elements) if self.dtype == "uint8" else self.elements
+        return Tensor(self.dtype, (len(kept),), kept, on=self.on)
 
     def on_host(self) -> Tensor:
         return replace(self, on="host")
@@ -113,6 +128,61 @@ class Returns:
 
 
 @dataclass(frozen=True)
+class View:
+    """A typed view into the storage of the tensor that a `Let` bound to `of`; strides and offset in elements of `dtype`."""
+
+    of: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A tensor of the device that has no memory: it answers questions, and its `data_ptr()` is `address`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    address: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """The subject's function of that name, as an argument."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class BufferMaker:
+    """A function `(*size, dtype)` that makes the subject's `CpuGpuBuffer` for the device of the run."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A function of n that returns the first n rows of the tensor `of`."""
+
+    of: Value
+
+
+@dataclass(frozen=True)
+class NumPy:
+    """The NumPy array that shares the memory of the host tensor `of`."""
+
+    of: Value
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """What is found at the dotted `path` below the bound object `of`."""
+
+    of: Value
+    path: str
+
+
+@dataclass(frozen=True)
 class SameAs:
     """The very object found at `path`: an argument's name, or a place in the result such as `result[0]`."""
 
@@ -137,10 +207,13 @@ class Let:
 
 @dataclass(frozen=True)
 class Overwrite:
-    """Replace the elements of a named tensor in place."""
+    """Replace in place what the storage of a named tensor holds, or the elements of a named view.
+
+    Elements as in `Tensor`; bytes also say what a view of any dtype holds, in row-major order.
+    """
 
     name: str
-    elements: tuple[int, ...]
+    elements: tuple[int, ...] | bytes
 
 
 @dataclass(frozen=True)
@@ -150,6 +223,11 @@ class Call:
     A class is called to construct an object. `bind` is a name under which later steps find the result. `by_content`
     describes tensors of the result by what they hold, also where they are an argument's very object. Functions whose
     name begins with `harness.` are the port's own.
+
+    `observes` are the names whose contents after the call belong to its outcome: what a `Let` bound (tensors, views,
+    dicts, lists), or a dotted path below a bound object. They may be written to; everything else has to stay as it was.
+    `updates` is a bound object that the call changes: for the rules the name stands for this call from then on.
+    `schedule` is the order in which the interpreter runs the programs of each launch (see `schedules`).
     """
 
     function: str
@@ -158,6 +236,9 @@ class Call:
     environment: tuple[tuple[str, str], ...] = ()
     bind: str = ""
     by_content: bool = False
+    observes: tuple[str, ...] = ()
+    updates: str = ""
+    schedule: str = ""
 
     @property
     def named(self) -> dict[str, Value]:
@@ -169,36 +250,63 @@ Step = Let | Overwrite | Call
 
 @dataclass(frozen=True)
 class Returned:
-    """The call returned `value`; `changed` names the arguments whose memory, guards included, it wrote to."""
+    """The call returned `value`; `changed` names the arguments whose memory, guards included, it wrote to.
+
+    `after` holds what the call observes, in its order: a tensor as its whole storage (or a record `Damaged` of the bytes
+    before, inside and after it, where guard bytes are not what they were), a view as its elements, anything else as it is.
+    """
 
     value: Value
     changed: tuple[str, ...] = ()
+    after: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The call raised; `changed` as in `Returned`."""
+    """The call raised; `changed` and `after` as in `Returned`."""
 
     exception: str
     message: str
     changed: tuple[str, ...] = ()
+    after: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the rules expect of an input outside their domain: this exception, naming this argument."""
+    """What the rules expect of an input outside their domain: this exception, naming this argument.
+
+    `after` as in `Returned`: what was known of the observed contents before, since a refusal comes before any change.
+    """
 
     argument: str
     exception: str = "ValueError"
+    after: tuple[tuple[str, Value], ...] = ()
 
 
 Outcome = Returned | Raised
 Expected = Returned | Refusal
 
 
-def call(function: str, *, environment: Any = None, **arguments: Value) -> Call:
-    """A call with positional arguments in the order given."""
-    return Call(function, tuple(arguments.items()), environment=tuple((environment or {}).items()))
+def call(
+    function: str,
+    *,
+    environment: Any = None,
+    bind: Any = "",
+    observes: Any = (),
+    updates: Any = "",
+    schedule: Any = "",
+    **arguments: Value,
+) -> Call:
+    """A call with positional arguments in the order given; the options are the fields of `Call`."""
+    return Call(
+        function,
+        tuple(arguments.items()),
+        environment=tuple((environment or {}).items()),
+        bind=bind,
+        observes=tuple(observes),
+        updates=updates,
+        schedule=schedule,
+    )
 
 
 def record(type_: str, **fields: Value) -> Record:
@@ -227,14 +335,29 @@ def boolean(values: Sequence[bool]) -> Tensor:
     return _tensor("bool", [int(value) for value in values])
 
 
-def resolve(value: Value, names: dict[str, Value]) -> Value:
-    """`value` with every `Name` replaced by what it is bound to."""
+def resolve(value: Value, names: Mapping[str, Value], found: Mapping[str, Value] | None = None) -> Value:
+    """`value` with every `Name` replaced by what it is bound to, and every `Attribute` by its contents.
+
+    Args:
+        found: contents by dotted path, as far as they are known. An `Attribute` that is not stays one, of what it is of.
+    """
+    found = found or {}
+
+    def inside(item: Value) -> Value:
+        return resolve(item, names, found)
+
     if isinstance(value, Name):
-        return resolve(names[value.name], names)
+        return inside(names[value.name])
     if isinstance(value, Record):
-        return Record(value.type, tuple((field, resolve(item, names)) for field, item in value.fields))
+        return Record(value.type, tuple((field, inside(item)) for field, item in value.fields))
     if isinstance(value, (list, tuple)):
-        return type(value)(resolve(item, names) for item in value)
+        return type(value)(map(inside, value))
     if isinstance(value, dict):
-        return {key: resolve(item, names) for key, item in value.items()}
+        return {key: inside(item) for key, item in value.items()}
+    if isinstance(value, Attribute) and isinstance(value.of, Name):
+        path = f"{value.of.name}.{value.path}"
+        if path in found:
+            return found[path]
+    if isinstance(value, (Rows, NumPy, Attribute)):
+        return replace(value, of=inside(value.of))
     return value

@@ -12,13 +12,14 @@ import os
 import signal
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hypothesis.errors import Flaky
 
 from properties.harness.case import Case
+from properties.harness.compilations import Kernels, take
 
 _PROGRESS_SECONDS = 0.2
 
@@ -51,7 +52,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a task. `status` is "passed", "falsified" or "error"; `detail` the message or the traceback."""
+    """The end of a task. `status` is "passed", "falsified" or "error"; `detail` the message or the traceback.
+
+    `compiled` is what Triton compiled since the task before.
+    """
 
     property: str
     status: str
@@ -59,6 +63,7 @@ class Finished:
     detail: str = ""
     report: str = ""
     known_failures: tuple[str, ...] = ()
+    compiled: Kernels = field(default_factory=dict)
 
 
 def pending_path(reports: Path, name: str) -> Path:
@@ -73,7 +78,7 @@ class Worker:
         # Imported here because a spawned process pays for torch only once it knows that it is needed.
         import torch
 
-        from properties.harness import profiles
+        from properties.harness import profiles, triton_mode
         from properties.harness.port import InProcess
         from properties.harness.registry import load_properties
         from properties.harness.trial import Bench
@@ -81,6 +86,7 @@ class Worker:
 
         torch.set_num_threads(1)
         profiles.load("nightly")
+        triton_mode.prepare(setting.device)
         self.properties = load_properties()
         self.pipe = pipe
         self.reports = Path(setting.reports)
@@ -108,7 +114,8 @@ class Worker:
             status, detail, report = self._failed(error)
         self._send_progress()
         known = tuple(one.link for one in self.bench.known_failures)
-        self.pipe.send(Finished(task.property, status, time.monotonic() - started, detail, report, known))
+        seconds = time.monotonic() - started
+        self.pipe.send(Finished(task.property, status, seconds, detail, report, known, take()))
 
     def _failed(self, error: Exception) -> tuple[str, str, str]:
         from properties.harness.report import write_report

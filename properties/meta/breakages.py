@@ -12,20 +12,22 @@ from pathlib import Path
 from hypothesis import Phase, settings
 from hypothesis.strategies import DataObject
 
-from properties.harness import profiles, values
+from properties.harness import profiles, triton_mode, values
 from properties.harness.case import Case
 from properties.harness.compare import brief
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
 from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.variants import Breakage, broken_subject
+from properties.meta.align_breakages import ALIGN
 from properties.meta.builder_breakages import BUILDERS
 from properties.meta.stateless_breakages import STATELESS
 from properties.subjects import Subject
 
-BREAKAGES = (*STATELESS, *BUILDERS)
+BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN)
 SEED = 20
 MAX_EXAMPLES = 200
+LONGEST = 800
 FILE = Path(__file__).with_name("BREAKAGES.md")
 
 
@@ -39,9 +41,11 @@ class Catch:
 
     @property
     def shrunk(self) -> str:
-        """The arguments; or the call behind its environment, where arguments alone do not tell what was drawn."""
+        """The arguments; or the call behind its environment, where arguments do not tell what was drawn, or are long."""
         if self.drawn and not any(isinstance(value, DataObject) for value in self.drawn.values()):
-            return ", ".join(f"{name}={concise(value)}" for name, value in self.drawn.items())
+            drawn = ", ".join(f"{name}={concise(value)}" for name, value in self.drawn.items())
+            if len(drawn) <= LONGEST:
+                return drawn
         variables = "".join(f"{name}={value} " for name, value in self.case.calls[-1].environment)
         return variables + self._message()[1]
 
@@ -144,16 +148,21 @@ def _code(text: str) -> str:
 
 def _hunt_all(breakage: Breakage, tested: dict[str, Property]) -> list[Catch]:
     with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
-        return [find(breakage, name, tested, subject) for name in breakage.caught_by]
+        return [
+            find(breakage, name, tested, subject, shrink=name == breakage.caught_by[0])
+            for name in breakage.caught_by
+        ]
 
 
-def find(breakage: Breakage, name: str, tested: dict[str, Property], subject: Subject) -> Catch:
-    """What the property `name` finds in the broken copy; shrunk for the first of a breakage's properties.
+def find(
+    breakage: Breakage, name: str, tested: dict[str, Property], subject: Subject, *, shrink: bool
+) -> Catch:
+    """What the property `name` finds in the broken copy.
 
     Raises:
         AssertionError: it finds nothing.
     """
-    catch = hunt(tested[name], subject, shrink=name == breakage.caught_by[0])
+    catch = hunt(tested[name], subject, shrink=shrink)
     assert catch is not None, f"{name} passes {MAX_EXAMPLES} examples, but should fail: {breakage.name}"
     return catch
 
@@ -162,6 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m properties.meta.breakages", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"into {FILE.name} as well")
     options = parser.parse_args()
+    triton_mode.prepare("cpu")
     profiles.register()
     text = table()
     if options.write:

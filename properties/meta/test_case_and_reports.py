@@ -21,15 +21,25 @@ from properties.harness.report import report_text, subject_root, write_report
 from properties.harness.repro import repro_script
 from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.values import (
+    Attribute,
+    BufferMaker,
     Call,
     Device,
     DType,
+    Expected,
+    Fake,
+    Function,
     Let,
     Name,
+    NumPy,
     Overwrite,
+    Place,
     Returned,
+    Rows,
     Step,
     Tensor,
+    Value,
+    View,
     call,
     int32,
     record,
@@ -234,7 +244,7 @@ def cases_of_properties(device: str) -> Iterator[Case]:
             continue
         # A property that fails does so in a test of its own.
         with contextlib.suppress(Exception):
-            tested.explore(bench, seed=1, max_examples=8)
+            tested.explore(bench, seed=1, max_examples=2 if tested.launches else 8)
         for trial in bench.trials:
             # No call, no case: the example was discarded before its first one.
             with contextlib.suppress(IndexError):
@@ -344,6 +354,201 @@ def test_scripts_are_made_for_every_property(scripts: Scripts, trial: Bench) -> 
 def test_the_script_needs_neither_hypothesis_nor_the_harness(scripts: Scripts) -> None:
     loaded = {name.split(".")[0] for name in scripts.modules}
     assert not loaded & {"hypothesis", "properties", "oracle", "pytest"}
+
+
+MEMORY = """
+import torch, triton
+import triton.language as tl
+
+class CpuGpuBuffer:
+    def __init__(self, *size, dtype, device, pin_memory):
+        self.cpu, self.gpu = torch.zeros(*size, dtype=dtype), torch.ones(*size, dtype=dtype, device=device)
+        self.np = self.cpu.numpy()
+
+def get_conv_copy_spec():
+    return "conv"
+
+class Context:
+    @staticmethod
+    def create(make_buffer, where):
+        context = Context()
+        context.out = make_buffer(3, dtype=torch.int64)
+        context.where = [where.data_ptr(), where[1].data_ptr(), where.device.type, where.stride(0)]
+        return context
+
+    def move(self, layers, rows, counts, table, spec, outside):
+        pool = layers["a"].kv_cache[0]
+        pool[0, 1], counts[0] = SOURCE, int(table[0])
+        rows(1).add_(1)
+        if outside:
+            pool.as_strided((1,), (1,), pool.storage_offset() - 4).fill_(7)
+        self.out.np[1] = -9
+        return spec()
+
+@triton.jit
+def reset_kernel(count_ptr, seen_ptr):
+    count = tl.load(count_ptr)
+    if RACE == 1 and tl.program_id(0) == 0:
+        tl.store(count_ptr, 1)
+    tl.store(seen_ptr + tl.program_id(0), count)
+"""
+MEMORY_LETS = (
+    Let("pool0", Tensor("uint8", (24,), bytes(range(24)))),
+    Let("table", int32([[1, 2], [3, 4]])),
+    Let("counts", int32([5, 6]).on_host()),
+    Let("huge", Tensor("uint8", (2**33,), None)),
+    Let("far", View("huge", "int32", (2,), offset=2**30)),
+    Overwrite("far", (1, 2)),
+    Let("state", View("pool0", "bfloat16", (2, 2), strides=(6, 1))),
+    Overwrite("state", b"\1\2\3\4\5\6\7\x08"),
+    Let("layers", {"a": record("Layer", kv_cache=[View("pool0", "int16", (2, 2), strides=(6, 1))])}),
+)
+OBSERVED = ("pool0", "state", "far", "table", "counts", "ctx.out.np", "ctx.out.gpu")
+
+
+def move(outside: int = 0) -> Call:
+    return call(
+        "Context.move",
+        self=Name("ctx"),
+        layers=Name("layers"),
+        rows=Rows(Name("table")),
+        counts=NumPy(Name("counts")),
+        table=Attribute(Name("ctx"), "out.gpu"),
+        spec=Function("get_conv_copy_spec"),
+        outside=outside,
+        observes=OBSERVED,
+    )
+
+
+CREATE = call(
+    "Context.create",
+    make_buffer=BufferMaker(),
+    where=Fake("float64", (2, 3), (2**58, 1), 2**64 - 16),
+    bind="ctx",
+)
+MOVED = b"\1\2\x34\x12\4\5\6\7\x08\x09\x0a\x0b\5\6\7\x08" + bytes(range(16, 24))
+
+
+def memory_case(subject: str, device: str, *steps: Step, expected: tuple[Expected, ...]) -> Case:
+    """A case of a subject that no rule is about: the expected outcomes are given."""
+    port = InProcess(load(subject), device)
+    port.begin()
+    outcomes = [port.execute(step) for step in steps]
+    actual = tuple(outcome for outcome in outcomes if outcome is not None)
+    return a_case(subject=subject, device=device, steps=steps, expected=expected, actual=actual)
+
+
+def moved(device: str) -> Returned:
+    host: Place = "device" if device == "cpu" else "host"
+    return Returned(
+        "conv",
+        after=(
+            ("pool0", Tensor("uint8", (24,), MOVED)),
+            ("state", Tensor("uint8", (8,), MOVED[:4] + MOVED[12:16])),
+            ("far", int32([1, 2])),
+            ("table", int32([2, 3, 3, 4])),
+            ("counts", int32([1, 6]).on_host()),
+            ("ctx.out.np", Tensor("int64", (3,), (0, -9, 0), on=host)),
+            ("ctx.out.gpu", Tensor("int64", (3,), (1, 1, 1))),
+            ("ctx.not_observed", 5),
+        ),
+    )
+
+
+RESET = call(
+    "harness.launch",
+    kernel="reset_kernel",
+    grid=(3,),
+    arguments={"count_ptr": Name("count"), "seen_ptr": Name("seen")},
+    constexprs={},
+    observes=("count", "seen"),
+    schedule="interleaved:1",
+)
+RESET_LETS = (Let("count", int32([4])), Let("seen", int32([0, 0, 0])))
+KEPT = Returned(None, after=(("count", int32([4])), ("seen", int32([4, 4, 4]))))
+CREATED = Returned(record("Context"))
+
+
+@pytest.fixture(scope="module")
+def memory_scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> dict[str, tuple[Case, Verdict]]:
+    """Cases about what memory holds, of a right and of a wrong subject, with the verdict of their scripts."""
+    folder, found = tmp_path_factory.mktemp("memory"), {}
+    right = MEMORY.replace("SOURCE", "0x1234").replace("RACE", "0")
+    wrong = MEMORY.replace("SOURCE", "0x1256").replace("RACE", "1")
+    with module(folder, "toy_right", right) as good, module(folder, "toy_wrong", wrong) as bad:
+        moving = (*MEMORY_LETS, CREATE, move())
+        for name in (good, bad):
+            expected = (CREATED, moved(device))
+            found[f"{name} move"] = memory_case(name, device, *moving, expected=expected)
+            found[f"{name} reset"] = memory_case(name, device, *RESET_LETS, RESET, expected=(KEPT,))
+        outside = (*MEMORY_LETS, CREATE, move(outside=1))
+        found["outside"] = memory_case(good, device, *outside, expected=expected)
+        jobs: list[tuple[Path, dict[str, str]]] = []
+        for name, case in found.items():
+            path = folder / name.replace(" ", "_") / "repro.py"
+            path.parent.mkdir()
+            path.write_text(repro_script(case, path.parent, folder), encoding="utf-8")
+            jobs.append((path, {}))
+        verdicts, _ = run_scripts(folder, jobs)
+    return {name: (case, verdict) for (name, case), verdict in zip(found.items(), verdicts, strict=True)}
+
+
+MemoryScripts = dict[str, tuple[Case, Verdict]]
+
+
+@pytest.mark.parametrize("name", ["toy_right move", "toy_right reset"])
+def test_a_script_about_memory_exits_0_where_it_holds_what_it_should(
+    memory_scripts: MemoryScripts, name: str
+) -> None:
+    case, verdict = memory_scripts[name]
+    assert is_right(case)
+    assert verdict == Verdict(0, "the defect is gone\n")
+
+
+def test_a_script_about_memory_names_the_byte_that_is_wrong(memory_scripts: MemoryScripts) -> None:
+    _, verdict = memory_scripts["toy_wrong move"]
+    assert verdict.code == 1
+    assert "pool0[2] = 0x56, but should be 0x34\n" in verdict.output
+
+
+def test_a_script_about_memory_names_the_byte_beside_it_that_was_written_to(
+    memory_scripts: MemoryScripts,
+) -> None:
+    _, verdict = memory_scripts["outside"]
+    assert verdict == Verdict(1, "byte 7 before pool0 = 0x00, but should be 0xa5\nthe defect is there\n")
+
+
+def test_a_script_about_an_order_of_programs_runs_them_in_that_order(
+    memory_scripts: MemoryScripts, device: str
+) -> None:
+    case, verdict = memory_scripts["toy_wrong reset"]
+    assert "seen[1] = 1, but should be 4\n" in verdict.output or device == "cuda"
+    assert 'in_order("interleaved:1"' in repro_script(case, Path(), None).replace("'", '"')
+
+
+def test_a_script_without_an_order_has_no_code_for_orders() -> None:
+    assert "Interleaving" not in repro_script(a_case(), Path(), None)
+
+
+def test_arguments_take_no_name_that_stands_for_something_else(device: str) -> None:
+    steps = Let("x", int32([1])), call("divide", x=5, y=Name("x"), rows=2, self=1)
+    case = a_case(steps=steps, device=device)
+    assert "subject.divide(x_, y, rows_, self_)" in repro_script(case, Path(), None)
+
+
+def test_a_report_about_memory_names_the_byte_and_the_order(
+    memory_scripts: MemoryScripts, tmp_path: Path
+) -> None:
+    assert "difference  pool0[2] = 0x56, but should be 0x34" in report_text(
+        memory_scripts["toy_wrong move"][0], tmp_path
+    )
+    assert "# programs interleaved:1" in report_text(memory_scripts["toy_wrong reset"][0], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["toy_right move", "toy_wrong reset", "outside"])
+def test_cases_about_memory_come_back_from_json(memory_scripts: MemoryScripts, name: str) -> None:
+    case, _ = memory_scripts[name]
+    assert Case.from_json(case.to_json()) == case
 
 
 def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -> None:
@@ -482,7 +687,7 @@ def test_saving_a_case_leaves_that_case_and_no_other_file(tmp_path: Path) -> Non
     assert Case.load(tmp_path / "new" / "case.json") == a_case(seed=2)
 
 
-def replayed(path: Path, subject: str, device: str = "cpu") -> int:
+def replayed(path: Path, subject: str, device: str = "auto") -> int:
     return cli.main(["replay", str(path), "--subject", subject, "--device", device])
 
 
@@ -534,6 +739,31 @@ def test_a_replay_calls_documented_functions_only(tmp_path: Path, capsys: pytest
         code = replayed(evil.save(tmp_path / "case.json"), name)
     assert (code, trace.exists()) == (3, False)
     assert "os.system" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Function("os.system"), [{"a": record("R", call=Function("os.system"))}]],
+    ids=["alone", "inside"],
+)
+def test_a_replay_hands_over_documented_functions_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: Value
+) -> None:
+    steps = (Let("a", value), call("cdiv", x=5, y=2))
+    case = a_case(steps=steps)
+    with module(tmp_path, "toy_with_os", "import os\ndef cdiv(x, y): pass\n") as name:
+        code = replayed(case.save(tmp_path / "case.json"), name)
+    assert code == 3
+    assert "os.system" in capsys.readouterr().err
+
+
+def test_a_replay_on_a_subject_without_the_kernel_is_not_applicable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch = call("harness.launch", kernel="copy_kernel", grid=(1,), arguments={}, constexprs={})
+    with module(tmp_path, "toy_empty", "") as name:
+        assert replayed(a_case(steps=(launch,)).save(tmp_path / "case.json"), name) == 2
+    assert capsys.readouterr().out == "NOT APPLICABLE: toy_empty has no copy_kernel\n"
 
 
 def test_a_replay_needs_no_property_of_that_name(tmp_path: Path) -> None:

@@ -10,25 +10,34 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from properties.harness.port import CANARY, GUARD_BYTES, InProcess, choose_device
 from properties.harness.trial import Bench
 from properties.harness.values import (
     Address,
+    Attribute,
+    BufferMaker,
     Call,
     Device,
     DType,
+    Fake,
+    Function,
     Let,
     Name,
+    NumPy,
     Outcome,
     Overwrite,
     Raised,
     Record,
     Returned,
+    Rows,
     SameAs,
     Step,
     Tensor,
     Value,
+    View,
     call,
     int32,
     int64,
@@ -459,6 +468,383 @@ def test_auto_is_the_gpu_where_there_is_one() -> None:
 def test_cuda_is_refused_where_there_is_no_gpu() -> None:
     with pytest.raises(ValueError, match=r"^device = 'cuda', but should be cpu or auto"):
         choose_device("cuda")
+
+
+POOL = Tensor("uint8", (12,), bytes(range(12)))
+RAW = bytes(range(12))
+HUGE = Tensor("uint8", (2**33,), None)
+FAR = View("huge", "int32", (2,), offset=2**30)
+
+
+def observe(
+    run: Run, *lets: Step, f: Callable[..., Any] = lambda *_: None, **arguments: Value
+) -> dict[str, Value]:
+    """What is found in everything that a `Let` binds, after a call of `f`."""
+    names = [step.name for step in lets if isinstance(step, Let)]
+    outcome = run(*lets, call("f", observes=names, **arguments), f=f)
+    assert not outcome.changed
+    return dict(outcome.after)
+
+
+def raw(data: bytes) -> Tensor:
+    return Tensor("uint8", (len(data),), data)
+
+
+def test_bytes_reach_the_subject_as_the_storage_of_a_tensor(run: Run) -> None:
+    tensor = Tensor("uint8", (2, 2), b"abcd", strides=(1, 2))
+    assert run(call("f", x=tensor), f=lambda x: x.tolist()) == Returned([[97, 99], [98, 100]])
+    assert run(call("f", x=raw(b"")), f=lambda x: x.tolist()) == Returned([])
+
+
+def test_a_view_is_of_the_memory_of_the_tensor_that_it_names(run: Run) -> None:
+    view = View("pool", "int16", (2, 2), strides=(3, 1), offset=1)
+    steps = (
+        Let("pool", POOL),
+        Let("v", view),
+        call("f", x=Name("v"), y=[View("pool", "bool", (1,))], z=Name("pool")),
+    )
+
+    def f(x: torch.Tensor, y: list[torch.Tensor], z: torch.Tensor) -> Any:
+        same = x.untyped_storage().data_ptr() == y[0].untyped_storage().data_ptr()
+        return x.data_ptr() - z.data_ptr(), x.tolist(), x.stride(), same
+
+    assert run(*steps, f=f) == Returned((2, [[0x0302, 0x0504], [0x0908, 0x0B0A]], (3, 1), True))
+
+
+def test_a_view_of_elements_that_do_not_fill_the_storage_begins_at_its_start(run: Run) -> None:
+    step = call("f", x=View("pool", "int64", (1,)))
+    assert run(Let("pool", POOL), step, f=lambda x: x.tolist()) == Returned([0x0706050403020100])
+
+
+@pytest.mark.parametrize("offset", [3, -1])
+def test_a_view_that_leaves_its_storage_is_an_error_of_the_case(run: Run, offset: int) -> None:
+    with pytest.raises((ValueError, RuntimeError)):
+        run(Let("pool", POOL), Let("v", View("pool", "int32", (1,), offset=offset)), f=lambda: None)
+
+
+def test_a_write_through_a_view_is_caught_as_one_into_its_memory(run: Run) -> None:
+    views = [View("pool", "int8", (1,)), View("pool", "int8", (1,), offset=1)]
+    outcome = run(Let("pool", POOL), call("f", x=views), f=lambda x: x[1].zero_() and None)
+    assert outcome.changed == ("x[0]",)
+
+
+@pytest.mark.parametrize("elements", [(-2, 7), b"\xfe\xff\x07\x00"], ids=["integers", "bytes"])
+def test_overwriting_a_view_leaves_everything_else(run: Run, elements: tuple[int, ...] | bytes) -> None:
+    view = Let("v", View("pool", "int16", (2,), strides=(2,), offset=1))
+    after = observe(run, Let("pool", POOL), view, Overwrite("v", elements))
+    assert after == {
+        "pool": raw(b"\0\1\xfe\xff\4\5\7\0\x08\x09\x0a\x0b"),
+        "v": Tensor("int16", (2,), (-2, 7)),
+    }
+
+
+def test_overwriting_a_view_of_floats_writes_their_bytes(run: Run) -> None:
+    # A signalling NaN: a conversion anywhere would make it a quiet one.
+    view, nan = Let("v", View("pool", "float32", (1,))), b"\1\0\x80\x7f"
+    assert observe(run, Let("pool", POOL), view, Overwrite("v", nan)) == {
+        "pool": raw(nan + RAW[4:]),
+        "v": raw(nan),
+    }
+
+
+def test_a_write_after_an_overwriting_is_still_caught(run: Run) -> None:
+    steps = Let("pool", POOL), Let("v", View("pool", "int8", (1,))), Overwrite("v", (5,))
+    outcome = run(*steps, call("f", x=Name("pool")), f=lambda x: x[1:2].zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_overwriting_with_too_few_elements_is_an_error_of_the_case(run: Run) -> None:
+    with pytest.raises(AssertionError, match="size"):
+        run(Let("pool", POOL), Overwrite("pool", (1,)), f=lambda: None)
+
+
+def test_views_are_what_is_written_and_seen_of_a_pool_that_is_too_large_to_spell(run: Run) -> None:
+    steps = Let("huge", HUGE), Let("far", FAR), Overwrite("far", (1, 2))
+    observed = call("f", x=Name("far"), observes=("far",))
+    outcome = run(*steps, observed, f=lambda x: x.add_(1) and None)
+    assert outcome.after == (("far", Tensor("int32", (2,), (2, 3))),)
+
+
+def test_two_named_pools_without_contents_are_two_pools(run: Run) -> None:
+    first, second = (Let(name, Tensor("int8", (64,), None)) for name in ("a", "b"))
+
+    def f(*pools: torch.Tensor) -> bool:
+        return len({pool.data_ptr() for pool in pools}) == len(pools)
+
+    between = call("f", x=Tensor("int8", (64,), None))
+    asked = call("f", x=Name("a"), y=Name("b"), z=Tensor("int8", (64,), None))
+    assert run(first, between, second, asked, f=f) == Returned(True)
+
+
+def test_observed_memory_may_be_written_to_and_is_told_whole(run: Run) -> None:
+    def f(x: torch.Tensor, d: dict[str, int], items: list[int], host: torch.Tensor) -> None:
+        x.zero_()
+        d["b"] = 2
+        items.clear()
+        host[0] = 8
+
+    lets = Let("x", GAPS), Let("d", {"a": 1}), Let("items", [1]), Let("host", int32([1, 2]).on_host())
+    after = observe(run, *lets, f=f, **{name: Name(name) for name in ("x", "d", "items", "host")})
+    assert after["x"] == int32([9, 0, 9, 0, 9, 0, 9])
+    assert (after["d"], after["items"], after["host"].elements) == ({"a": 1, "b": 2}, [], (8, 2))
+
+
+def test_what_is_not_observed_must_still_not_be_written_to(run: Run) -> None:
+    steps = Let("a", int32([1])), Let("b", int32([1])), call("f", x=Name("a"), y=Name("b"), observes=("a",))
+    assert run(*steps, f=zero).changed == ("y",)
+
+
+def test_what_was_observed_is_what_later_calls_must_leave(run: Run) -> None:
+    steps = Let("a", int32([1])), call("f", x=Name("a"), observes=("a",)), call("g", x=Name("a"))
+    assert run(*steps, f=lambda x: x.zero_() and None, g=lambda x: None).changed == ()
+    assert run(*steps, f=lambda x: x.zero_() and None, g=lambda x: x.add_(1) and None).changed == ("x",)
+
+
+def test_a_view_is_observed_with_the_memory_that_it_is_of(run: Run) -> None:
+    steps = Let("pool", POOL), Let("v", View("pool", "int8", (1,), offset=3))
+    observed = call("f", x=Name("v"), pool=Name("pool"), observes=("v",))
+    after = ("v", Tensor("int8", (1,), (0,)))
+    assert run(*steps, observed, f=lambda x, pool: zero(x)) == Returned(None, after=(after,))
+    beyond = run(*steps, observed, f=lambda x, pool: zero(x, pool[:4]))
+    assert beyond == Returned(None, changed=("x",), after=(after,))
+
+
+@pytest.mark.parametrize(
+    ("where", "side", "at"), [(-2, "before", -2), (3, "after", 0)], ids=["before", "behind"]
+)
+def test_damage_around_observed_memory_is_told(run: Run, where: int, side: str, at: int) -> None:
+    steps = Let("a", ones("uint8")), call("f", x=Name("a"), observes=("a",))
+    outcome = run(*steps, f=lambda x: around(x, where).zero_() and None)
+    ((name, damage),) = outcome.after
+    assert (name, damage.type, damage["inside"], outcome.changed) == ("a", "Damaged", raw(b"\1\1\1"), ())
+    guard = bytearray([CANARY] * GUARD_BYTES)
+    guard[at] = 0
+    assert damage[side] == bytes(guard)
+    assert damage["after" if side == "before" else "before"] == bytes([CANARY] * GUARD_BYTES)
+
+
+def test_observed_contents_are_told_after_an_exception_as_well(run: Run) -> None:
+    def f(x: torch.Tensor) -> None:
+        x.zero_()
+        raise ValueError("too late")
+
+    outcome = run(Let("a", int32([1])), call("f", x=Name("a"), observes=("a",)), f=f)
+    assert outcome == Raised("ValueError", "too late", after=(("a", int32([0])),))
+
+
+def zero(*tensors: torch.Tensor) -> None:
+    for tensor in tensors:
+        tensor.zero_()
+
+
+class Context:
+    """Has everything that an object can hold."""
+
+    def __init__(self, device: str) -> None:
+        self.offset = 3
+        self.ids = [1, 2]
+        self.out = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32, device=device)
+        self.buffer = Batch(torch.tensor([1, 2]), 4)
+        self.addresses = torch.tensor([-1, 2]).numpy()
+
+
+@pytest.mark.parametrize(
+    ("path", "contents"),
+    [
+        ("ctx.offset", 3),
+        ("ctx.ids", [1, 2]),
+        ("ctx.out", int32([[1, 2], [3, 4]])),
+        ("ctx.buffer.rows", 4),
+        ("ctx.buffer.nothing", record("Missing")),
+        ("ctx.nothing.below", record("Missing")),
+        ("nobody.offset", record("Missing")),
+        ("nobody", record("Missing")),
+    ],
+)
+def test_what_an_object_holds_is_observed_by_its_path(
+    run: Run, device: str, path: str, contents: Value
+) -> None:
+    steps = call("make", bind="ctx"), call("f", observes=(path,))
+    outcome = run(*steps, make=lambda: Context(device), f=lambda: None)
+    assert outcome.after == ((path, contents),)
+
+
+def test_numpy_arrays_are_observed_as_tensors_of_the_host(run: Run, device: str) -> None:
+    steps = call("make", bind="ctx"), call("f", observes=("ctx.addresses", "ctx.buffer.lens"))
+    outcome = run(*steps, make=lambda: Context(device), f=lambda: None)
+    on = "device" if device == "cpu" else "host"
+    assert [value for _, value in outcome.after] == [
+        Tensor("int64", (2,), (-1, 2), on=on),  # type: ignore[arg-type]
+        Tensor("int64", (2,), (1, 2), on=on),  # type: ignore[arg-type]
+    ]
+
+
+def test_the_object_that_could_not_be_made_holds_nothing(run: Run) -> None:
+    def make() -> None:
+        raise ValueError("no")
+
+    outcome = run(call("make", bind="ctx"), call("f", observes=("ctx.out",)), make=make, f=lambda: None)
+    assert outcome.after == (("ctx.out", record("Missing")),)
+
+
+def test_fake_tensors_answer_and_their_slices_lie_where_they_should(run: Run, device: str) -> None:
+    fake = Fake("bfloat16", (4, 3, 2), (2**40, 2, 1), 2**64 - 32)
+
+    def f(state: torch.Tensor) -> Any:
+        addresses = state.data_ptr(), state[1].data_ptr(), state[0, 2:].data_ptr(), state[0][1, 1:].data_ptr()
+        answers = tuple(state.shape), state.stride(), str(state.dtype), state.element_size(), state.dim()
+        return (
+            addresses,
+            answers,
+            isinstance(state, torch.Tensor),
+            state.device.type,
+            state.is_cuda,
+            state[0].numel(),
+        )
+
+    assert run(call("f", state=fake), f=f) == Returned(
+        (
+            (2**64 - 32, 2**41 - 32, 2**64 - 24, 2**64 - 26),
+            ((4, 3, 2), (2**40, 2, 1), "torch.bfloat16", 2, 3),
+            True,
+            device,
+            device == "cuda",
+            6,
+        )
+    )
+
+
+def test_a_fake_tensor_without_strides_is_dense(run: Run) -> None:
+    assert run(call("f", x=Fake("int8", (2, 3), None, 16)), f=lambda x: x.stride()) == Returned((3, 1))
+
+
+def test_functions_reach_the_subject_as_its_own(run: Run) -> None:
+    def g() -> None: ...
+
+    step = call("f", found=(Function("g"), Function("Batch.describe")))
+    described = "described"
+
+    class Described(Batch):
+        describe = described
+
+    assert run(step, f=lambda found: (found[0] is g, found[1]), g=g, Batch=Described) == Returned(
+        (True, described)
+    )
+
+
+def test_buffers_are_made_by_the_subject_for_the_device_of_the_run(run: Run, device: str) -> None:
+    def make(*size: int, **options: Any) -> tuple[Any, ...]:
+        pinned = device == "cuda"
+        given = size, options.pop("dtype") is torch.int32, options.pop("pin_memory") is pinned
+        return *given, options == {"device": torch.device(device)}
+
+    outcome = run(
+        call("f", make_buffer=BufferMaker()),
+        f=lambda make_buffer: make_buffer(2, 3, dtype=torch.int32),
+        CpuGpuBuffer=make,
+    )
+    assert outcome == Returned(((2, 3), True, True, True))
+
+
+def test_rows_are_the_first_of_the_very_table(run: Run) -> None:
+    steps = Let("t", int32([[1, 2], [3, 4]])), call("f", rows=Rows(Name("t")), t=Name("t"), observes=("t",))
+
+    def f(rows: Callable[[int], torch.Tensor], t: torch.Tensor) -> Any:
+        return rows(1).tolist(), rows(2).data_ptr() == t.data_ptr(), rows(0).tolist()
+
+    assert run(*steps, f=f).value == ([[1, 2]], True, [])  # type: ignore[union-attr]
+
+
+def test_a_numpy_array_has_the_memory_of_its_tensor(run: Run) -> None:
+    batch = Let("batch", record("Batch", lens=NumPy(Name("counts"))))
+    steps = Let("counts", int32([1, 2]).on_host()), batch
+    step = call("f", batch=Name("batch"), observes=("counts", "batch.lens"))
+
+    def f(batch: Any) -> str:
+        batch.lens[1] = 9
+        return type(batch.lens).__name__
+
+    outcome = run(*steps, step, f=f)
+    assert isinstance(outcome, Returned)
+    assert (outcome.value, outcome.changed) == ("ndarray", ())
+    assert [value.elements for _, value in outcome.after] == [(1, 9), (1, 9)]
+
+
+def test_attributes_reach_the_subject_as_the_very_object(run: Run, device: str) -> None:
+    step = call("f", x=Attribute(Name("ctx"), "buffer.lens"), ctx=Name("ctx"))
+    outcome = run(
+        call("make", bind="ctx"), step, make=lambda: Context(device), f=lambda x, ctx: x is ctx.buffer.lens
+    )
+    assert outcome == Returned(True)
+
+
+def test_an_attribute_that_is_not_there_is_an_exception_of_the_subject(run: Run, device: str) -> None:
+    step = call("f", x=Attribute(Name("ctx"), "nothing"))
+    outcome = run(call("make", bind="ctx"), step, make=lambda: Context(device), f=lambda x: None)
+    assert isinstance(outcome, Raised)
+    assert outcome.exception == "AttributeError"
+
+
+def test_dicts_reach_the_subject_as_copies_with_everything_in_them_built(run: Run) -> None:
+    value = {"a": [int32([1])], "b": {"c": DType("int8")}}
+    step = call("f", x=value)
+
+    def f(x: dict[str, Any]) -> Any:
+        return x["a"][0].tolist(), x.pop("b")["c"] is torch.int8
+
+    assert run(step, f=f) == Returned(([1], True))
+    assert list(value) == ["a", "b"]
+
+
+def test_a_tensor_in_a_dict_is_named_by_its_key(run: Run) -> None:
+    outcome = run(call("f", x={"a": int32([1])}), f=lambda x: x["a"].zero_() and None)
+    assert outcome.changed == ("x['a']",)
+
+
+def test_nothing_but_a_kernel_is_launched(run: Run) -> None:
+    step = call("harness.launch", kernel="f", grid=(1,), arguments={}, constexprs={})
+    outcome = run(step, f=lambda: None)
+    assert isinstance(outcome, Raised)
+    assert outcome.message.startswith("kernel = 'f', but should be a Triton kernel")
+
+
+@triton.jit
+def tenfold_kernel(out_ptr, start, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0)
+    tl.store(out_ptr + program, start + program * STEP)
+
+
+@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:3"])
+def test_a_kernel_of_the_subject_is_launched_with_its_arguments(run: Run, schedule: str) -> None:
+    step = call(
+        "harness.launch",
+        kernel="tenfold",
+        grid=(3,),
+        arguments={"out_ptr": Name("out"), "start": 5},
+        constexprs={"STEP": 10},
+        observes=("out",),
+        schedule=schedule,
+    )
+    outcome = run(Let("out", int32([0, 0, 0, 0])), step, tenfold=tenfold_kernel)
+    assert outcome == Returned(None, after=(("out", int32([5, 15, 25, 0])),))
+
+
+@triton.jit
+def arrivals_kernel(order_ptr, next_ptr):  # type: ignore[no-untyped-def]
+    tl.store(order_ptr + tl.program_id(0), tl.atomic_add(next_ptr, 1))
+
+
+def test_a_call_runs_its_programs_in_the_order_of_its_schedule(run: Run, device: str) -> None:
+    def f(order: torch.Tensor, following: torch.Tensor) -> None:
+        arrivals_kernel[(3,)](order, following)
+
+    lets = Let("order", int32([0, 0, 0])), Let("next", int32([0]))
+    step = call(
+        "f", order=Name("order"), following=Name("next"), observes=("order", "next"), schedule="reversed"
+    )
+    after = dict(run(*lets, step, f=f).after)
+    assert after["next"] == int32([3])
+    assert device == "cuda" or after["order"] == int32([2, 1, 0])
 
 
 def test_a_record_of_no_class_of_the_subject_has_its_fields(run: Run) -> None:

@@ -11,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
+import torch
 
 from oracle import shapes
 from oracle import types as oracle_types
+from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
 from properties.harness import symbols
 from properties.harness.answers.builders import config_of
@@ -45,6 +47,13 @@ def test_every_symbol_stands_in_the_manifest_once() -> None:
 def test_a_missing_implementation_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(IMPL.module.chunks, VARLEN)
     assert complaints() == [f"{VARLEN}: no impl, but should be defined in impl/chunks.py and exported"]
+
+
+def test_a_private_symbol_need_not_be_exported() -> None:
+    private = next(symbol for symbol in symbols.MANIFEST if symbol.name == "_copy_mamba_state_block")
+    assert not IMPL.has(private.name)
+    assert symbols._defined(private, IMPL)
+    assert not symbols._defined(replace(private, impl="align/kernels/work_"), IMPL)
 
 
 def test_an_implementation_that_is_not_exported_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +170,17 @@ def test_an_unknown_layout_is_refused_before_anything_changes() -> None:
         with pytest.raises(ValueError, match=r"^layout = 'NHD', but should be "):
             IMPL.resolve("conv_state_layout")("NHD")
         assert LAYOUT_VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize("rows", [None, 0, 2, 3])
+def test_the_first_rows_of_a_buffer_come_back_to_the_host(rows: int | None) -> None:
+    buffer = IMPL.resolve("CpuGpuBuffer")(3, 2, dtype=torch.int32, device="cpu", pin_memory=False)
+    buffer.gpu.copy_(torch.arange(1, 7).view(3, 2))
+    came = buffer.copy_to_cpu(rows)
+    copied = copied_elements((3, 2), rows)
+    assert buffer.np.ravel().tolist() == [*range(1, 1 + copied), *[0] * (6 - copied)]
+    assert came.data_ptr() == buffer.cpu.data_ptr() or copied == 0
+    assert came.numel() == copied
 
 
 def test_enumerations_have_the_documented_members() -> None:

@@ -19,20 +19,28 @@ from properties.harness.codec import decode, encode
 from properties.harness.compare import Difference, brief, difference, outcome_difference
 from properties.harness.values import (
     Address,
+    Attribute,
+    BufferMaker,
     Call,
     Device,
     DType,
     Expected,
+    Fake,
+    Function,
     Let,
     Name,
+    NumPy,
     Outcome,
     Overwrite,
     Raised,
+    Record,
     Refusal,
     Returned,
+    Rows,
     SameAs,
     Tensor,
     Value,
+    View,
     boolean,
     call,
     int32,
@@ -48,6 +56,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: names,
     int: integers,
     bool: st.booleans(),
+    bytes: st.binary(max_size=6),
     type(None): st.none(),
 }
 
@@ -88,12 +97,22 @@ def trees_of(leaf: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
 
 
 scalars = st.one_of(list(SCALARS.values()))
-trees = trees_of(
-    scalars
-    | st.sampled_from((Tensor, DType, Device, Name, SameAs, Address)).flatmap(
-        lambda kind: built(kind, scalars)
-    )
+LEAVES = (
+    Tensor,
+    DType,
+    Device,
+    Name,
+    SameAs,
+    Address,
+    View,
+    Fake,
+    Function,
+    BufferMaker,
+    Rows,
+    NumPy,
+    Attribute,
 )
+trees = trees_of(scalars | st.sampled_from(LEAVES).flatmap(lambda kind: built(kind, scalars)))
 
 
 @st.composite
@@ -147,7 +166,7 @@ def test_every_case_comes_back_from_json_as_it_was(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1, 2}, b"bytes", 1j, [object()], Case], ids=lambda value: type(value).__name__
+    "value", [object(), {1, 2}, bytearray(b"1"), 1j, [object()], Case], ids=lambda value: type(value).__name__
 )
 def test_what_is_no_plain_data_is_not_encoded(value: Any) -> None:
     with pytest.raises(ValueError, match="but should be plain data"):
@@ -167,6 +186,8 @@ def test_what_is_no_plain_data_is_not_encoded(value: Any) -> None:
         {"Tensor": None},
         {"tuple": 5},
         {"tuple": "ab"},
+        {"bytes": 5},
+        {"bytes": "0g"},
         {"dict": 5},
         {"dict": [5]},
         {"dict": [["key"]]},
@@ -176,7 +197,7 @@ def test_what_is_no_plain_data_is_not_encoded(value: Any) -> None:
     ids=json.dumps,
 )
 def test_json_that_no_value_has_is_refused(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"but should|unpack"):
+    with pytest.raises(ValueError, match=r"but should|unpack|hexadecimal"):
         decode(data)
 
 
@@ -199,6 +220,25 @@ def test_the_changes_of_these_tests_start_from_a_case_that_loads() -> None:
 def test_a_case_of_another_schema_version_is_refused(version: Any) -> None:
     with pytest.raises(ValueError, match=rf"^schema = .*, but should be {SCHEMA} "):
         Case.from_json(changed(schema=version))
+
+
+def test_a_case_of_schema_1_is_read_with_defaults_for_what_it_lacks() -> None:
+    steps = """
+    {"tuple": [
+      {"Let": {"name": "a", "value": {"Tensor": {"dtype": "int32", "shape": {"tuple": [1]},
+        "elements": {"tuple": [1]}, "strides": null, "offset": 0, "on": "device"}}}},
+      {"Overwrite": {"name": "a", "elements": {"tuple": [2]}}},
+      {"Call": {"function": "f", "arguments": {"tuple": [{"tuple": ["x", {"Name": {"name": "a"}}]}]},
+        "keywords": {"tuple": []}, "environment": {"tuple": []}, "bind": "", "by_content": false}}
+    ]}"""
+    expected = {"tuple": [{"Refusal": {"argument": "x", "exception": "ValueError"}}]}
+    actual = {"tuple": [{"Raised": {"exception": "E", "message": "", "changed": {"tuple": []}}}]}
+    old = changed(schema=1, steps=json.loads(steps), expected=expected, actual=actual)
+    assert Case.from_json(old) == a_case(
+        steps=(Let("a", int32([1])), Overwrite("a", (2,)), call("f", x=Name("a"))),
+        expected=(Refusal("x"),),
+        actual=(Raised("E", ""),),
+    )
 
 
 def test_a_case_with_an_unknown_field_is_refused_by_its_name() -> None:
@@ -281,6 +321,28 @@ def test_a_storage_is_as_large_as_the_last_element_of_the_view_needs(tensor: Ten
     assert tensor.storage_size == size
 
 
+POOL = Tensor("uint8", (2, 2), b"abcd", strides=(1, 2))
+
+
+def test_bytes_are_read_as_the_elements_that_they_are() -> None:
+    assert (POOL.storage_size, POOL.values(), POOL.rows()) == (4, (97, 99, 98, 100), ((97, 99), (98, 100)))
+    assert Tensor("uint8", (4,), b"abcd").dense().elements == b"abcd"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "storage"),
+    [
+        (POOL, Tensor("uint8", (4,), b"abcd")),
+        (Tensor("uint8", (2,), (1, 2)), Tensor("uint8", (2,), b"\x01\x02")),
+        (GAPS, int32([9, 1, 9, 2, 9, 3, 9, 4])),
+        (int32([[1, 2], [3, 4]]).on_host(), int32([1, 2, 3, 4]).on_host()),
+    ],
+    ids=brief,
+)
+def test_a_storage_is_described_as_a_vector_and_bytes_as_bytes(tensor: Tensor, storage: Tensor) -> None:
+    assert same(tensor.storage(), storage)
+
+
 def test_the_values_of_a_tensor_without_contents_are_not_made_up() -> None:
     with pytest.raises(ValueError, match="elements = None"):
         Tensor("int8", (2,), None).values()
@@ -292,7 +354,25 @@ def test_names_are_resolved_inside_everything() -> None:
     assert resolve(value, bound) == [record("R", field=(1, {"key": 1}))]
 
 
+def test_names_are_resolved_in_what_is_made_of_another_value() -> None:
+    value = (Rows(Name("a")), NumPy(Name("a")), Attribute(Name("a"), "x.y"), View("a", "int8", (1,)))
+    resolved = (Rows(1), NumPy(1), Attribute(1, "x.y"), View("a", "int8", (1,)))
+    assert resolve(value, {"a": 1}) == resolved
+
+
+def test_an_attribute_is_resolved_to_its_contents_where_they_are_known() -> None:
+    value = [Attribute(Name("a"), "x.y"), Attribute(Name("a"), "x")]
+    assert resolve(value, {"a": 1}, {"a.x.y": 7, "x": 8}) == [7, Attribute(1, "x")]
+
+
 MATRIX = int32([[1, 2, 3], [4, 5, 6]])
+BYTES = Tensor("uint8", (3,), b"\x01\x02\x03")
+
+
+def damaged(before: bytes, after: bytes) -> Record:
+    return record("Damaged", before=before, inside=BYTES, after=after)
+
+
 BATCH = record("Batch", rows=2, lens=int32([1, 2]))
 
 
@@ -325,6 +405,11 @@ BATCH = record("Batch", rows=2, lens=int32([1, 2]))
         (BATCH, record("Batch", rows=2), "result.lens", "missing", "int32[1, 2]"),
         (BATCH, record("Batch", lens=int32([1, 3]), rows=2), "result.lens[1]", "3", "2"),
         (BATCH, record("Table", rows=2, lens=int32([1, 2])), "type(result)", "Table", "Batch"),
+        (BYTES, Tensor("uint8", (3,), b"\x01\x12\x03"), "result[1]", "0x12", "0x02"),
+        (BYTES, Tensor("uint8", (3,), (1, 18, 3)), "result[1]", "0x12", "0x02"),
+        (BYTES, damaged(b"\xa5\x00", b"\xa5\xa5"), "byte 1 before result", "0x00", "0xa5"),
+        (BYTES, damaged(b"\x00\xa5\xa5", b"\xa5\x07\x00"), "byte 2 behind result", "0x07", "0xa5"),
+        (record("Missing"), BYTES, "result", "uint8[3] 01 02 03", "Missing()"),
     ],
     ids=brief,
 )
@@ -399,11 +484,35 @@ def test_a_refusal_has_to_name_the_argument_as_a_whole_word(argument: str, messa
         (Returned(0), Returned(1)),
         (Returned(0), Returned(0, changed=("x",))),
         (Refusal("x"), Raised("ValueError", "x = 0", changed=("x",))),
+        (Returned(0, after=(("a", 1),)), Returned(0, after=(("a", 2),))),
+        (Refusal("x", after=(("a", 1),)), Raised("ValueError", "x = 0", after=(("a", 2),))),
     ],
     ids=repr,
 )
 def test_another_outcome_than_the_expected_one_is_a_difference(expected: Expected, actual: Outcome) -> None:
     assert outcome_difference(expected, actual, places=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "place"),
+    [
+        ((("a", 1), ("b", 2)), (("b", 3), ("a", 4)), "b"),
+        ((("a", 1),), (("b", 3), ("a", 1)), None),
+        ((("a", 1), ("not observed", 5)), (("a", 1),), None),
+        ((("a", int32([1, 2])),), (("a", int32([1, 3])),), "a[1]"),
+    ],
+    ids=["first observed", "unknown", "more than observed", "element"],
+)
+def test_observed_contents_are_compared_as_far_as_they_are_known(
+    expected: Any, actual: Any, place: str | None
+) -> None:
+    found = outcome_difference(Returned(0, after=expected), Returned(0, after=actual), places=True)
+    assert (found and found.place) == place
+
+
+def test_a_wrong_result_is_named_before_wrong_contents() -> None:
+    found = outcome_difference(Returned(0, after=(("a", 1),)), Returned(1, after=(("a", 2),)), places=True)
+    assert str(found) == "result = 1, but should be 0"
 
 
 def test_arguments_that_were_written_to_are_named() -> None:
@@ -422,6 +531,15 @@ def test_arguments_that_were_written_to_are_named() -> None:
         ((1,), "(1,)"),
         ({"a": [True, None]}, "{'a': [True, None]}"),
         (record("R", a=1), "R(a=1)"),
+        (BYTES, "uint8[3] 01 02 03"),
+        (Tensor("uint8", (50,), bytes(50)), f"uint8[50] {'00 ' * 22}... 00 00"),
+        (View("pool0", "int8", (2, 3)), "<int8[2, 3] in pool0>"),
+        (Fake("int8", (2,), None, 2**63), "<int8[2] at 0x8000000000000000>"),
+        (Rows(int32([1])), "<rows of int32[1]>"),
+        (NumPy(int32([1])), "<numpy of int32[1]>"),
+        (Attribute(call("C.create", bind="ctx"), "out.gpu"), "<ctx>.out.gpu"),
+        (call("C.initialize", self=0, updates="ctx"), "<ctx>"),
+        (Function("get_conv_copy_spec"), "get_conv_copy_spec"),
     ],
 )
 def test_values_are_told_in_a_line(value: Value, words: str) -> None:

@@ -1,0 +1,248 @@
+"""How kernels run in a process, interpreted or compiled, and what is counted of their compilations."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from rich.console import Console
+
+from properties.harness import compilations, triton_mode
+from properties.harness.campaign import Campaign
+from properties.harness.compilations import Compiled, added, count, take
+from properties.harness.display import kernels
+from properties.harness.trial import Bench
+from properties.harness.worker import Finished, Setting
+from properties.meta.broken import ROOT
+
+HOOK = "jit_post_compile_hook"
+
+
+@pytest.fixture(autouse=True)
+def _what_was_compiled_so_far_is_kept() -> Iterator[None]:
+    before = dict(compilations._compiled)
+    compilations._compiled.clear()
+    yield
+    compilations._compiled.clear()
+    compilations._compiled.update(before)
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Triton's hook after a listener of ours has been added to that of somebody else, who writes down what is told."""
+    heard: list[str] = []
+
+    def listen(**told: Any) -> str:
+        heard.append(told["fn"].name)
+        return "theirs"
+
+    monkeypatch.setattr(triton.knobs.runtime, HOOK, listen)
+    count()
+    return SimpleNamespace(tell=triton.knobs.runtime.jit_post_compile_hook, heard=heard)
+
+
+def told(name: str = "f", signature: str = "*i32", constant: int = 4) -> dict[str, Any]:
+    """What Triton tells a hook about a compilation."""
+    return {
+        "key": "",
+        "repr": "",
+        "fn": SimpleNamespace(module="impl", name=name),
+        "compile": {"signature": {"x_ptr": signature}, "constants": {(1,): constant}},
+        "is_manual_warmup": False,
+        "already_compiled": False,
+    }
+
+
+def test_variants_are_types_and_constants_and_everything_is_a_compilation(hook: Any) -> None:
+    for compiled in (told(), told(), told(signature="*i64"), told(constant=8), told(name="module.g")):
+        hook.tell(**compiled)
+    found = take()
+    assert {name: (len(one.variants), one.compilations) for name, one in found.items()} == {
+        "f": (3, 4),
+        "g": (1, 1),
+    }
+    assert ("x_ptr: *i32", "(1,): 4") in found["f"].variants
+
+
+def test_a_compilation_is_told_once(hook: Any) -> None:
+    hook.tell(**told())
+    assert (list(take()), take()) == (["f"], {})
+
+
+def test_who_else_listens_is_still_told_and_answers(hook: Any) -> None:
+    assert hook.tell(**told()) == "theirs"
+    assert hook.heard == ["f"]
+
+
+def test_counting_twice_counts_once(hook: Any) -> None:
+    count()
+    triton.knobs.runtime.jit_post_compile_hook(**told())
+    assert (take()["f"].compilations, hook.heard) == (1, ["f"])
+
+
+def test_counts_of_two_processes_add_up() -> None:
+    one = {"f": Compiled(frozenset({("a", "1"), ("b", "1")}), 3)}
+    other = {"f": Compiled(frozenset({("a", "1")}), 1), "e": Compiled(frozenset({("c", "")}), 1)}
+    assert added(one, other) == {"e": other["e"], "f": Compiled(frozenset({("a", "1"), ("b", "1")}), 4)}
+
+
+def finished(device: str, *counted: dict[str, Compiled]) -> Campaign:
+    """A campaign of one property, after a task for each of the counts."""
+    campaign = Campaign(Setting("impl", device, "reports"), ["toys_divide"], budget=1, workers=1, seed=7)
+    for compiled in counted:
+        message = Finished("toys_divide", "passed", 0.5, compiled=compiled)
+        campaign._finish(campaign.rows["toys_divide"], message)
+    return campaign
+
+
+COUNTED = (
+    {"copy_kernel": Compiled(frozenset({("a", "1")}), 2)},
+    {"copy_kernel": Compiled(frozenset({("a", "2")}), 1), "add_kernel": Compiled(frozenset({("", "")}), 1)},
+)
+
+
+def shown(campaign: Campaign) -> list[list[str]]:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(kernels(campaign))
+    lines = console.export_text().splitlines()
+    return [re.findall(r"[\w:,]+", line) for line in lines if re.search(r"\w", line)]
+
+
+def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
+    assert shown(finished("cuda", *COUNTED)) == [
+        ["kernels", "compiled", "variants", "compilations"],
+        ["add_kernel", "1", "1"],
+        ["copy_kernel", "2", "3"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "words"), [("cpu", "interpreted, none compiled"), ("cuda", "none compiled")]
+)
+def test_a_campaign_without_compilations_says_so(device: str, words: str) -> None:
+    assert shown(finished(device, {})) == [["kernels:", *words.split()]]
+
+
+@pytest.mark.parametrize(
+    ("device", "counted"),
+    [
+        ("cpu", "interpreted"),
+        (
+            "cuda",
+            {
+                "add_kernel": {"variants": 1, "compilations": 1},
+                "copy_kernel": {"variants": 2, "compilations": 3},
+            },
+        ),
+    ],
+)
+def test_a_campaign_is_saved_with_its_rows_and_kernels(tmp_path: Path, device: str, counted: Any) -> None:
+    finished(device, *COUNTED).save(tmp_path / "new" / "campaign.json")
+    saved = json.loads((tmp_path / "new" / "campaign.json").read_text(encoding="utf-8"))
+    row = {"status": "passed", "examples": 0, "seconds": 1.0, "report": ""}
+    assert (saved["device"], saved["seed"], saved["kernels"]) == (device, 7, counted)
+    assert saved["properties"] == {"toys_divide": row}
+
+
+def test_kernels_are_interpreted_on_the_cpu_and_nowhere_else(trial: Bench) -> None:
+    assert triton_mode.interprets() is (trial.port.device == "cpu")
+    triton_mode.prepare(trial.port.device)
+
+
+def test_a_process_that_has_imported_triton_is_settled(trial: Bench) -> None:
+    other = "cuda" if trial.port.device == "cpu" else "cpu"
+    with pytest.raises(ValueError, match=rf"^device = '{other}', but should be the other one"):
+        triton_mode.prepare(other)
+
+
+def in_a_process(source: str, **variables: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
+    done = subprocess.run(
+        [sys.executable, "-c", f"from properties.harness.triton_mode import *\n{source}"],
+        env=clean | variables,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, interprets())"
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [("cpu", "InterpretedFunction True"), ("cuda", "JITFunction False")]
+)
+def test_a_fresh_process_runs_kernels_as_its_device_wants(device: str, kind: str) -> None:
+    assert in_a_process(f"prepare({device!r}); {KIND}") == kind
+
+
+def test_nothing_is_interpreted_before_triton_is_imported() -> None:
+    assert in_a_process("print(interprets())") == "False"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({triton_mode.INTERPRET: "1"}, "TRITON_INTERPRET = '1', but should be unset on cuda"),
+        ({triton_mode.NUM_WARPS: "3"}, "STATECHECK_NUM_WARPS = '3', but should be a power of two"),
+    ],
+    ids=["interpret", "warps"],
+)
+def test_variables_that_cannot_be_are_refused(variables: dict[str, str], message: str) -> None:
+    assert f"ValueError: {message}" in in_a_process("prepare('cuda')", **variables)
+
+
+def test_every_launch_has_the_warps_that_the_variable_says() -> None:
+    source = """
+from triton.runtime.jit import JITFunction
+JITFunction.run = lambda self, *arguments, **keywords: print(arguments, keywords)
+prepare("cuda")
+prepare("cuda")
+JITFunction.run("kernel", 1, grid=(2,), warmup=False, num_warps=4)
+"""
+    wanted = "(1,) {'grid': (2,), 'warmup': False, 'num_warps': 8}"
+    assert in_a_process(source, STATECHECK_NUM_WARPS="8") == wanted
+
+
+def test_without_the_variable_launches_are_the_subject_s_own() -> None:
+    source = (
+        "from triton.runtime.jit import JITFunction as J; run = J.run; prepare('cuda'); print(J.run is run)"
+    )
+    assert in_a_process(source) == "True"
+
+
+@triton.jit
+def doubling_kernel(x_ptr, size, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + places, tl.load(x_ptr + places, mask=places < size) * 2, mask=places < size)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="kernels are compiled on a GPU only")
+def test_compilations_of_real_kernels_are_counted(trial: Bench) -> None:
+    if trial.port.device != "cuda":
+        pytest.skip("this run interprets kernels")
+    take()
+    numbers = torch.ones(64, dtype=torch.int32, device="cuda")
+    for tensor, size, block in (
+        (numbers, 64, 16),
+        (numbers, 48, 16),
+        (numbers, 3, 16),
+        (numbers.long(), 64, 32),
+    ):
+        doubling_kernel[(1,)](tensor, size, BLOCK=block)
+    counted = take()["doubling_kernel"]
+    assert (len(counted.variants), counted.compilations) == (2, 3)

@@ -1,0 +1,366 @@
+"""The caches that align mode copies in: what layers keep per block, and which blocks the requests of a batch have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+from hypothesis import strategies as st
+
+from properties.harness.values import (
+    BufferMaker,
+    Call,
+    Device,
+    DType,
+    Function,
+    Name,
+    Record,
+    Value,
+    View,
+    record,
+)
+from properties.strategies.layout import environment
+from properties.strategies.situations import NamedSituations, noted
+
+CONTEXT = "MambaSpecDecodeGPUContext"
+DTYPES = {
+    "uint8": 1,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "float8_e4m3fn": 1,
+    "int8": 1,
+    "float64": 8,
+}
+KINDS = (
+    ("temporal",),
+    ("conv",),
+    ("conv", "temporal"),
+    ("conv", "conv", "conv", "temporal"),
+)
+COPY_FUNCTIONS = {"conv": "get_conv_copy_spec", "temporal": "get_temporal_copy_spec"}
+HUGE = 2**31 + 2**12
+HUGE_ID_PAGE = 64
+WIDE = (0,) * 15 + (304, 301, 17003)
+"""Bytes of a block that is wider than a few threads, or than a program copies at a time."""
+SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
+
+
+def schedules() -> st.SearchStrategy[str]:
+    """Orders in which the programs of a launch run, the usual one first."""
+    return st.sampled_from(SCHEDULES)
+
+
+def column_of(num_tokens: int, block_size: int) -> int:
+    """The block-table column of the last of `num_tokens` tokens, -1 where there is none."""
+    return -(-num_tokens // block_size) - 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state that a layer keeps in every block; a conv state's `shape` is the way round that the layout says."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str = "uint8"
+
+    @property
+    def itemsize(self) -> int:
+        return DTYPES[self.dtype]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.itemsize
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that share a block table. Their pages have `lead` bytes before the states, `padding` bytes behind them."""
+
+    states: tuple[Kept, ...]
+    layers: int = 1
+    lead: int = 0
+    padding: int = 0
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where in a page each state begins: behind the one before it, at a multiple of its item size."""
+        found: list[int] = []
+        end = self.lead
+        for state in self.states:
+            found.append(_rounded_up(end, state.itemsize))
+            end = found[-1] + state.nbytes
+        return tuple(found)
+
+    @property
+    def end(self) -> int:
+        return self.offsets[-1] + self.states[-1].nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """What a page is a multiple of, so that blocks are whole elements apart."""
+        return max(state.itemsize for state in self.states)
+
+
+def _rounded_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+@dataclass(frozen=True)
+class Setup(NamedSituations):
+    """A model in align mode. `kinds` has a copy function each; a group's layers keep all of these states or the first.
+
+    With `shared`, the n-th layers of all groups use one pool. With `attention`, a group of another kind comes first.
+    """
+
+    groups: tuple[Group, ...]
+    kinds: tuple[str, ...] = ("temporal",)
+    block_size: int = 1
+    num_spec: int = 0
+    layout: str = "SD"
+    shared: bool = False
+    attention: bool = False
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(self.layout)
+
+    @property
+    def group_ids(self) -> tuple[int, ...]:
+        """Where the groups stand among all groups of the cache."""
+        return tuple(range(self.attention, self.attention + len(self.groups)))
+
+    @property
+    def copy_functions(self) -> tuple[Function, ...]:
+        return tuple(Function(COPY_FUNCTIONS[kind]) for kind in self.kinds)
+
+    @cached_property
+    def pool_names(self) -> tuple[tuple[str, ...], ...]:
+        """The pool of each layer, by group."""
+        first, found = 0, []
+        for group in self.groups:
+            found.append(tuple(f"pool{first + layer}" for layer in range(group.layers)))
+            first += 0 if self.shared else group.layers
+        return tuple(found)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The names of all pools."""
+        return tuple(dict.fromkeys(name for names in self.pool_names for name in names))
+
+    def pages(self) -> dict[str, int]:
+        """Bytes from one block to the next, by pool: room for whichever group needs most."""
+        unit = max(group.itemsize for group in self.groups)
+        pages: dict[str, int] = {}
+        for group, names in zip(self.groups, self.pool_names, strict=True):
+            own = _rounded_up(group.end + group.padding, unit if self.shared else group.itemsize)
+            pages.update({name: max(pages.get(name, 0), own) for name in names})
+        return pages
+
+    def named_layers(self) -> Iterator[tuple[str, int, str]]:
+        """Layer name, group and pool of every layer, in the order of the flat metadata."""
+        number = 0
+        for group, names in enumerate(self.pool_names):
+            for pool in names:
+                yield f"layer{number}", group, pool
+                number += 1
+
+    def views(self, group: int, pool: str, num_blocks: int) -> list[View]:
+        """The states of a layer of `group` that uses `pool`."""
+        page = self.pages()[pool]
+        kept = self.groups[group]
+        return [
+            View(
+                pool,
+                state.dtype,
+                (num_blocks, *state.shape),
+                (page // state.itemsize, *_dense(state.shape)),
+                offset // state.itemsize,
+            )
+            for state, offset in zip(kept.states, kept.offsets, strict=True)
+        ]
+
+    def config(self, num_blocks: int) -> Record:
+        specs = [self._spec(group) for group in range(len(self.groups))]
+        if self.attention:
+            other = record("FullAttentionSpec", block_size=16)
+            specs.insert(0, record("KVCacheGroupSpec", layer_names=["attention"], kv_cache_spec=other))
+        return record("KVCacheConfig", num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=specs)
+
+    def _spec(self, group: int) -> Record:
+        kept, pages = self.groups[group], self.pages()
+        names = [name for name, owner, _ in self.named_layers() if owner == group]
+        page, own = pages[self.pool_names[group][0]], sum(state.nbytes for state in kept.states)
+        spec = record(
+            "MambaSpec",
+            block_size=self.block_size,
+            shapes=tuple(state.shape for state in kept.states),
+            dtypes=tuple(DType(state.dtype) for state in kept.states),
+            page_size_padded=page if page > own else None,
+            mamba_type="mamba2",
+            mamba_cache_mode="align",
+            num_speculative_blocks=self.num_spec,
+        )
+        return record("KVCacheGroupSpec", layer_names=names, kv_cache_spec=spec)
+
+    def forward_context(self, num_blocks: int) -> dict[str, Value]:
+        return {
+            name: record("Layer", kv_cache=self.views(group, pool, num_blocks))
+            for name, group, pool in self.named_layers()
+        }
+
+    def call(self, function: str, /, **keywords: Value) -> Call:
+        """A call with keywords under the setup's layout."""
+        return Call(function, (), tuple(keywords.items()), tuple(self.environment.items()))
+
+    def create(self, max_num_reqs: int) -> Call:
+        created = self.call(
+            f"{CONTEXT}.create",
+            max_num_reqs=max_num_reqs,
+            kv_cache_config=Name("config"),
+            num_state_types=len(self.kinds),
+            device=Device(),
+            make_buffer=BufferMaker(),
+        )
+        return replace(created, bind="ctx")
+
+    def initialize(self, **changes: Value) -> Call:
+        """Bind the context `ctx` to the layers and tables that are named already."""
+        arguments: dict[str, Value] = {
+            "self": Name("ctx"),
+            "kv_cache_config": Name("config"),
+            "forward_context": Name("layers"),
+            "mamba_state_copy_funcs": self.copy_functions,
+            "block_tables": [Name(f"table{group}") for group in range(len(self.groups))],
+        }
+        bound = self.call(f"{CONTEXT}.initialize_from_forward_context", **arguments | changes)
+        return replace(bound, updates="ctx")
+
+    @property
+    def is_large(self) -> bool:
+        return any(state.nbytes > 1024 for group in self.groups for state in group.states)
+
+    def conditions(self) -> dict[str, bool]:
+        states = [state for group in self.groups for state in group.states]
+        widths = [max(state.shape) for state in states if state.kind == "conv"]
+        sizes = [state.nbytes for state in states]
+        return {
+            "channel-first layout": self.layout == "DS",
+            "conv states": bool(widths),
+            "temporal states": any(state.kind == "temporal" for state in states),
+            "two conv states in a layer": any(_count(group, "conv") > 1 for group in self.groups),
+            "several layers in a group": any(group.layers > 1 for group in self.groups),
+            "two groups": len(self.groups) > 1,
+            "shared pool": self.shared and len(self.groups) > 1,
+            "a group of another kind before": self.attention,
+            "fewer states than copy functions": any(
+                len(group.states) < len(self.kinds) for group in self.groups
+            ),
+            "page padding": any(group.padding for group in self.groups),
+            "state behind another one": any(len(group.states) > 1 for group in self.groups),
+            "unaligned": any(_unaligned(group) for group in self.groups),
+            "several channels": max(widths, default=0) > 4,
+            "several lanes": max(widths, default=0) > 40 or max(sizes) > 200,
+            "several tiles": max(sizes) > 16384,
+            "speculation": self.num_spec > 0,
+            "block as long as the drafts allow": self.num_spec > 0 and self.block_size == 1 + self.num_spec,
+            **{f"dtype {name}": any(state.dtype == name for state in states) for name in DTYPES},
+        }
+
+
+def _count(group: Group, kind: str) -> int:
+    return sum(state.kind == kind for state in group.states)
+
+
+def _unaligned(group: Group) -> bool:
+    return any(offset % 4 for offset in group.offsets)
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def setups(
+    *,
+    layouts: Sequence[str] = ("SD", "DS"),
+    kinds: Sequence[tuple[str, ...]] = KINDS,
+    min_spec: int = 0,
+    plain: bool = False,
+) -> st.SearchStrategy[Setup]:
+    """Models inside the documented domain; `plain` ones have one layer with states of one byte per element."""
+    return _setups(tuple(layouts), tuple(kinds), min_spec, plain).map(noted)
+
+
+@st.composite
+def _setups(
+    draw: st.DrawFn, layouts: tuple[str, ...], kinds: tuple[tuple[str, ...], ...], min_spec: int, plain: bool
+) -> Setup:
+    layout, chosen = draw(st.sampled_from(layouts)), draw(st.sampled_from(kinds))
+    spec = draw(st.integers(min_spec, 3))
+    block_size = 1 + spec + draw(st.sampled_from((0, 1, 3, 4)))
+    first = draw(_groups(layout, spec, chosen, plain))
+    if plain:
+        return Setup((first,), chosen, block_size, spec, layout)
+    others = draw(st.lists(st.sampled_from(OTHERS), max_size=1))
+    shared, attention = draw(st.booleans()), draw(st.sampled_from((False, False, False, True)))
+    groups = (first, *(_other(first, difference) for difference in others))
+    return Setup(groups, chosen, block_size, spec, layout, shared and len(groups) > 1, attention)
+
+
+OTHERS = ("alike", "fewer states", "more padding", "wider states", "other types", "another layer")
+"""How a second group can differ from the first."""
+
+
+def _other(group: Group, difference: str) -> Group:
+    """A group beside `group`; it is made from it so that what both have shrinks in one place."""
+    match difference:
+        case "fewer states":
+            return replace(group, states=group.states[:1])
+        case "more padding":
+            return replace(group, padding=group.padding + 3)
+        case "wider states":
+            wider = ((*one.shape[:-1], one.shape[-1] + 1) for one in group.states)
+            pairs = zip(group.states, wider, strict=True)
+            return replace(group, states=tuple(replace(one, shape=shape) for one, shape in pairs))
+        case "other types":
+            types = dict(zip(DTYPES, (*list(DTYPES)[1:], "uint8"), strict=True))
+            return replace(group, states=tuple(replace(one, dtype=types[one.dtype]) for one in group.states))
+        case "another layer":
+            return replace(group, layers=group.layers + 1)
+    return group
+
+
+@st.composite
+def _groups(draw: st.DrawFn, layout: str, spec: int, kinds: tuple[str, ...], plain: bool) -> Group:
+    count = len(kinds) if plain else draw(st.sampled_from((len(kinds), len(kinds), 1)))
+    dtypes = ("uint8",) if plain else tuple(DTYPES)
+    states = tuple(draw(_kept(kind, layout, spec, count, dtypes, plain)) for kind in kinds[:count])
+    if plain:
+        return Group(states)
+    return Group(
+        states,
+        layers=draw(st.sampled_from((1, 1, 2))),
+        lead=draw(st.sampled_from((0, 0, 0, 1, 5))),
+        padding=draw(st.sampled_from((0, 0, 1, 7, 64))),
+    )
+
+
+@st.composite
+def _kept(
+    draw: st.DrawFn, kind: str, layout: str, spec: int, count: int, dtypes: tuple[str, ...], plain: bool
+) -> Kept:
+    # The same draws for both kinds, so that one can shrink to the other.
+    rows, channels, dtype = draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.sampled_from(dtypes))
+    dims = draw(st.sampled_from((2, 1, 3)))
+    wide = 0 if plain else draw(st.sampled_from(WIDE))
+    if kind == "conv":
+        channels = max(43, wide // (spec + rows) // DTYPES[dtype]) if wide else channels
+        shape = (spec + rows, channels)
+        return Kept(kind, shape if layout == "SD" else shape[::-1], dtype)
+    if wide:
+        return Kept(kind, (1, 1, wide // DTYPES[dtype]), dtype)
+    # Where there is no other state, two dimensions would look like those of a conv state.
+    block = {1: (channels,), 2: (rows, channels), 3: (1, rows, channels)}[3 if count == 1 else dims]
+    return Kept(kind, block, dtype)

@@ -1,0 +1,393 @@
+"""Batches of requests in align mode, as the fused kernels meet them: before a forward and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+
+from properties.harness.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
+from properties.strategies.align import CONTEXT, Setup
+from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
+from properties.strategies.align_requests import FLAWS, Sampled, Starting
+from properties.strategies.situations import NamedSituations
+
+POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
+POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"
+PRECOPY = f"{CONTEXT}.run_fused_precopy"
+PREPROCESS_KERNEL = "preprocess_mamba_align_fused_kernel"
+POSTPROCESS_KERNEL = "postprocess_mamba_fused_kernel"
+PRECOPY_KERNEL = "precopy_mamba_align_fused_kernel"
+STATE_VECTORS = (
+    "block_table_ptrs",
+    "state_base_addrs",
+    "state_block_strides",
+    "state_elem_sizes",
+    "state_inner_sizes",
+    "state_conv_widths",
+    "state_group_indices",
+    "state_dim_row_count",
+    "state_dim_row_stride",
+)
+OUT = "ctx.num_accepted_tokens_out"
+VECTOR = 64
+"""As many requests as a kernel may look at together."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How requests stand in a step's vectors: behind `ahead` idle ones, in which order and slots, before `spare` entries.
+
+    `order` and `slots` are seeds of a shuffle, 0 for none. The requests in `skipped` have a table row and no slot.
+    """
+
+    ahead: int = 0
+    order: int = 0
+    slots: int = 0
+    spare: int = 0
+    skipped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Batch(NamedSituations):
+    """What steps before and after a forward have in common."""
+
+    setup: Setup
+    requests: tuple[Sampled, ...] | tuple[Starting, ...]
+    rows: Standing = Standing()
+    filling: Filling = PLAIN
+    schedule: str = ""
+
+    @property
+    def all_requests(self) -> tuple[Sampled | Starting, ...]:
+        """The idle requests, and those of the batch."""
+        raise NotImplementedError
+
+    @property
+    def num_reqs(self) -> int:
+        return len(self.all_requests)
+
+    @property
+    def capacity(self) -> int:
+        return max(1, self.num_reqs + self.rows.spare)
+
+    @cached_property
+    def row_order(self) -> tuple[int, ...]:
+        """The request of each row."""
+        return _shuffled(range(self.num_reqs), self.rows.order)
+
+    @cached_property
+    def slots(self) -> tuple[int, ...]:
+        """The slot of each row, -1 for one that is skipped."""
+        every = _shuffled(range(self.capacity), self.rows.slots)
+        own = [request - self.rows.ahead for request in self.row_order]
+        skipped = {row for row in range(self.num_reqs) if own[row] in self.rows.skipped}
+        return tuple(-1 if row in skipped else every[row] for row in range(self.num_reqs))
+
+    @cached_property
+    def cache(self) -> Cache:
+        setup, requests = self.setup, self.all_requests
+        widths = [width for one in requests if (width := one.width(setup)) is not None]
+        return Cache(
+            setup,
+            tuple(one.columns(setup) for one in requests),
+            (*self.row_order, *(None,) * (self.capacity - self.num_reqs)),
+            self.filling,
+            tuple((r, column) for r, one in enumerate(requests) for column in sorted(one.holes(setup))),
+            min(widths, default=None),
+        )
+
+    def by_row(self, values: Sequence[int], poison: int) -> Tensor:
+        """A vector with each request's value in its row."""
+        return int32(spread((values[request] for request in self.row_order), self.capacity, poison))
+
+    def by_slot(self, values: Sequence[int], poison: int) -> Tensor:
+        """A vector with each request's value in its slot."""
+        found = [poison] * self.capacity
+        for row, slot in enumerate(self.slots):
+            if slot >= 0:
+                found[slot] = values[self.row_order[row]]
+        return int32(found)
+
+    @property
+    def mapping(self) -> Tensor:
+        """The slot of each row; behind the rows, slots that are none of theirs."""
+        unused = sorted(set(range(self.capacity)) - set(self.slots))
+        return int32(self.slots + tuple(unused[: self.capacity - self.num_reqs]))
+
+    def fused(self, function: str, vectors: Mapping[str, str], observes: Sequence[str] = ()) -> Call:
+        """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
+        return Call(
+            function,
+            (
+                ("self", Name("ctx")),
+                ("num_reqs", self.num_reqs),
+                *((argument, Name(vector)) for argument, vector in vectors.items()),
+            ),
+            environment=tuple(self.setup.environment.items()),
+            observes=(*self.cache.observes, *observes),
+            schedule=self.schedule,
+        )
+
+    def launch(self, kernel: str, arguments: Mapping[str, Value], **constexprs: Value) -> Call:
+        """A launch of a fused kernel on what the context knows of the states, over rows and states."""
+        known = {f"{name}_ptr": Attribute(Name("ctx"), name) for name in STATE_VECTORS}
+        # One row's distance to the next, as the context has it.
+        stride = self.cache.full_width + self.filling.spare_columns
+        states = len(self.setup.kinds) * sum(group.layers for group in self.setup.groups)
+        return call(
+            "harness.launch",
+            kernel=kernel,
+            grid=(max(1, self.num_reqs), states),
+            arguments={**known, "block_table_stride_req": stride, "num_reqs": self.num_reqs, **arguments},
+            constexprs={
+                "COPY_BLOCK_SIZE": 1024,
+                "CONV_STATE_DIM_FIRST": self.setup.layout == "DS",
+                **constexprs,
+            },
+            environment=self.setup.environment,
+            observes=self.cache.observes,
+            schedule=self.schedule,
+        )
+
+    def shared_conditions(self) -> dict[str, bool]:
+        from_two = any(slot > other >= 0 for slot, other in zip(self.slots, self.slots[1:], strict=False))
+        known = self.setup.conditions()
+        return {
+            "no request": self.num_reqs == 0,
+            "more rows than a vector": self.num_reqs > VECTOR,
+            "spare rows": self.rows.spare > 0,
+            "row without a slot": bool(self.rows.skipped) and self.num_reqs > 0,
+            "slots out of order": from_two,
+            "stale blocks in a row": self.filling.stale and self.num_reqs > 0,
+            "relabelled blocks": self.filling.shuffle > 0,
+            "programs in another order": self.schedule.startswith(("reversed", "shuffled")),
+            "programs interleaved": self.schedule.startswith("interleaved"),
+            "ids and strides above 2^31": self.filling.sparse,
+            **{flaw: any(one.flaw == flaw for one in self.requests) for flaw in FLAWS[1:]},
+            **{f"model: {name}": holds for name, holds in known.items()},
+        }
+
+
+def _shuffled(numbers: range, seed: int) -> tuple[int, ...]:
+    found = list(numbers)
+    if seed:
+        Random(seed).shuffle(found)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class After(_Batch):
+    """A batch after its forward and sampling."""
+
+    requests: tuple[Sampled, ...]
+
+    @property
+    def all_requests(self) -> tuple[Sampled, ...]:
+        return (Sampled(),) * self.rows.ahead + self.requests
+
+    def running(self) -> list[int]:
+        """The running columns, -1 for a request that is said to have none."""
+        return [
+            -1 if one.flaw == "no source column" else one.running(self.setup.block_size)
+            for one in self.all_requests
+        ]
+
+    def prepared(self) -> list[Step]:
+        """Everything but the calls that `rowwise` and `slotwise` describe."""
+        return with_context(self.cache, self.capacity)
+
+    def rowwise(self) -> list[Step]:
+        """Postprocess with per-request values in the order of the rows; behind them, those of a row that is due."""
+        every, size = self.all_requests, self.setup.block_size
+        vectors = {
+            "counts": ([one.accepted for one in every], 2),
+            "columns": (self.running(), 0),
+            "scheduled": ([one.length for one in every], 2),
+            "computed": ([one.computed for one in every], size),
+            "drafts": ([one.drafts for one in every], 1),
+        }
+        named = [Let(name, self.by_row(values, other)) for name, (values, other) in vectors.items()]
+        return [*named, self.postprocess()]
+
+    def postprocess(self) -> Call:
+        vectors = {
+            "num_accepted_tokens_gpu": "counts",
+            "mamba_state_idx_gpu": "columns",
+            "num_scheduled_tokens_gpu": "scheduled",
+            "num_computed_tokens_gpu": "computed",
+            "num_draft_tokens_gpu": "drafts",
+        }
+        return self.fused(POSTPROCESS, vectors, ("counts", OUT))
+
+    def launched(self) -> Call:
+        """The kernel behind `postprocess`, launched as documented: a program for each row and state."""
+        arguments: dict[str, Value] = {
+            "num_accepted_tokens_ptr": Name("counts"),
+            "mamba_state_idx_ptr": Name("columns"),
+            "num_scheduled_tokens_ptr": Name("scheduled"),
+            "num_computed_tokens_ptr": Name("computed"),
+            "num_draft_tokens_ptr": Name("drafts"),
+            "num_accepted_tokens_out_ptr": Attribute(Name("ctx"), "num_accepted_tokens_out"),
+            "idx_mapping_ptr": None,
+        }
+        return self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
+
+    def slotwise(self) -> list[Step]:
+        """Postprocess with per-request values in slots; what no row is mapped to would be due."""
+        every, size = self.all_requests, self.setup.block_size
+        vectors = {
+            "counts": ([one.accepted for one in every], 2),
+            "columns": (self.running(), 1),
+            "computed": ([one.computed_after for one in every], 2 * size),
+        }
+        named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
+        return [*named, Let("mapping", self.mapping), self.postprocess_align()]
+
+    def postprocess_align(self) -> Call:
+        vectors = {
+            "num_accepted_tokens_gpu": "counts",
+            "state_idx_gpu": "columns",
+            "new_num_computed_tokens_gpu": "computed",
+            "idx_mapping": "mapping",
+        }
+        return self.fused(POSTPROCESS_ALIGN, vectors, ("counts",))
+
+    def conditions(self) -> dict[str, bool]:
+        size = self.setup.block_size
+        sound = [one for one in self.requests if not one.flaw]
+        due = [one for one in sound if one.bias(size) >= 0]
+        own = [one for one in due if one.published(size) == one.running(size)]
+        before = [one for one in due if one.published(size) != one.running(size)]
+        drafted = [one for one in sound if one.drafts]
+        conv = any(state.kind == "conv" for group in self.setup.groups for state in group.states)
+        return {
+            "boundary before, bias 0": any(one.bias(size) == 0 for one in before),
+            "boundary before, bias above 0": any(one.bias(size) > 0 for one in before),
+            "boundary of the running column, bias 0": any(one.bias(size) == 0 for one in own),
+            "boundary of the running column, bias above 0": any(one.bias(size) > 0 for one in own),
+            "conv rows shifted in place": conv and any(one.bias(size) > 0 for one in own),
+            "no boundary": len(due) < len(sound),
+            "exactly on the boundary": any(one.computed_after % size == 0 for one in due),
+            "boundary passed by one": size > 1 and any(one.computed_after % size == 1 for one in due),
+            "prompt chunk that ends on a boundary": any(not one.drafts and one.length > 1 for one in own),
+            "all drafts accepted": any(one.accepted == 1 + one.drafts for one in drafted),
+            "some drafts accepted": any(1 < one.accepted < 1 + one.drafts for one in drafted),
+            "no draft accepted": any(one.accepted == 1 for one in drafted),
+            "fresh request": any(one.computed == 0 for one in sound),
+            **self.shared_conditions(),
+        }
+
+
+@dataclass(frozen=True)
+class Before(_Batch):
+    """A batch before its forward."""
+
+    requests: tuple[Starting, ...]
+    tile: int = 256
+
+    @property
+    def all_requests(self) -> tuple[Starting, ...]:
+        return (Starting(remembered=False),) * self.rows.ahead + self.requests
+
+    def previous(self) -> list[int]:
+        """The columns of the last step, -1 for a request that is said to have none."""
+        return [
+            -1 if one.flaw == "no source column" else one.previous(self.setup.block_size)
+            for one in self.all_requests
+        ]
+
+    def running(self) -> list[int]:
+        return [one.running(self.setup.block_size) for one in self.all_requests]
+
+    def prepared(self) -> list[Step]:
+        return with_context(self.cache, self.capacity)
+
+    def slotwise(self) -> list[Step]:
+        """Precopy; what no row is mapped to would be copied."""
+        vectors = {
+            "columns": (self.running(), 1),
+            "src_col": (self.previous(), 0),
+            "bias": ([one.bias for one in self.all_requests], 0),
+        }
+        named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
+        return [*named, Let("mapping", self.mapping), self.precopy()]
+
+    def precopy(self) -> Call:
+        vectors = {
+            "state_idx_gpu": "columns",
+            "src_col_gpu": "src_col",
+            "token_bias_gpu": "bias",
+            "idx_mapping": "mapping",
+        }
+        return self.fused(PRECOPY, vectors)
+
+    def launched(self) -> Call:
+        """The kernel behind `precopy`, launched as documented: a program for each row and state."""
+        arguments: dict[str, Value] = {
+            "mamba_state_idx_ptr": Name("columns"),
+            "src_col_ptr": Name("src_col"),
+            "token_bias_ptr": Name("bias"),
+            "idx_mapping_ptr": Name("mapping"),
+        }
+        return self.launch(PRECOPY_KERNEL, arguments)
+
+    def advance(self) -> list[Step]:
+        """The preprocess kernel; the outputs hold poison before."""
+        starts = tuple(accumulate((self.all_requests[r].length for r in self.row_order), initial=0))
+        vectors = {
+            "columns": (self.previous(), 5),
+            "computed": ([one.computed for one in self.all_requests], 9),
+            "counts": ([one.accepted for one in self.all_requests], 4),
+            "src_col": ([77] * self.num_reqs, 77),
+            "bias": ([88] * self.num_reqs, 88),
+        }
+        named: list[Step] = [Let(name, self.by_slot(*values)) for name, values in vectors.items()]
+        last = spread(starts, self.capacity + 1, starts[-1])
+        return [*named, Let("mapping", self.mapping), Let("starts", int32(last)), self.preprocess()]
+
+    def preprocess(self) -> Call:
+        names = {
+            "idx_mapping_ptr": "mapping",
+            "state_idx_ptr": "columns",
+            "num_computed_tokens_ptr": "computed",
+            "query_start_loc_ptr": "starts",
+            "num_accepted_tokens_ptr": "counts",
+            "src_col_ptr": "src_col",
+            "src_off_ptr": "bias",
+        }
+        arguments: dict[str, Value] = {name: Name(vector) for name, vector in names.items()}
+        return call(
+            "harness.launch",
+            kernel=PREPROCESS_KERNEL,
+            grid=(max(1, -(-self.num_reqs // self.tile)),),
+            arguments=arguments | {"num_reqs": self.num_reqs},
+            constexprs={"BLOCK_SIZE": self.tile, "MAMBA_BLOCK_SIZE": self.setup.block_size},
+            observes=("columns", "counts", "src_col", "bias"),
+            schedule=self.schedule,
+        )
+
+    def conditions(self) -> dict[str, bool]:
+        size = self.setup.block_size
+        sound = [one for one in self.requests if not one.flaw]
+        moving = [one for one in sound if one.moves(size)]
+        return {
+            "moves, bias 0": any(one.bias == 0 for one in moving),
+            "moves, bias above 0": any(one.bias > 0 for one in moving),
+            "stays": any(one.previous(size) == one.running(size) for one in sound),
+            "stays with an offset": any(
+                one.previous(size) == one.running(size) and one.bias for one in sound
+            ),
+            "fresh request": any(one.previous(size) < 0 for one in sound),
+            "request with a hit": any(not one.remembered and one.computed for one in sound),
+            "backward move": any(one.running(size) < one.previous(size) for one in moving),
+            "moves by more than a column": any(one.running(size) > one.previous(size) + 1 for one in moving),
+            "self copy of the temporal state": any(
+                one.previous(size) + one.bias == one.running(size) for one in moving
+            ),
+            "accepted none": any(one.accepted == 0 for one in sound),
+            "several programs": self.num_reqs > self.tile,
+            **self.shared_conditions(),
+        }

@@ -1,0 +1,248 @@
+"""Pools and block tables with requests in them: which blocks these own, and what lies in and around the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import shake_128
+from random import Random
+
+from hypothesis import strategies as st
+
+from properties.harness.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
+from properties.strategies.align import Group, Setup
+
+HUGE = 2**31 + 2**12
+HUGE_ID_PAGE = 64
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What lies in and around the blocks.
+
+    `shuffle` relabels blocks, 0 keeps them in order; `seed` chooses the pools' bytes, 0 makes them a counter. Cells
+    of a table that no request owns hold null blocks or, if `stale`, blocks of others. `first` is the first block
+    used, `far` counts bytes between pages: where either is huge, only the states of the blocks used have contents.
+    """
+
+    shuffle: int = 0
+    seed: int = 0
+    stale: bool = False
+    spare_columns: int = 0
+    first: int = 1
+    far: int = 0
+
+    @property
+    def sparse(self) -> bool:
+        return self.first > 1 or self.far > 0
+
+
+PLAIN = Filling()
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A setup's pools and tables with requests in them: request r owns a block in each of `columns[r]`, in each group.
+
+    `rows[i]` is the request of table row i, or None; `holes` are cells of the tables, request and column, that hold
+    the null block all the same. `width`, if given, is how many columns of their memory the tables show.
+    """
+
+    setup: Setup
+    columns: tuple[tuple[int, ...], ...]
+    rows: tuple[int | None, ...]
+    filling: Filling = PLAIN
+    holes: tuple[tuple[int, int], ...] = ()
+    width: int | None = None
+
+    @cached_property
+    def owned(self) -> dict[tuple[int, int, int], int]:
+        """The number of the block of (group, request, column), counted from 1 before blocks are relabelled."""
+        found: dict[tuple[int, int, int], int] = {}
+        for group in range(len(self.setup.groups)):
+            start = len(found) if self.setup.shared else 0
+            own = [(request, column) for request, columns in enumerate(self.columns) for column in columns]
+            found.update({(group, *cell): start + 1 + number for number, cell in enumerate(own)})
+        return found
+
+    @cached_property
+    def labels(self) -> tuple[int, ...]:
+        """The physical block of each number; the null block is itself."""
+        numbers = list(range(max(self.owned.values(), default=0)))
+        if self.filling.shuffle:
+            Random(self.filling.shuffle).shuffle(numbers)
+        return (0, *(self.filling.first + number for number in numbers))
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of a pool, one that nobody uses at the end among them."""
+        return max(self.labels) + (1 if self.filling.sparse else 2)
+
+    def block(self, group: int, request: int, column: int) -> int:
+        """The physical block, null where the request has none."""
+        if (request, column) in self.holes:
+            return 0
+        return self.labels[self.owned.get((group, request, column), 0)]
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.setup.groups)
+
+    def block_ids(self, group: int, request: int) -> list[int]:
+        """The blocks of a request as a runner lists them, up to its last column."""
+        row = self.rows.index(request)
+        return [self._cell(group, row, column) for column in range(max(self.columns[request]) + 1)]
+
+    @property
+    def full_width(self) -> int:
+        return 1 + max((max(columns, default=0) for columns in self.columns), default=0)
+
+    def table(self, group: int) -> Tensor:
+        """The group's block table; a column narrower than its memory where `width` says so."""
+        width = self.full_width + self.filling.spare_columns
+        cells = [self._cell(group, row, column) for row in range(len(self.rows)) for column in range(width)]
+        shown = width if self.width is None else min(self.width, width)
+        strides = None if shown == width else (width, 1)
+        return Tensor("int32", (len(self.rows), shown), tuple(cells), strides)
+
+    def _cell(self, group: int, row: int, column: int) -> int:
+        request = self.rows[row]
+        if request is not None and (group, request, column) in self.owned:
+            return self.block(group, request, column)
+        if not self.filling.stale or (request, column) in self.holes or len(self.labels) == 1:
+            return 0
+        return self.labels[1 + (row + 3 * column) % (len(self.labels) - 1)]
+
+    def page(self, pool: str) -> int:
+        return self.setup.pages()[pool] + self.filling.far
+
+    def steps(self) -> list[Step]:
+        """Name the pools `pool0`.., tables `table0`.., layers `layers` and configuration `config`."""
+        named: list[Step] = []
+        for pool in self.setup.pools:
+            named += self._pool(pool)
+        named += [Let(f"table{group}", self.table(group)) for group in range(len(self.setup.groups))]
+        named.append(Let("layers", self.layers()))
+        named.append(Let("config", self.setup.config(self.num_blocks)))
+        return named
+
+    def refill(self) -> list[Step]:
+        """Give the pools their first contents back."""
+        return [Overwrite(pool, self.contents(pool)) for pool in self.setup.pools]
+
+    def layers(self) -> dict[str, Value]:
+        wide = {name: group for name, group, _ in self.setup.named_layers()}
+        context = self.setup.forward_context(self.num_blocks)
+        if not self.filling.far:
+            return context
+        return {name: self._far(layer, wide[name]) for name, layer in context.items()}
+
+    def _far(self, layer: Record, group: int) -> Record:
+        sizes = [state.itemsize for state in self.setup.groups[group].states]
+        views = [
+            replace(view, strides=(view.strides[0] + self.filling.far // size, *view.strides[1:]))
+            for view, size in zip(layer["kv_cache"], sizes, strict=True)
+        ]
+        return record("Layer", kv_cache=views)
+
+    def _pool(self, pool: str) -> list[Step]:
+        size = self.page(pool) * (self.num_blocks - 1) + self.setup.pages()[pool]
+        if not self.filling.sparse:
+            return [Let(pool, Tensor("uint8", (size,), self.contents(pool)))]
+        named: list[Step] = [Let(pool, Tensor("uint8", (size,), None))]
+        for name, (number, start) in self._windows(pool).items():
+            page = self.setup.pages()[pool]
+            named.append(Let(name, View(pool, "uint8", (page,), None, start)))
+            named.append(Overwrite(name, self._pattern(pool, number)))
+        return named
+
+    def _windows(self, pool: str) -> dict[str, tuple[int, int]]:
+        """The pages of a sparse pool that have contents: their number, and where they start."""
+        return {
+            f"{pool}_block{block}": (number, block * self.page(pool))
+            for number, block in enumerate(self.labels)
+        }
+
+    def contents(self, pool: str) -> bytes:
+        """The bytes of a pool: those of a block do not depend on its label."""
+        at = {block: number for number, block in enumerate(self.labels)}
+        return b"".join(self._pattern(pool, at.get(block, block)) for block in range(self.num_blocks))
+
+    def _pattern(self, pool: str, number: int) -> bytes:
+        page = self.setup.pages()[pool]
+        if not self.filling.seed and page * (number + 1) <= 256:
+            turn = 89 * self.setup.pools.index(pool)
+            return bytes((turn + byte) % 256 for byte in range(number * page, (number + 1) * page))
+        return _noise(self.filling.seed, f"{pool} {self.owners.get(number, number)}", page)
+
+    @cached_property
+    def owners(self) -> dict[int, tuple[int, ...]]:
+        """Request and column of each number; the group before them where groups share numbers."""
+        first = 0 if self.setup.shared else 1
+        return {number: cell[first:] for cell, number in self.owned.items()}
+
+    @property
+    def observes(self) -> tuple[str, ...]:
+        """The names of all memory that a copy may write to."""
+        if not self.filling.sparse:
+            return self.setup.pools
+        return tuple(name for pool in self.setup.pools for name in self._windows(pool))
+
+    def states(self, after: Mapping[str, Value]) -> dict[tuple[str, int, int], tuple[bytes, ...]]:
+        """By layer, request and column, the bytes of each state after a call, whatever the block is labelled."""
+        found: dict[tuple[str, int, int], tuple[bytes, ...]] = {}
+        for layer, group, pool in self.setup.named_layers():
+            for (owner, request, column), number in self.owned.items():
+                if owner == group:
+                    page = self._page_after(after, pool, self.labels[number])
+                    found[layer, request, column] = tuple(_state_bytes(page, self.setup.groups[group]))
+        return found
+
+    def _page_after(self, after: Mapping[str, Value], pool: str, block: int) -> bytes:
+        if self.filling.sparse:
+            return bytes(after[f"{pool}_block{block}"].elements)
+        start = block * self.page(pool)
+        return bytes(after[pool].elements[start : start + self.page(pool)])
+
+
+def pattern(seed: int, name: str, size: int) -> bytes:
+    """The contents of a pool: a counter for seed 0, where no byte need come twice."""
+    return bytes(range(size)) if size <= 256 and not seed else _noise(seed, name, size)
+
+
+def _noise(seed: int, name: str, size: int) -> bytes:
+    """Bytes of which any beginning is the same for every size."""
+    return shake_128(f"{seed} {name}".encode()).digest(size)
+
+
+def _state_bytes(page: bytes, group: Group) -> Iterator[bytes]:
+    for state, offset in zip(group.states, group.offsets, strict=True):
+        yield page[offset : offset + state.nbytes]
+
+
+def with_context(cache: Cache, max_num_reqs: int) -> list[Step]:
+    """Steps after which `ctx` is a context bound to the cache."""
+    return [*cache.steps(), cache.setup.create(max_num_reqs), cache.setup.initialize()]
+
+
+def fillings() -> st.SearchStrategy[Filling]:
+    """What surrounds the blocks, where pools are small."""
+    return st.builds(
+        Filling,
+        shuffle=st.integers(0, 3),
+        seed=st.integers(0, 7),
+        stale=st.booleans(),
+        spare_columns=st.sampled_from((0, 0, 1, 3)),
+    )
+
+
+def far_fillings() -> st.SearchStrategy[Filling]:
+    """Addresses beyond 32 bits: by pages that are gigabytes long, or by block ids that are millions."""
+    return st.sampled_from((Filling(far=HUGE), Filling(far=HUGE_ID_PAGE, first=HUGE // HUGE_ID_PAGE)))
+
+
+def spread(values: Iterable[int], length: int, poison: int) -> tuple[int, ...]:
+    """`values`, and behind them `poison` up to `length`."""
+    found = tuple(values)
+    return found + (poison,) * (length - len(found))

@@ -1,0 +1,200 @@
+"""Copies that are written down as pointers and sizes: of a request's states, and of any runs of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from hypothesis import strategies as st
+
+from properties.harness.values import (
+    Attribute,
+    Call,
+    Let,
+    Name,
+    Record,
+    Step,
+    Tensor,
+    Value,
+    View,
+    call,
+    record,
+)
+from properties.strategies.align import Group, Kept, Setup, schedules
+from properties.strategies.align_cache import Cache, pattern
+from properties.strategies.align_runner import copy_buffers
+from properties.strategies.situations import NamedSituations, noted
+
+COLLECT = "collect_mamba_copy_meta"
+DO_COPY = "do_mamba_copy_block"
+MEMCPY = "batch_memcpy"
+LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
+POINTERS = ("copy_bufs.src_ptrs.np", "copy_bufs.dst_ptrs.np")
+
+
+def collect(
+    setup: Setup,
+    block_ids: Sequence[Sequence[int]],
+    src_col: Value,
+    dst_col: Value,
+    bias: Value,
+    *,
+    observes: Sequence[str] = LISTS,
+    **changes: Value,
+) -> Call:
+    """Write the copies of one request down in `copy_bufs`."""
+    other = [[1]] * setup.attention
+    request = record("CachedRequestState", block_ids=[*other, *map(list, block_ids)], num_computed_tokens=0)
+    arguments: dict[str, Value] = {
+        "bufs": Name("copy_bufs"),
+        "kv_cache_config": Name("config"),
+        "copy_funcs": setup.copy_functions,
+        "group_ids": list(setup.group_ids),
+        "src_col": src_col,
+        "dst_col": dst_col,
+        "bias": bias,
+        "req_state": request,
+        "forward_context": Name("layers"),
+    }
+    return Call(
+        COLLECT,
+        tuple((arguments | changes).items()),
+        environment=tuple(setup.environment.items()),
+        observes=tuple(observes),
+        updates="copy_bufs",
+    )
+
+
+def collect_request(cache: Cache, request: int, src_col: int, dst_col: int, bias: int) -> Call:
+    blocks = [cache.block_ids(group, request) for group in range(cache.num_groups)]
+    return collect(cache.setup, blocks, src_col, dst_col, bias)
+
+
+def do_copies(pools: Sequence[str], *, schedule: str = "") -> Call:
+    """Do what is written down in `copy_bufs`."""
+    return call(DO_COPY, bufs=Name("copy_bufs"), observes=pools, schedule=schedule)
+
+
+def copy_again(pools: Sequence[str], *, schedule: str = "") -> Call:
+    """Do the copies that the device's lists hold; entries that nobody wrote have size 0."""
+    return call(
+        MEMCPY,
+        src_ptrs=Attribute(Name("copy_bufs"), "src_ptrs.gpu"),
+        dst_ptrs=Attribute(Name("copy_bufs"), "dst_ptrs.gpu"),
+        sizes=Attribute(Name("copy_bufs"), "sizes.gpu"),
+        observes=pools,
+        schedule=schedule,
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """`size` bytes that move by `distance`, behind `gap` bytes that stay."""
+
+    size: int
+    distance: int = 0
+    gap: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Bytes that are read or written, what lies between included."""
+        return self.size + abs(self.distance)
+
+
+@dataclass(frozen=True)
+class Runs(NamedSituations):
+    """Runs of bytes of one pool, each in a zone of its own; the lists have room for `spare` requests more."""
+
+    runs: tuple[Run, ...]
+    spare: int = 0
+    seed: int = 0
+    schedule: str = ""
+
+    @property
+    def setup(self) -> Setup:
+        """A model with a group for each run: any byte of the pool can start one of its blocks."""
+        return Setup(tuple(Group((Kept("temporal", (1, 1, run.size)),)) for run in self.runs))
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """Where each run's zone begins, and where the last one ends. The first byte is of the null block."""
+        ends = accumulate((run.gap + run.reach for run in self.runs), initial=1)
+        return tuple(ends)
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Source and target of each run, in bytes of the pool."""
+        starts = [start + run.gap for start, run in zip(self.zones, self.runs, strict=False)]
+        return tuple(
+            (start + max(0, -run.distance), start + max(0, run.distance))
+            for start, run in zip(starts, self.runs, strict=True)
+        )
+
+    def steps(self) -> list[Step]:
+        """Name pool, layers and configuration, and make `copy_bufs`."""
+        end = self.zones[-1] + 3
+        layers: dict[str, Record] = {
+            f"layer{number}": record(
+                "Layer",
+                kv_cache=[
+                    View("pool0", "uint8", (end - run.size + 1, 1, 1, run.size), (1, run.size, run.size, 1))
+                ],
+            )
+            for number, run in enumerate(self.runs)
+        }
+        return [
+            Let("pool0", Tensor("uint8", (end,), pattern(self.seed, "pool0", end))),
+            Let("layers", layers),
+            Let("config", self.setup.config(end)),
+            copy_buffers(self.setup, 1 + self.spare),
+        ]
+
+    def collect(self) -> Call:
+        return collect(self.setup, self.places, 0, 1, 0)
+
+    def conditions(self) -> dict[str, bool]:
+        overlapping = [run for run in self.runs if 0 < abs(run.distance) < run.size]
+        return {
+            "towards the front, overlapping": any(run.distance < 0 for run in overlapping),
+            "towards the back, overlapping": any(run.distance > 0 for run in overlapping),
+            "by one byte": any(abs(run.distance) == 1 for run in overlapping),
+            "onto itself": any(run.distance == 0 for run in self.runs),
+            "apart": any(abs(run.distance) >= run.size for run in self.runs),
+            "adjacent": any(abs(run.distance) == run.size for run in self.runs),
+            "several tiles, overlapping": any(run.size > 16384 for run in overlapping),
+            "several runs": len(self.runs) > 1,
+            "unused entries": self.spare > 0,
+            "aligned": any(
+                (source | target | run.size) % 16 == 0
+                for (source, target), run in zip(self.places, self.runs, strict=True)
+            ),
+        }
+
+
+SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
+GAPS = (0, 1, 2, 3, 15, 15, 31)
+
+
+def _run(size: int, shift: int, back: bool, gap: int) -> Run:
+    """A run that moves not at all, by a little, by some of its size, or by more than that."""
+    distance = (0, 1, size, size + 2, 16, 3, size // 2, size - 1)[shift]
+    return Run(size, -distance if back else distance, gap)
+
+
+def addresses() -> st.SearchStrategy[int]:
+    """Addresses with room for some gigabytes behind them, many of them in the upper half of the address space."""
+    bases = st.sampled_from((2**12, 2**31 - 2**12, 2**40, 2**63 - 2**20, 2**63, 2**64 - 2**40))
+    return st.builds(lambda base, pages: base + 64 * pages, bases, st.integers(0, 1000))
+
+
+def runs() -> st.SearchStrategy[Runs]:
+    """Runs of bytes that overlap themselves or not, in either direction."""
+    one = st.builds(_run, st.sampled_from(SIZES), st.integers(0, 7), st.booleans(), st.sampled_from(GAPS))
+    return st.builds(
+        Runs,
+        st.lists(one, min_size=1, max_size=2).map(tuple),
+        spare=st.sampled_from((0, 0, 1)),
+        seed=st.integers(0, 7),
+        schedule=schedules(),
+    ).map(noted)

@@ -1,0 +1,257 @@
+"""Requests in align mode: before a forward, and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from properties.strategies.align import Setup, column_of
+
+FLAWS = ("", "null source", "null destination", "no source column", "short row")
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A request after a forward over `length` tokens, the last `drafts` of them drafts, of which it accepted some.
+
+    `accepted` counts the sampled token too. `flaw` is what its table row or its column has wrong, one of FLAWS.
+    """
+
+    computed: int = 0
+    length: int = 1
+    drafts: int = 0
+    accepted: int = 1
+    flaw: str = ""
+
+    @property
+    def first_state(self) -> int:
+        """Tokens behind the state in the running block."""
+        return self.computed + self.length - self.drafts
+
+    @property
+    def computed_after(self) -> int:
+        return self.first_state + self.accepted - 1
+
+    def running(self, block_size: int) -> int:
+        return column_of(self.computed + self.length, block_size)
+
+    def boundary(self, block_size: int) -> int:
+        """The last block boundary that accepted tokens reach."""
+        return self.computed_after // block_size * block_size
+
+    def bias(self, block_size: int) -> int:
+        """Tokens from the state in the running block to the boundary; negative where no boundary is passed."""
+        return self.boundary(block_size) - self.first_state
+
+    def published(self, block_size: int) -> int:
+        return self.boundary(block_size) // block_size - 1
+
+    def columns(self, setup: Setup) -> tuple[int, ...]:
+        run = self.running(setup.block_size)
+        return tuple(range(max(run - 1, 0), run + 1 + setup.num_spec))
+
+    def holes(self, setup: Setup) -> set[int]:
+        run, bias = self.running(setup.block_size), max(self.bias(setup.block_size), 0)
+        if self.flaw == "null source":
+            return {run, run + bias}
+        return {self.published(setup.block_size)} if self.flaw == "null destination" else set()
+
+    def width(self, setup: Setup) -> int | None:
+        """Columns of a table that has not all of the request's, or None."""
+        run, bias = self.running(setup.block_size), max(self.bias(setup.block_size), 0)
+        return max(run + bias, 1) if self.flaw == "short row" else None
+
+
+@dataclass(frozen=True)
+class Starting:
+    """A request before a forward over `length` tokens.
+
+    Its last step left the state after `first_state` tokens in the running block and accepted `accepted` tokens, the
+    sampled one too, of all but `rejected`. Without `remembered` its column is that of its computed tokens.
+    """
+
+    first_state: int = 0
+    length: int = 1
+    accepted: int = 1
+    rejected: int = 0
+    remembered: bool = True
+    flaw: str = ""
+
+    @property
+    def computed(self) -> int:
+        return self.first_state + max(self.accepted, 1) - 1
+
+    def previous(self, block_size: int) -> int:
+        return column_of(self.computed + self.rejected * self.remembered, block_size)
+
+    def running(self, block_size: int) -> int:
+        return column_of(self.computed + self.length, block_size)
+
+    @property
+    def bias(self) -> int:
+        return max(self.accepted - 1, 0)
+
+    def moves(self, block_size: int) -> bool:
+        return -1 != self.previous(block_size) != self.running(block_size)
+
+    def columns(self, setup: Setup) -> tuple[int, ...]:
+        run, previous = self.running(setup.block_size), self.previous(setup.block_size)
+        before = range(max(previous, 0), previous + 1 + self.bias)
+        return tuple(sorted({*before, *range(run, run + 1 + setup.num_spec)}))
+
+    def holes(self, setup: Setup) -> set[int]:
+        previous = self.previous(setup.block_size)
+        if self.flaw == "null source":
+            return {previous, previous + self.bias}
+        return {self.running(setup.block_size)} if self.flaw == "null destination" else set()
+
+    def width(self, setup: Setup) -> int | None:
+        """As of `Sampled`."""
+        last = max(self.previous(setup.block_size) + self.bias, 0)
+        return max(last, 1) if self.flaw == "short row" else None
+
+
+Row = TypeVar("Row", Sampled, Starting)
+
+
+def sampled(setup: Setup, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
+    """Requests after a forward: decodes, with up to all drafts, and chunks of prompts; some of them have a flaw."""
+    found = st.one_of(chunks(setup), passing(setup), decodes(setup), passing(setup))
+    return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
+
+
+def _flawed(one: Row, flaw: str) -> Row:
+    return replace(one, flaw=flaw)
+
+
+def chunks(setup: Setup) -> st.SearchStrategy[Sampled]:
+    """Chunks of prompts, many of which end on a boundary."""
+    size = setup.block_size
+    ends = st.builds(
+        lambda computed, blocks: Sampled(computed, blocks * size - computed % size), _UP_TO_9, _UP_TO_2
+    )
+    return st.builds(Sampled, st.integers(0, 2 * size), st.integers(1, 2 * size + 1)) | ends
+
+
+_UP_TO_2 = st.integers(1, 2)
+_UP_TO_3 = st.integers(1, 3)
+_UP_TO_9 = st.integers(0, 9)
+
+
+def decodes(setup: Setup) -> st.SearchStrategy[Sampled]:
+    """Decodes with any drafts anywhere in a block."""
+    drafts = st.integers(0, setup.num_spec)
+
+    def decode(computed: int, accepted: int, rejected: int) -> Sampled:
+        accepted = min(accepted, setup.num_spec)
+        rejected = min(rejected, setup.num_spec - accepted)
+        return Sampled(computed, 1 + accepted + rejected, accepted + rejected, 1 + accepted)
+
+    return st.builds(decode, st.integers(1, 3 * setup.block_size), drafts, drafts)
+
+
+def passing(setup: Setup) -> st.SearchStrategy[Sampled]:
+    """Decodes whose accepted tokens reach a boundary, or pass it."""
+    size, spec = setup.block_size, setup.num_spec
+
+    def decode(blocks: int, before: int, beyond: int, rejected: int) -> Sampled:
+        beyond = min(beyond, spec - before)
+        rejected = min(rejected, spec - before - beyond)
+        computed = blocks * size - before - 1
+        drafts = before + beyond + rejected
+        return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + before + beyond)
+
+    drafts = st.integers(0, spec)
+    return st.builds(decode, _UP_TO_3, drafts, drafts, drafts)
+
+
+def ending_in_place(setup: Setup) -> st.SearchStrategy[Sampled]:
+    """Decodes that accept all of at least one draft, up to the boundary of their running column."""
+
+    def decode(blocks: int, drafts: int) -> Sampled:
+        computed = blocks * setup.block_size - drafts - 1
+        return Sampled(computed + (0 if computed else setup.block_size), 1 + drafts, drafts, 1 + drafts)
+
+    return st.builds(decode, _UP_TO_3, st.integers(1, setup.num_spec))
+
+
+def starting(
+    setup: Setup, *, flawed: bool = False, moving: bool = False, uncounted: bool = False
+) -> st.SearchStrategy[Starting]:
+    """Requests before a forward: after a decode with up to all drafts, in a prompt, after a hit, and new ones.
+
+    Args:
+        flawed: some have a flaw.
+        moving: all leave their column.
+        uncounted: an accepted count may be 0.
+    """
+    found = st.one_of(hits(setup), leaving(setup), going_back(setup))
+    if not moving:
+        found = st.one_of(_new(setup), leaving(setup), going_on(setup), found)
+    if uncounted:
+        found = st.builds(_uncounted, found, st.sampled_from((False, False, False, True)))
+    return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
+
+
+def _uncounted(one: Starting, none: bool) -> Starting:
+    return replace(one, accepted=0) if none and one.accepted == 1 else one
+
+
+def _lengths(setup: Setup) -> st.SearchStrategy[int]:
+    return st.integers(1, 1 + setup.num_spec) | st.integers(1, 2 * setup.block_size + 1)
+
+
+def _new(setup: Setup) -> st.SearchStrategy[Starting]:
+    return st.builds(lambda length: Starting(0, length, remembered=False), _lengths(setup))
+
+
+def hits(setup: Setup) -> st.SearchStrategy[Starting]:
+    """New and resumed requests whose first blocks are in the cache; nobody remembers their column."""
+    return st.builds(
+        lambda blocks, length: Starting(blocks * setup.block_size, length, remembered=False),
+        _UP_TO_3,
+        _lengths(setup),
+    )
+
+
+def going_on(setup: Setup) -> st.SearchStrategy[Starting]:
+    """Requests after a decode or a chunk, anywhere."""
+    drafts = st.integers(0, setup.num_spec)
+
+    def going(first: int, length: int, accepted: int, rejected: int) -> Starting:
+        return Starting(first, length, 1 + accepted, min(rejected, setup.num_spec - accepted))
+
+    return st.builds(going, st.integers(1, 3 * setup.block_size), _lengths(setup), drafts, drafts)
+
+
+def leaving(setup: Setup) -> st.SearchStrategy[Starting]:
+    """Requests that pass the end of their column in this step."""
+    size, spec = setup.block_size, setup.num_spec
+
+    def going(blocks: int, short: int, more: int, accepted: int, rejected: int) -> Starting:
+        short = min(short, size - 1)
+        accepted = min(accepted, blocks * size - short - 1)
+        rejected = min(rejected, spec - accepted, short)
+        return Starting(blocks * size - short - accepted, short + more, 1 + accepted, rejected)
+
+    drafts = st.integers(0, spec)
+    return st.builds(going, _UP_TO_3, drafts, st.integers(1, 1 + size), drafts, drafts)
+
+
+def going_back(setup: Setup) -> st.SearchStrategy[Starting]:
+    """Requests whose rejected drafts were in a later column than all tokens of this step; others where none can be."""
+    size, spec = setup.block_size, setup.num_spec
+    if spec < 2:
+        return leaving(setup)
+
+    def going(blocks: int, short: int, fewer: int, more: int, accepted: int) -> Starting:
+        short = min(short, spec - 1)
+        rejected = min(short + more, spec)
+        accepted = min(accepted, spec - rejected)
+        length = max(1, short - fewer)
+        return Starting(blocks * size - short - accepted, length, 1 + accepted, rejected)
+
+    drafts = st.integers(0, spec)
+    return st.builds(going, _UP_TO_3, st.integers(1, spec), drafts, st.integers(1, spec), drafts)

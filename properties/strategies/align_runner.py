@@ -1,0 +1,360 @@
+"""What the runner that keeps requests in rows hands over: its batch, the scheduler's output, and its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from properties.harness.values import (
+    Attribute,
+    BufferMaker,
+    Call,
+    Device,
+    Let,
+    Name,
+    NumPy,
+    Record,
+    Rows,
+    Step,
+    Tensor,
+    Value,
+    int32,
+    record,
+)
+from properties.strategies.align import KINDS, Setup, schedules, setups
+from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
+from properties.strategies.align_requests import Starting, starting
+from properties.strategies.situations import NamedSituations, noted
+
+PREPROCESS = "preprocess_mamba"
+POSTPROCESS_GPU = "postprocess_mamba_align_gpu"
+STAGE = "stage_postprocess_inputs_to_gpu"
+STAGE_COLUMNS = "stage_mamba_state_idx_to_gpu"
+STAGE_METADATA = "stage_postprocess_metadata_to_gpu"
+CLEANUP = "cleanup_mamba_state_idx"
+COPY_BUFFERS = "MambaCopyBuffers.create"
+BUFFERS = "MambaBuffers.create"
+STAGING = (
+    "mamba_state_idx_buf",
+    "num_scheduled_tokens_buf",
+    "num_computed_tokens_buf",
+    "num_draft_tokens_buf",
+)
+FORGETTING = ("finished", "preempted", "resumed", "nothing")
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A request in a step: its id, which of the cache's requests it is, computed and scheduled tokens, drafts."""
+
+    id: str
+    request: int
+    computed: int
+    length: int
+    drafts: int = 0
+
+
+def scheduler_output(
+    rows: Iterable[Scheduled],
+    *,
+    finished: Sequence[str] = (),
+    preempted: Sequence[str] | None = None,
+    resumed: Sequence[str] = (),
+) -> Record:
+    return record(
+        "SchedulerOutput",
+        num_scheduled_tokens={row.id: row.length for row in rows},
+        scheduled_spec_decode_tokens={row.id: list(range(row.drafts)) for row in rows if row.drafts},
+        finished_req_ids=list(finished),
+        preempted_req_ids=None if preempted is None else list(preempted),
+        scheduled_cached_reqs=record("CachedRequestData", resumed_req_ids=list(resumed)),
+    )
+
+
+def requests_of(cache: Cache, rows: Iterable[Scheduled]) -> dict[str, Value]:
+    """What the runner remembers of each request."""
+    other = [[1]] * cache.setup.attention
+    return {
+        row.id: record(
+            "CachedRequestState",
+            block_ids=[*other, *(cache.block_ids(group, row.request) for group in range(cache.num_groups))],
+            num_computed_tokens=row.computed,
+        )
+        for row in rows
+    }
+
+
+def input_batch(cache: Cache, rows: Iterable[Scheduled], *, pointers: bool) -> Record:
+    """The runner's batch; without device tables where copies go through lists of pointers."""
+    fields: dict[str, Value] = {
+        "req_ids": [row.id for row in rows],
+        "num_accepted_tokens_cpu": NumPy(Name("accepted")),
+    }
+    if not pointers:
+        tables = [f"table{group}" for group in range(cache.num_groups)]
+        names = ["table0"] * cache.setup.attention + tables
+        fields["block_table"] = [record("BlockTable", get_device_tensor=Rows(Name(name))) for name in names]
+    return record("InputBatch", **fields)
+
+
+def cleanup(output: Record) -> Call:
+    arguments = (("scheduler_output", output), ("mamba_state_idx", Name("state_idx")))
+    return Call(CLEANUP, arguments, observes=("state_idx",))
+
+
+def copy_buffers(setup: Setup, max_num_reqs: int) -> Call:
+    """Make `copy_bufs`."""
+    made = setup.call(
+        COPY_BUFFERS,
+        max_num_reqs=max_num_reqs,
+        kv_cache_config=Name("config"),
+        copy_funcs=setup.copy_functions,
+        make_buffer=BufferMaker(),
+    )
+    return replace(made, bind="copy_bufs")
+
+
+def buffers(setup: Setup, max_num_reqs: int, *, with_postprocess: bool = True) -> Call:
+    """Make `bufs`."""
+    made = setup.call(
+        BUFFERS,
+        max_num_reqs=max_num_reqs,
+        kv_cache_config=Name("config"),
+        copy_funcs=setup.copy_functions,
+        make_buffer=BufferMaker(),
+        device=Device(),
+        with_postprocess_align=with_postprocess,
+    )
+    # Its parts may have things in common: what counts is what they hold.
+    return replace(made, bind="bufs", by_content=True)
+
+
+def preprocess(
+    cache: Cache,
+    rows: Sequence[Scheduled],
+    output: Record,
+    *,
+    pointers: bool,
+    copy_bufs: str = "copy_bufs",
+    schedule: str = "",
+    **changes: Value,
+) -> Call:
+    arguments: dict[str, Value] = {
+        "scheduler_output": output,
+        "kv_cache_config": Name("config"),
+        "cache_config": record("CacheConfig", enable_prefix_caching=True),
+        "mamba_state_idx": Name("state_idx"),
+        "input_batch": input_batch(cache, rows, pointers=pointers),
+        "requests": requests_of(cache, rows),
+        "forward_context": Name("layers"),
+        "mamba_state_copy_funcs": cache.setup.copy_functions,
+        "copy_bufs": path(copy_bufs),
+    }
+    return Call(
+        PREPROCESS,
+        tuple((arguments | changes).items()),
+        environment=tuple(cache.setup.environment.items()),
+        observes=(*cache.observes, "state_idx", "accepted"),
+        schedule=schedule,
+    )
+
+
+def stage(
+    cache: Cache, rows: Sequence[Scheduled], output: Record, ctx: str = "ctx", **changes: Value
+) -> Call:
+    """Stage the rows in the buffers of the context at the dotted path `ctx`."""
+    arguments: dict[str, Value] = {
+        "ctx": path(ctx),
+        "scheduler_output": output,
+        "req_ids": [row.id for row in rows],
+        "num_reqs": len(rows),
+        "requests": requests_of(cache, rows),
+        "mamba_state_idx": Name("state_idx"),
+    }
+    staged = tuple(f"{ctx}.{name}.{side}" for name in STAGING for side in ("np", "gpu"))
+    return Call(STAGE, tuple((arguments | changes).items()), observes=staged)
+
+
+def path(dotted: str) -> Value:
+    """What is found at a dotted path."""
+    name, _, rest = dotted.partition(".")
+    return Attribute(Name(name), rest) if rest else Name(name)
+
+
+def postprocess(cache: Cache, rows: Sequence[Scheduled], *, schedule: str = "", **changes: Value) -> Call:
+    """The postprocess of `bufs`; the accepted counts of the step are the tensor `counts`."""
+    keywords: dict[str, Value] = {
+        "bufs": Name("bufs"),
+        "num_reqs": len(rows),
+        "num_accepted_tokens_gpu": Name("counts"),
+        "num_accepted_tokens_cpu_tensor": Name("accepted"),
+        "input_batch": input_batch(cache, rows, pointers=False),
+        "kv_cache_config": Name("config"),
+        "forward_context": Name("layers"),
+        "mamba_state_copy_funcs": cache.setup.copy_functions,
+    }
+    return Call(
+        POSTPROCESS_GPU,
+        (),
+        tuple((keywords | changes).items()),
+        environment=tuple(cache.setup.environment.items()),
+        updates="bufs",
+        observes=(*cache.observes, "counts", "accepted", "bufs.postprocess_align.num_accepted_tokens_out"),
+        schedule=schedule,
+    )
+
+
+@dataclass(frozen=True)
+class RunnerStep(NamedSituations):
+    """What the runner does before a forward. `gone` are requests that it remembers and that are not in the batch.
+
+    Where requests are `resumed`, it also remembers columns of those that have no column any more.
+    """
+
+    setup: Setup
+    requests: tuple[Starting, ...]
+    resumed: bool = False
+    gone: tuple[str, ...] = ()
+    spare: int = 0
+    pointers: bool = False
+    filling: Filling = PLAIN
+    schedule: str = ""
+
+    @property
+    def capacity(self) -> int:
+        return max(1, len(self.requests) + self.spare)
+
+    @property
+    def rows(self) -> tuple[Scheduled, ...]:
+        return tuple(
+            Scheduled(f"r{number}", number, one.computed, one.length, self._drafts(one))
+            for number, one in enumerate(self.requests)
+        )
+
+    def _drafts(self, one: Starting) -> int:
+        return one.length - 1 if one.computed and one.length <= 1 + self.setup.num_spec else 0
+
+    @property
+    def cache(self) -> Cache:
+        rows = (*range(len(self.requests)), *(None,) * (self.capacity - len(self.requests)))
+        return Cache(self.setup, tuple(one.columns(self.setup) for one in self.requests), rows, self.filling)
+
+    @property
+    def state_idx(self) -> dict[str, int]:
+        """The remembered columns: of requests that are gone, and of resumed ones, what they were long ago."""
+        size = self.setup.block_size
+        known = {
+            row.id: one.previous(size)
+            for row, one in zip(self.rows, self.requests, strict=True)
+            if one.remembered
+        }
+        known.update(dict.fromkeys(self._resumed, 7))
+        return {f"{why}{number}": 40 + number for number, why in enumerate(self.gone)} | known
+
+    @property
+    def _resumed(self) -> list[str]:
+        """Requests that are said to be resumed, although there is a column for them: new ones, and those with hits."""
+        return [
+            row.id
+            for row, one in zip(self.rows, self.requests, strict=True)
+            if self.resumed and not one.remembered
+        ]
+
+    @property
+    def output(self) -> Record:
+        def those(why: str) -> list[str]:
+            return [f"{one}{number}" for number, one in enumerate(self.gone) if one == why]
+
+        resumed = self._resumed + those("resumed")
+        preempted = those("preempted")
+        return scheduler_output(
+            self.rows, finished=those("finished"), preempted=preempted or None, resumed=resumed
+        )
+
+    def accepted(self) -> Tensor:
+        """The counts on the host, by row; behind the rows, others."""
+        return int32(spread((one.accepted for one in self.requests), self.capacity, 3)).on_host()
+
+    def prepared(self) -> list[Step]:
+        """Everything that `preprocess` needs."""
+        return [
+            *self.cache.steps(),
+            Let("state_idx", self.state_idx),
+            Let("accepted", self.accepted()),
+            copy_buffers(self.setup, self.capacity),
+        ]
+
+    def preprocess(self, **changes: Value) -> Call:
+        return preprocess(
+            self.cache, self.rows, self.output, pointers=self.pointers, schedule=self.schedule, **changes
+        )
+
+    def shifts(self) -> bool:
+        """Whether a request that leaves its column has accepted a draft."""
+        return any(one.moves(self.setup.block_size) and one.bias for one in self.requests)
+
+    def conditions(self) -> dict[str, bool]:
+        size = self.setup.block_size
+        moving = [one for one in self.requests if one.moves(size)]
+        return {
+            "no request": not self.requests,
+            "nobody moves": bool(self.requests) and not moving,
+            "some move and some stay": 0 < len(moving) < len(self.requests),
+            "moves, bias above 0": any(one.bias for one in moving),
+            "self copy of the temporal state": any(
+                one.previous(size) + one.bias == one.running(size) for one in moving
+            ),
+            "backward move": any(one.running(size) < one.previous(size) for one in moving),
+            "fresh request": any(one.previous(size) < 0 for one in self.requests),
+            "resumed request with a column of before": bool(self._resumed),
+            **{f"remembers one that is gone, {why}": why in self.gone for why in FORGETTING},
+            "spare rows": self.spare > 0,
+            "pointer lists": self.pointers,
+            "channel-first layout": self.setup.layout == "DS",
+            "channel-first layout with a bias": self.setup.layout == "DS" and any(one.bias for one in moving),
+            "two groups": len(self.setup.groups) > 1,
+            "shared pool": self.setup.shared,
+            "a group of another kind before": self.setup.attention,
+            "stale blocks in a row": self.filling.stale,
+        }
+
+
+def runner_steps(*, pointers: bool | None = None) -> st.SearchStrategy[RunnerStep]:
+    """Steps of the runner before a forward; through lists of pointers only what a pointer and a size can say."""
+    return setups().flatmap(lambda setup: _steps(setup, pointers)).map(noted)
+
+
+def shifting_steps() -> st.SearchStrategy[RunnerStep]:
+    """Steps with accepted drafts and channel-first conv states, whose rows have to be shifted on the way."""
+    conv = tuple(kinds for kinds in KINDS if kinds[0] == "conv")
+    found = setups(layouts=("DS",), kinds=conv, min_spec=1)
+    steps = found.flatmap(lambda setup: _steps(setup, False, moving=True))
+    return steps.filter(RunnerStep.shifts).map(noted)
+
+
+def _steps(setup: Setup, pointers: bool | None, *, moving: bool = False) -> st.SearchStrategy[RunnerStep]:
+    one = starting(setup, moving=moving)
+    some = st.lists(one, min_size=1, max_size=4)
+    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: st.just([]) if none else some)
+    steps = st.builds(
+        RunnerStep,
+        st.just(setup),
+        requests.map(tuple),
+        resumed=st.booleans(),
+        gone=st.lists(st.sampled_from(FORGETTING), max_size=3).map(tuple),
+        spare=st.integers(0, 2),
+        pointers=st.booleans() if pointers is None else st.just(pointers),
+        filling=fillings(),
+        schedule=schedules(),
+    )
+    return steps.map(_representable)
+
+
+def _representable(step: RunnerStep) -> RunnerStep:
+    """Through a pointer and a size a channel-first conv state is copied as a whole or not at all."""
+    if not step.pointers or step.setup.layout == "SD":
+        return step
+    plain = (replace(one, accepted=1, first_state=one.computed) for one in step.requests)
+    return replace(step, requests=tuple(plain))

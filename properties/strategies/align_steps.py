@@ -1,0 +1,111 @@
+"""Strategies for batches in align mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.strategies.align import Setup, schedules, setups
+from properties.strategies.align_batches import VECTOR, After, Before, Standing
+from properties.strategies.align_cache import far_fillings, fillings
+from properties.strategies.align_requests import (
+    ending_in_place,
+    leaving,
+    passing,
+    sampled,
+    starting,
+)
+from properties.strategies.situations import noted
+
+
+def afters(
+    *, flawed: bool = False, in_place: bool = False, mapped: bool = True, crowded: bool = False
+) -> st.SearchStrategy[After]:
+    """Batches after a forward.
+
+    Args:
+        crowded: dozens of idle requests come first, so that a kernel cannot look at all of them together.
+        flawed: some requests have a flaw.
+        in_place: every request's rows are shifted in their own block.
+        mapped: requests are in slots, as the second runner keeps them.
+    """
+    if in_place:
+        drawn = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")))
+        return drawn.flatmap(
+            lambda setup: _batches(After, setup, ending_in_place(setup), mapped, crowded)
+        ).map(noted)
+    return (
+        setups()
+        .flatmap(lambda one: _batches(After, one, sampled(one, flawed=flawed), mapped, crowded))
+        .map(noted)
+    )
+
+
+def befores(
+    *, flawed: bool = False, moving: bool = False, uncounted: bool = False, crowded: bool = False
+) -> st.SearchStrategy[Before]:
+    """Batches before a forward; the arguments as of `starting` and `afters`."""
+
+    def of(setup: Setup) -> st.SearchStrategy[Before]:
+        one = starting(setup, flawed=flawed, moving=moving, uncounted=uncounted)
+        tiles = st.sampled_from((256, 32) if crowded else (256, 4, 1))
+        return _batches(Before, setup, one, True, crowded, tile=tiles)
+
+    return setups().flatmap(of).map(noted)
+
+
+def _batches(kind, setup: Setup, one, mapped: bool, crowded: bool, **more):  # type: ignore[no-untyped-def]
+    some = st.lists(one, min_size=1, max_size=2 if setup.is_large else 4)
+    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: st.just([]) if none else some)
+    return st.builds(
+        lambda requests, rows, **parts: _fitting(kind(setup, tuple(requests), rows, **parts)),
+        requests,
+        _standings(crowded=crowded, mapped=mapped),
+        filling=fillings(),
+        **more,
+        schedule=schedules(),
+    )
+
+
+def _fitting(batch):  # type: ignore[no-untyped-def]
+    """The batch with a smaller model, or no idle requests, where these would take much memory."""
+    rows, count = batch.rows, len(batch.requests)
+    skipped = tuple(request for request in rows.skipped if request < count)
+    ahead = 0 if batch.setup.is_large or not count else rows.ahead
+    batch = replace(batch, rows=replace(rows, ahead=ahead, skipped=skipped))
+    if not ahead:
+        return batch
+    first = replace(batch.setup.groups[0], layers=1)
+    return replace(batch, setup=replace(batch.setup, groups=(first,), shared=False))
+
+
+def _standings(*, crowded: bool, mapped: bool) -> st.SearchStrategy[Standing]:
+    """Where the rows of up to four requests are; it is the batch that knows how many these are."""
+    some = st.sets(st.integers(0, 3), max_size=3).map(sorted).map(tuple)
+    return st.builds(
+        Standing,
+        ahead=st.just(VECTOR if crowded else 0),
+        order=st.integers(0, 2),
+        slots=st.integers(0, 3) if mapped else st.just(0),
+        spare=st.sampled_from((0, 0, 1, 3)),
+        skipped=some if mapped else st.just(()),
+    )
+
+
+def far_afters() -> st.SearchStrategy[After]:
+    """One request whose state is published by a copy across more than 2^31 bytes."""
+    return _far(After, passing)
+
+
+def far_befores() -> st.SearchStrategy[Before]:
+    """One request whose state is brought to its new column by a copy across more than 2^31 bytes."""
+    return _far(Before, leaving)
+
+
+def _far(kind, request):  # type: ignore[no-untyped-def]
+    return setups(plain=True, kinds=(("temporal",), ("conv",))).flatmap(
+        lambda setup: st.builds(
+            lambda one, filling: noted(kind(setup, (one,), filling=filling)), request(setup), far_fillings()
+        )
+    )

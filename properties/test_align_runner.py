@@ -1,0 +1,229 @@
+"""The host side of align mode: what the runner decides, stages, remembers and forgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Attribute, Call, Let, Name, Step, Value, int32, record
+from properties.strategies.align import CONTEXT, Setup, setups
+from properties.strategies.align_batches import After
+from properties.strategies.align_runner import (
+    BUFFERS,
+    CLEANUP,
+    COPY_BUFFERS,
+    POSTPROCESS_GPU,
+    PREPROCESS,
+    STAGE,
+    STAGE_COLUMNS,
+    STAGE_METADATA,
+    RunnerStep,
+    Scheduled,
+    buffers,
+    cleanup,
+    copy_buffers,
+    postprocess,
+    requests_of,
+    runner_steps,
+    scheduler_output,
+    shifting_steps,
+    stage,
+)
+from properties.strategies.align_steps import afters
+
+GROUPS = "get_mamba_groups"
+ALL = "postprocess_mamba_all"
+BUFFER = "CpuGpuBuffer"
+TO_GPU, TO_CPU = f"{BUFFER}.copy_to_gpu", f"{BUFFER}.copy_to_cpu"
+COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "batch_memcpy"
+STAGE_ALL = (STAGE, f"{CONTEXT}.create")
+
+
+@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=False))
+def test_before_a_step_every_state_is_where_its_request_is_going_to_run(
+    trial: Trial, step: RunnerStep
+) -> None:
+    trial.agrees(*step.prepared(), step.preprocess())
+
+
+@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=True))
+def test_lists_of_pointers_bring_every_state_to_where_its_request_is_going_to_run(
+    trial: Trial, step: RunnerStep
+) -> None:
+    trial.agrees(*step.prepared(), step.preprocess())
+
+
+@prop("refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
+def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
+    trial: Trial, step: RunnerStep
+) -> None:
+    listed = replace(step, pointers=True)
+    trial.agrees(*listed.prepared())
+    trial.refuses(listed.preprocess())
+
+
+@prop("ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
+def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: RunnerStep) -> None:
+    """A request that is where it is going to run stays there."""
+    forgotten = replace(step, gone=(), resumed=False)
+    trial.agrees(*forgotten.prepared(), forgotten.preprocess())
+    trial.agrees(forgotten.preprocess())
+
+
+@prop("agreement", CLEANUP, step=runner_steps())
+def test_columns_of_finished_preempted_and_resumed_requests_are_forgotten(
+    trial: Trial, step: RunnerStep
+) -> None:
+    trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
+
+
+@prop("agreement", ALL, step=runner_steps(), rows=st.integers(0, 4), spec=st.integers(-1, 3))
+def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
+    trial: Trial, step: RunnerStep, rows: int, spec: int
+) -> None:
+    named = Let("config", step.setup.config(4)), Let("state_idx", step.state_idx)
+    arguments: dict[str, Value] = {
+        "scheduler_output": step.output,
+        "kv_cache_config": Name("config"),
+        "input_batch": record("InputBatch", req_ids=[row.id for row in step.rows]),
+        "requests": requests_of(step.cache, step.rows),
+        "mamba_state_idx": Name("state_idx"),
+        "num_spec_tokens": spec,
+        "num_reqs": min(rows, len(step.rows)),
+    }
+    trial.agrees(*named, Call(ALL, tuple(arguments.items()), observes=("state_idx",)))
+
+
+def staged(step: RunnerStep) -> list[Step]:
+    """Everything that staging needs: a context, and a column for every request."""
+    columns = {
+        row.id: one.running(step.setup.block_size) for row, one in zip(step.rows, step.requests, strict=True)
+    }
+    return [
+        Let("config", step.setup.config(4)),
+        step.setup.create(step.capacity),
+        Let("state_idx", columns),
+    ]
+
+
+@prop("byte-exact", *STAGE_ALL, step=runner_steps())
+def test_the_inputs_of_every_row_are_staged_on_both_sides(trial: Trial, step: RunnerStep) -> None:
+    trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
+
+
+@prop("byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
+def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerStep, rows: int) -> None:
+    some = min(rows, len(step.rows))
+    whole = stage(step.cache, step.rows, step.output)
+    longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
+    part = stage(step.cache, longer, step.output, num_reqs=some)
+    trial.agrees(*staged(step), whole, part)
+
+
+@prop("byte-exact", STAGE_COLUMNS, f"{CONTEXT}.create", step=runner_steps())
+def test_the_running_columns_are_staged_in_the_order_of_the_rows(trial: Trial, step: RunnerStep) -> None:
+    trial.agrees(*staged(step), stage_columns(step))
+
+
+def stage_columns(step: RunnerStep, **changes: Value) -> Call:
+    arguments: dict[str, Value] = {
+        "mamba_state_idx": Name("state_idx"),
+        "req_ids": [row.id for row in step.rows],
+        "num_reqs": len(step.rows),
+        "gpu_buf": Attribute(Name("ctx"), "mamba_state_idx_buf"),
+    }
+    observed = ("ctx.mamba_state_idx_buf.np", "ctx.mamba_state_idx_buf.gpu")
+    return Call(STAGE_COLUMNS, tuple((arguments | changes).items()), observes=observed)
+
+
+@prop("byte-exact", STAGE_METADATA, f"{CONTEXT}.create", step=runner_steps())
+def test_scheduled_computed_and_draft_tokens_are_staged_in_the_order_of_the_rows(
+    trial: Trial, step: RunnerStep
+) -> None:
+    trial.agrees(*staged(step), stage_metadata(step))
+
+
+def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
+    names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
+    arguments: dict[str, Value] = {
+        "scheduler_output": step.output,
+        "req_ids": [row.id for row in step.rows],
+        "num_reqs": len(step.rows),
+        "requests": requests_of(step.cache, step.rows),
+        **{name: Attribute(Name("ctx"), name) for name in names},
+    }
+    observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
+    return Call(STAGE_METADATA, tuple((arguments | changes).items()), observes=observed)
+
+
+def sampled_rows(batch: After) -> tuple[Scheduled, ...]:
+    return tuple(
+        Scheduled(f"r{request}", request, one.computed, one.length, one.drafts)
+        for request, one in ((request, batch.all_requests[request]) for request in batch.row_order)
+    )
+
+
+def after_a_step(batch: After, *, with_postprocess: bool = True) -> list[Step]:
+    """Everything that `postprocess_mamba_align_gpu` needs: pools, buffers, what is staged, and sampled counts."""
+    rows, running = sampled_rows(batch), batch.running()
+    output = scheduler_output(rows)
+    steps = [*batch.cache.steps(), buffers(batch.setup, batch.capacity, with_postprocess=with_postprocess)]
+    steps.append(Let("state_idx", {row.id: running[row.request] for row in rows}))
+    if with_postprocess:
+        steps.append(stage(batch.cache, rows, output, "bufs.postprocess_align"))
+    counts = batch.by_row([one.accepted for one in batch.all_requests], 2)
+    steps.append(Let("counts", counts))
+    steps.append(Let("accepted", int32([9] * batch.capacity).on_host()))
+    return steps
+
+
+@prop("byte-exact", POSTPROCESS_GPU, BUFFERS, STAGE, batch=afters(mapped=False))
+def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
+    trial: Trial, batch: After
+) -> None:
+    """The buffers bind themselves to layers and tables at the first step, and stay so."""
+    once = postprocess(batch.cache, sampled_rows(batch), schedule=batch.schedule)
+    trial.agrees(*after_a_step(batch), once)
+
+
+@prop("cost", POSTPROCESS_GPU, BUFFERS, STAGE, device="cuda", batch=afters(mapped=False))
+def test_the_postprocess_never_waits_for_the_device(trial: Trial, batch: After) -> None:
+    trial.agrees(*after_a_step(batch))
+    trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
+
+
+@prop("cost", *STAGE_ALL, device="cuda", step=runner_steps())
+def test_staging_never_waits_for_the_device(trial: Trial, step: RunnerStep) -> None:
+    trial.agrees(*staged(step))
+    trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
+
+
+@prop("agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
+def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: Setup, others: int) -> None:
+    config = setup.config(4)
+    groups = list(config["kv_cache_groups"])
+    other = record(
+        "KVCacheGroupSpec", layer_names=["other"], kv_cache_spec=record("FullAttentionSpec", block_size=16)
+    )
+    for number in range(others):
+        groups.insert(1 + 2 * number, other)
+    fields = dict(config.fields) | {"kv_cache_groups": groups}
+    trial.agrees(Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)))
+
+
+@prop("agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
+def test_lists_have_room_for_a_copy_per_request_layer_and_function(
+    trial: Trial, setup: Setup, max_num_reqs: int
+) -> None:
+    trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
+
+
+@prop("agreement", BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4), with_postprocess=st.booleans())
+def test_the_context_is_there_only_where_it_is_asked_for(
+    trial: Trial, setup: Setup, max_num_reqs: int, with_postprocess: bool
+) -> None:
+    made = buffers(setup, max_num_reqs, with_postprocess=with_postprocess)
+    trial.agrees(Let("config", setup.config(4)), made)

@@ -1,0 +1,97 @@
+"""Whole histories of requests in align mode: three ways of doing the same steps leave the same bytes."""
+
+from __future__ import annotations
+
+from hypothesis import assume
+
+from properties.harness.registry import prop
+from properties.harness.trial import Trial
+from properties.harness.values import Let, Returned, Step, Value
+from properties.strategies.align import CONTEXT
+from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
+from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
+from properties.strategies.align_sessions import ByRow, BySlot, History, Runner, histories, look
+
+ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
+SLOTS = (
+    f"{CONTEXT}.create",
+    f"{CONTEXT}.initialize_from_forward_context",
+    PRECOPY,
+    POSTPROCESS_ALIGN,
+    PREPROCESS_KERNEL,
+    "harness.launch",
+)
+
+
+@prop("byte-exact", *ROWS, history=histories(min_spec=0))
+def test_every_step_of_requests_in_rows_follows_the_rules(trial: Trial, history: History) -> None:
+    take_through(trial, ByRow(history, pointers=False))
+
+
+@prop("byte-exact", *SLOTS, history=histories(min_spec=0))
+def test_every_step_of_requests_in_slots_follows_the_rules(trial: Trial, history: History) -> None:
+    take_through(trial, BySlot(history))
+
+
+@prop("provenance", *ROWS, history=histories())
+def test_requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens(
+    trial: Trial, history: History
+) -> None:
+    watch(trial, ByRow(history, pointers=False))
+
+
+@prop("provenance", *ROWS, history=histories())
+def test_lists_of_pointers_let_requests_read_the_states_of_exactly_their_tokens(
+    trial: Trial, history: History
+) -> None:
+    assume(history.setup.layout == "SD")
+    watch(trial, ByRow(history, pointers=True))
+
+
+@prop("provenance", *SLOTS, history=histories())
+def test_requests_in_slots_read_and_publish_the_states_of_exactly_their_tokens(
+    trial: Trial, history: History
+) -> None:
+    watch(trial, BySlot(history))
+
+
+@prop("metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2))
+def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, history: History) -> None:
+    """The same requests, the same forwards, the same accepted tokens: every runner ends with the same states."""
+    take_through(trial, ByRow(history, pointers=False))
+    one = pools(trial, history)
+    take_through(trial, BySlot(history))
+    trial.holds(pools(trial, history) == one, "requests in slots leave other bytes than requests in rows")
+    if history.setup.layout == "SD":
+        take_through(trial, ByRow(history, pointers=True))
+        trial.holds(pools(trial, history) == one, "lists of pointers leave other bytes than tables")
+
+
+def take_through(trial: Trial, runner: Runner) -> None:
+    """Hold every call against the rules."""
+    trial.agrees(*runner.begin())
+    for number in range(len(runner.history.steps)):
+        trial.agrees(*runner.before(number), *runner.after(number))
+
+
+def watch(trial: Trial, runner: Runner) -> None:
+    """Look, without any rule about copies, at what every forward would read and at every block that becomes full."""
+    history = runner.history
+    trial.returns(*runner.begin())
+    for number in range(len(history.steps)):
+        left = after(trial, *runner.before(number))
+        misread = history.misread(number, left, runner.counts(number, left))
+        trial.holds(not misread, misread)
+        misstored = history.misstored(number, after(trial, *runner.after(number)))
+        trial.holds(not misstored, misstored)
+
+
+def after(trial: Trial, *steps: Step) -> dict[str, Value]:
+    """What the last of `steps` leaves in all that it observes."""
+    outcome = trial.run(*steps)
+    trial.holds(isinstance(outcome, Returned), f"the call = {outcome}, but should return")
+    return dict(outcome.after)
+
+
+def pools(trial: Trial, history: History) -> dict[str, Value]:
+    return after(trial, Let("state_idx", {}), look(history))
