@@ -8,14 +8,15 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from properties.harness.codec import decode, encode
+from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Expected, Outcome, Step
 
-SCHEMA = 2
-_READABLE = (1, 2)
-"""What a case of schema 1 lacks has the default that stands for its absence."""
+SCHEMA = 3
+_READABLE = (3, 2, 1)
+_SINCE = {3: {"timeline": None}}
+"""Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Case:
     """One example of one property that a subject falsified.
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `message` is the difference in one
-    line. `seed` and `device` say how it was found and are no part of the case's identity.
+    line. `seed` and `device` say how it was found, `timeline` is what a picture shows: no part of the case's identity.
     """
 
     property_name: str
@@ -35,6 +36,7 @@ class Case:
     message: str
     device: str = "cpu"
     seed: int | None = None
+    timeline: Timeline | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -58,8 +60,12 @@ class Case:
             ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
         content = json.loads(text)
-        if not isinstance(content, dict) or content.pop("schema", None) not in _READABLE:
-            raise ValueError(f"schema = {_schema(text)}, but should be {SCHEMA} or 1 [Case.from_json]")
+        schema = content.pop("schema", None) if isinstance(content, dict) else None
+        if schema not in _READABLE:
+            readable = " or ".join(map(str, _READABLE))
+            raise ValueError(f"schema = {schema}, but should be {readable} [Case.from_json]")
+        for since, absent in _SINCE.items():
+            content = (absent if schema < since else {}) | content
         unknown = set(content) ^ set(cls.__dataclass_fields__)
         if unknown:
             raise ValueError(
@@ -76,6 +82,10 @@ class Case:
             items = getattr(self, name)
             if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
                 raise ValueError(f"{name} = {items!r}, but should be a tuple of {kind} [Case.from_json]")
+        if not isinstance(self.timeline, Timeline | None):
+            raise ValueError(
+                f"timeline = {self.timeline!r}, but should be a Timeline or null [Case.from_json]"
+            )
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:
@@ -102,8 +112,3 @@ class Case:
     @classmethod
     def load(cls, path: Path) -> Case:
         return cls.from_json(path.read_text(encoding="utf-8"))
-
-
-def _schema(text: str) -> Any:
-    content = json.loads(text)
-    return content.get("schema") if isinstance(content, dict) else None

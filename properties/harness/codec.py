@@ -1,11 +1,14 @@
-"""Values, steps and outcomes as JSON, and back. Loading builds dataclasses of `values` and executes nothing."""
+"""Values, steps, outcomes and timelines as JSON, and back.
+
+Loading builds dataclasses of `values` and `timeline` and executes nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from properties.harness import values
+from properties.harness import timeline, values
 from properties.harness.values import Value
 
 _TYPES = {
@@ -34,6 +37,18 @@ _TYPES = {
         values.Refusal,
     )
 }
+_DRAWN = {
+    kind.__name__: kind
+    for kind in (
+        timeline.Cell,
+        timeline.TableRow,
+        timeline.Arrow,
+        timeline.Moment,
+        timeline.Finding,
+        timeline.Timeline,
+    )
+}
+_TAGS: dict[str, type] = {**_TYPES, **_DRAWN}
 
 
 def encode(value: Value) -> Any:
@@ -48,7 +63,7 @@ def encode(value: Value) -> Any:
         return {"tuple": [encode(item) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
-    if is_dataclass(value) and type(value).__name__ in _TYPES:
+    if is_dataclass(value) and type(value).__name__ in _TAGS:
         content = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
         return {type(value).__name__: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
@@ -62,7 +77,7 @@ def decode(data: Any) -> Value:
     """
     try:
         return _decode(data)
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         raise ValueError(f"data = {data!r}, but should be what encode writes [decode]: {error}") from error
 
 
@@ -86,9 +101,9 @@ def _decode(data: Any) -> Value:
 
 
 def _decode_dataclass(tag: str, content: Any) -> Value:
-    kind = _TYPES.get(tag)
+    kind = _TAGS.get(tag)
     if kind is None:
-        raise ValueError(f"tag = {tag!r}, but should be one of {', '.join(_TYPES)} [decode]")
+        raise ValueError(f"tag = {tag!r}, but should be one of {', '.join(_TAGS)} [decode]")
     known = {field.name for field in fields(kind)}
     if not isinstance(content, dict) or not set(content) <= known:
         raise ValueError(f"{tag} = {content!r}, but should only have the fields {sorted(known)} [decode]")

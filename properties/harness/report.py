@@ -1,17 +1,24 @@
-"""Writes a falsified property down: `report.md` for an issue tracker, `repro.py` to run, `case.json` to replay."""
+"""Writes a falsified property down.
+
+`report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run and `case.json` to replay;
+`timeline.svg` is the picture, of a case that follows requests over several steps.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import platform
+import re
 import subprocess
 import sys
+from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
 from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
+from properties.harness.picture import plain, svg
 from properties.harness.repro import literal, repro_script
 from properties.harness.trial import spell
 from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
@@ -19,10 +26,34 @@ from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwr
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _ROOT = Path(__file__).resolve().parents[2]
+_PICTURE = "timeline.svg"
+_IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
+_STYLE = """
+body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff;
+  font: 1rem/1.5 system-ui, sans-serif; }
+pre, code { font: 0.85rem/1.45 ui-monospace, Menlo, Consolas, monospace; background: #f4f4f4; }
+pre { padding: 0.8rem; overflow-x: auto; }
+p code { overflow-wrap: anywhere; }
+table { border-collapse: collapse; }
+td { padding: 0.2rem 0.8rem; border: 1px solid #d0d0d0; }
+figure { margin: 1rem 0; overflow-x: auto; }
+svg { max-width: 100%; height: auto; }
+"""
+_PAGE = """<!DOCTYPE html>
+<html xmlns="http://www.w3.org/1999/xhtml" lang="en">
+<head>
+<meta charset="utf-8" />
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
 
 
 def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "") -> Path:
-    """Write the three files into `reports/<date>-<property>-<hash>/`; the case first. Returns the directory.
+    """Write the files into `reports/<date>-<property>-<hash>/`; the case first. Returns the directory.
 
     Args:
         module: the subject's module, to find where it is imported from.
@@ -32,8 +63,20 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     case.save(directory / "case.json")
     script = repro_script(case, directory, subject_root(module))
     (directory / "repro.py").write_text(script, encoding="utf-8")
-    (directory / "report.md").write_text(report_text(case, directory, note), encoding="utf-8")
+    picture = svg(case.timeline) if case.timeline is not None else ""
+    _write_picture(directory / _PICTURE, picture)
+    text = report_text(case, directory, note)
+    (directory / "report.md").write_text(text, encoding="utf-8")
+    (directory / "report.html").write_text(report_page(text, picture), encoding="utf-8")
     return directory
+
+
+def _write_picture(path: Path, picture: str) -> None:
+    if picture:
+        path.write_text(picture + "\n", encoding="utf-8")
+    else:
+        # This input may have been reported before, with a picture.
+        path.unlink(missing_ok=True)
 
 
 def _today() -> dt.date:
@@ -57,7 +100,9 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         f"# {case.subject}: {title}",
         f"**Should hold:** {case.sentence}",
         f"**Seen instead:** `{case.message}`",
+        f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
         note,
+        _story(case),
         "## Input",
         f"```python\n{_input(case)}\n```",
         "## Expected and actual",
@@ -71,6 +116,28 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         _environment(case),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _story(case: Case) -> str:
+    """What the requests did, up to what was seen."""
+    if case.timeline is None or not case.timeline.moments:
+        return ""
+    return "## What happened\n\n" + "\n".join(f"- {moment.title}" for moment in case.timeline.moments)
+
+
+def report_page(text: str, picture: str = "") -> str:
+    """The report as one HTML page that is well-formed XML too.
+
+    Args:
+        text: what `report_text` wrote.
+        picture: the SVG that `text` refers to, to stand in the page itself.
+    """
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    title = text.splitlines()[0].removeprefix("# ")
+    body = _IMAGE.sub(lambda _: f"<figure>{picture}</figure>", markdown.render(plain(text)), count=1)
+    return _PAGE.format(title=escape(plain(title)), style=_STYLE, body=body)
 
 
 def _input(case: Case) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
 from properties.harness.report import report_text, subject_root, write_report
 from properties.harness.repro import repro_script
+from properties.harness.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
 from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.values import (
     Attribute,
@@ -597,6 +599,14 @@ def test_an_installed_subject_has_no_root() -> None:
     assert subject_root(pytest) is None
 
 
+FILES = ["case.json", "report.html", "report.md", "repro.py"]
+TIMELINE = Timeline(
+    (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
+    (Arrow(0, "r0", 0, 0, 1),),
+    Finding(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
+)
+
+
 def written(folder: Path, device: str = "cpu", **changes: object) -> tuple[Case, Path]:
     """The report of a defect that shows in the second row of a result."""
     with module(folder, "toy_reported", source(DEFECTS[5])):
@@ -605,10 +615,15 @@ def written(folder: Path, device: str = "cpu", **changes: object) -> tuple[Case,
         return case, write_report(case, folder / "reports", load("toy_reported").module, note="A note.")
 
 
-def test_a_report_has_its_three_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
+def test_a_report_has_its_four_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
     case, directory = written(tmp_path)
-    assert sorted(path.name for path in directory.iterdir()) == ["case.json", "report.md", "repro.py"]
+    assert sorted(path.name for path in directory.iterdir()) == FILES
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d-toys_divide-{case.digest}", directory.name)
+
+
+def test_a_report_of_a_case_with_a_timeline_has_its_picture_too(tmp_path: Path) -> None:
+    _, directory = written(tmp_path, timeline=TIMELINE)
+    assert sorted(path.name for path in directory.iterdir()) == [*FILES, "timeline.svg"]
 
 
 def test_the_case_of_a_report_is_the_case_that_was_reported(tmp_path: Path) -> None:
@@ -677,7 +692,44 @@ def test_the_digest_is_of_the_property_the_subject_and_the_input() -> None:
 
 
 def test_the_digest_does_not_depend_on_how_the_case_was_found() -> None:
-    assert a_case().digest == a_case(seed=4, device="cuda", message="else", sentence="Else.").digest
+    found_otherwise = a_case(seed=4, device="cuda", message="else", sentence="Else.", timeline=TIMELINE)
+    assert a_case().digest == found_otherwise.digest
+
+
+def test_a_case_with_a_timeline_comes_back_from_json_as_it_was() -> None:
+    case = a_case(timeline=TIMELINE)
+    assert repr(Case.from_json(case.to_json())) == repr(case)
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_case_from_before_timelines_is_read_as_one_without(schema: int) -> None:
+    content = json.loads(a_case().to_json()) | {"schema": schema}
+    del content["timeline"]
+    assert Case.from_json(json.dumps(content)) == a_case()
+
+
+def test_a_case_of_this_schema_has_a_timeline_or_says_that_it_has_none() -> None:
+    content = json.loads(a_case().to_json())
+    del content["timeline"]
+    with pytest.raises(ValueError, match="timeline"):
+        Case.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "timeline",
+    [
+        5,
+        {"Cell": {"block": 1, "holds": ""}},
+        {"Timeline": {"moments": 5}},
+        {"Timeline": {"moments": {"tuple": [5]}}},
+        {"Timeline": {"moments": {"tuple": []}, "hook": 1}},
+    ],
+    ids=json.dumps,
+)
+def test_a_case_with_something_else_for_a_timeline_is_refused(timeline: object) -> None:
+    content = json.loads(a_case().to_json()) | {"timeline": timeline}
+    with pytest.raises(ValueError, match="but should"):
+        Case.from_json(json.dumps(content))
 
 
 def test_saving_a_case_leaves_that_case_and_no_other_file(tmp_path: Path) -> None:

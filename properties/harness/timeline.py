@@ -1,0 +1,187 @@
+"""The block tables of a few requests over several steps, as plain values that `picture` draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+Spot = tuple[int, str, int, int]
+"""A cell's place: moment, request, group, column."""
+LONG = 14
+"""Columns up to which a table is shown whole."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of a block table.
+
+    Args:
+        block: the physical id; 0 is the null block.
+        holds: in short words what the block holds, such as "8 tokens", "never written", "stale".
+        tokens: length of the prefix whose state the block holds, where it holds one.
+        owner: the request whose prefix that is.
+        published: the prefix cache may hand the block to others.
+        wrong: the block does not hold what it should.
+    """
+
+    block: int
+    holds: str
+    tokens: int | None = None
+    owner: str = ""
+    published: bool = False
+    wrong: bool = False
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The block table of one request and group; `run`, `reads`, `writes` are columns that this step uses."""
+
+    request: str
+    group: int
+    run: int | None
+    cells: tuple[Cell, ...]
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+    @property
+    def used(self) -> frozenset[int]:
+        return frozenset((*self.reads, *self.writes, *(() if self.run is None else (self.run,))))
+
+    def words(self, column: int) -> str:
+        """Everything about the cell of `column`, in words."""
+        cell = self.cells[column]
+        facts = [f"block {cell.block}" if cell.block else "null block", cell.holds]
+        if cell.tokens is not None:
+            facts.append(f"tokens [0, {cell.tokens})")
+        facts += [f"prefix of {cell.owner}"] if cell.owner else []
+        facts += ["published"] if cell.published else []
+        facts += ["the request runs here"] if column == self.run else []
+        facts += ["read"] if column in self.reads else []
+        facts += ["written"] if column in self.writes else []
+        facts += ["wrong"] if cell.wrong else []
+        return f"{self.request}, group {self.group}, column {column}: {'; '.join(filter(None, facts))}"
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A copy between two columns of a row."""
+
+    moment: int
+    request: str
+    group: int
+    source: int
+    target: int
+    label: str = ""
+
+    @property
+    def spots(self) -> tuple[Spot, Spot]:
+        row = self.moment, self.request, self.group
+        return (*row, self.source), (*row, self.target)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All block tables at one point in time, such as "step 3, before the forward"."""
+
+    title: str
+    rows: tuple[TableRow, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The cell that is wrong, and where its bytes came from if that is known."""
+
+    moment: int
+    request: str
+    group: int
+    column: int
+    text: str
+    origin: Spot | None = None
+
+    @property
+    def spot(self) -> Spot:
+        return self.moment, self.request, self.group, self.column
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Block tables from moment to moment, the copies between their columns, and what is wrong at the end.
+
+    Raises:
+        ValueError: a moment has two rows of one request and group, or an arrow, the finding or a row names a cell
+            that is not there.
+    """
+
+    moments: tuple[Moment, ...]
+    arrows: tuple[Arrow, ...] = ()
+    finding: Finding | None = None
+
+    def __post_init__(self) -> None:
+        for number, moment in enumerate(self.moments):
+            names = [(row.request, row.group) for row in moment.rows]
+            if len(set(names)) < len(names):
+                rule = "but should have each request and group once"
+                raise ValueError(f"rows = {names}, {rule} [moment {number}]")
+        cells = set(self._spots())
+        for place, spot in self._named():
+            if spot not in cells:
+                raise ValueError(f"{place} = {spot}, but should be a cell of the moments [Timeline]")
+
+    def _spots(self) -> Iterator[Spot]:
+        for number, moment in enumerate(self.moments):
+            for row in moment.rows:
+                yield from ((number, row.request, row.group, column) for column in range(len(row.cells)))
+
+    def _named(self) -> Iterator[tuple[str, Spot]]:
+        for number, moment in enumerate(self.moments):
+            for row in moment.rows:
+                yield from (("used", (number, row.request, row.group, column)) for column in row.used)
+        for arrow in self.arrows:
+            yield from (("arrow", spot) for spot in arrow.spots)
+        if self.finding is not None:
+            yield "finding", self.finding.spot
+            if self.finding.origin is not None:
+                yield "origin", self.finding.origin
+
+    @property
+    def rows(self) -> tuple[TableRow, ...]:
+        return tuple(row for moment in self.moments for row in moment.rows)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(cell for row in self.rows for cell in row.cells)
+
+    @property
+    def elides(self) -> bool:
+        """Whether any row's columns are left out."""
+        shown = (self.shown(row.request, row.group) for row in self.rows)
+        return any(first < last for ranges in shown for first, last in ranges)
+
+    def shown(self, request: str, group: int) -> tuple[tuple[int, int], ...]:
+        """The columns to show of a row, as ranges of first and last: one column each, or several to leave out.
+
+        Columns are left out of tables that are wider than `LONG`, where none of them changes, is used or is wrong.
+        """
+        rows = [row for row in self.rows if (row.request, row.group) == (request, group)]
+        width = max(len(row.cells) for row in rows)
+        if width <= LONG:
+            return tuple((column, column) for column in range(width))
+        busy = {spot[3] for _, spot in self._named() if spot[1:3] == (request, group)}
+        busy |= {column for column in range(width) if _tells([row.cells[column:][:1] for row in rows])}
+        return tuple(_ranges(busy, width))
+
+
+def _tells(moments: list[tuple[Cell, ...]]) -> bool:
+    """Whether a column, the cell of each moment or none, changes or is wrong."""
+    return len(set(moments)) > 1 or any(cell.wrong for cell in moments[0])
+
+
+def _ranges(busy: set[int], width: int) -> Iterator[tuple[int, int]]:
+    """Every busy column on its own, and the columns between two of them together."""
+    start = 0
+    for column in (*sorted(busy), width):
+        if start < column:
+            yield start, column - 1
+        if column < width:
+            yield column, column
+        start = column + 1
