@@ -9,9 +9,17 @@ DEVICE ?= auto
 ONLY ?=
 SEED ?=
 CASE ?=
+TRACES ?= 300
+STEPS ?= 60
 PEER ?=
 OUT ?= build/bench
 BENCH_ARGS ?=
+TRACE ?=
+REQUESTS ?=
+FACTOR ?=
+RUNNER ?=
+MODEL ?=
+REPLAY_ARGS ?=
 PYTEST_ARGS ?=
 
 ifeq ($(strip $(PYTHON)),)
@@ -28,12 +36,13 @@ CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz replay demo bench lint types table check-table ci clean
+.PHONY: help test fuzz replay traces replay-trace demo bench lint types table check-table ci clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
+	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -47,6 +56,17 @@ fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ON
 replay: $(READY)  ## one recorded case again: CASE, SUBJECT, DEVICE
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json))
 	@$(PY) -m properties replay $(call quote,$(CASE)) $(CHOICE)
+
+traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
+	@$(PY) -m properties traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+
+replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, MODEL, SUBJECT, DEVICE, SEED
+	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))
+	@$(PY) -m properties replay-trace $(call quote,$(TRACE)) $(CHOICE) \
+	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \
+	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) $(if $(MODEL),--model $(call quote,$(MODEL))) \
+	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
 
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
 	@$(PY) -m properties demo

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from properties.harness import profiles, triton_mode
+from properties.harness.machines import MachineProperty
 from properties.harness.port import InProcess, choose_device
 from properties.harness.report import write_report
 from properties.harness.trial import Bench, Falsified
@@ -35,9 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BENCH] = Bench(subject, InProcess(subject, device))
 
 
-_INTERPRETED = 5
-"""Interpreted kernels take a hundred times as long as other examples; campaigns give them time, a test run does not."""
-
 _BENCH = pytest.StashKey[Bench]()
 _PASSED = pytest.StashKey[bool]()
 
@@ -53,8 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = tested.not_applicable(config.stash[_BENCH]) if tested else None
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
-        elif tested and tested.launches and config.stash[_BENCH].port.device == "cpu":
-            settings(max_examples=settings().max_examples // _INTERPRETED)(item.function)  # type: ignore[attr-defined]
+        elif tested and not isinstance(tested, MachineProperty):
+            settings(max_examples=tested.examples(config.stash[_BENCH]))(item.function)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from properties.harness.compilations import Kernels, added
 from properties.harness.worker import Finished, Progress, Setting, Task, main, pending_path
 from properties.subjects import load
 
-_FIRST_EXAMPLES = 10
+_FIRST_EXAMPLES, _FIRST_LIVES = 10, 2
 _LONGEST_SLICE = 3.0
 _SHORTEST_SLICE = 0.3
 _POLL_SECONDS = 0.2
@@ -95,6 +95,7 @@ class Campaign:
     Args:
         skipped: property names with the reason why they do not apply.
         known: properties that the subject declares to fail.
+        lives: properties of which an example takes as long as many of others.
         seed: every task's seed derives from it.
         watch: called with the campaign after every message, and at least every 0.2 seconds.
     """
@@ -106,6 +107,7 @@ class Campaign:
     seed: int
     skipped: dict[str, str] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
+    lives: frozenset[str] = frozenset()
     watch: Callable[[Campaign], None] = lambda campaign: None
 
     def __post_init__(self) -> None:
@@ -205,7 +207,8 @@ class Campaign:
         untried = row.status is Status.WAITING
         if self.left <= 0 or (allowed < _SHORTEST_SLICE and not untried):
             return
-        size = _FIRST_EXAMPLES if untried else max(1, int(row.rate * allowed))
+        first = _FIRST_LIVES if row.property_name in self.lives else _FIRST_EXAMPLES
+        size = first if untried else max(1, int(row.rate * allowed))
         seat.task = Task(row.property_name, self._random.getrandbits(48), size)
         row.status, row.started = Status.RUNNING, time.monotonic()
         # A worker that has died since is found out when it is listened to.

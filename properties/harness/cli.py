@@ -1,4 +1,4 @@
-"""The command line: `python -m properties fuzz|replay|demo|bench|table`."""
+"""The command line: `python -m properties fuzz|replay|traces|replay-trace|demo|bench|table`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import re
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.cli_replay_trace import add_replay_trace
+from properties.harness.cli_traces import add_traces
 from properties.harness.display import Display, conclusion, kernels, summary
 from properties.harness.worker import Setting
+
+if TYPE_CHECKING:
+    from properties.harness.registry import Property
+    from properties.subjects import Subject
 
 CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
 _PLAIN_WIDTH = 120
@@ -87,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _bench_options(bench)
     bench.set_defaults(run=_bench)
+    add_replay_trace(commands)
+    add_traces(commands)
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
@@ -143,42 +151,54 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 
 def _campaign(options: argparse.Namespace) -> Campaign:
-    from properties.harness.port import InProcess, choose_device
+    from properties.harness.lives import machines
+    from properties.harness.port import choose_device
     from properties.harness.registry import load_properties
-    from properties.harness.trial import Bench
     from properties.subjects import load
 
     budget = seconds(options.budget)
     subject, device = load(options.subject), choose_device(options.device)
     tested = load_properties()
     # Those that launch kernels take longest, and should keep nobody waiting in a short campaign.
-    chosen = sorted(_select(sorted(tested), options.only), key=lambda name: tested[name].launches)
-    bench = Bench(subject, InProcess(subject, device))
-    reasons = {name: tested[name].not_applicable(bench) for name in chosen}
-    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    chosen = sorted(select(sorted(tested), options.only), key=lambda name: tested[name].launches)
+    chosen, skipped = applicable(chosen, tested, subject, device)
     workers = options.workers
     if workers is None:
-        workers = 1 if device == "cuda" else _cores()
+        workers = 1 if device == "cuda" else cores()
     if workers < 1:
         raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
     return Campaign(
         setting=Setting(options.subject, device, options.reports),
-        properties=[name for name in chosen if name not in skipped],
+        properties=chosen,
         budget=budget,
         workers=workers,
         seed=secrets.randbits(32) if options.seed is None else options.seed,
         skipped=skipped,
         known=frozenset(one.property for one in subject.known_deviations),
+        lives=frozenset(machines(tested)),
     )
 
 
-def _cores() -> int:
+def applicable(
+    names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
+) -> tuple[list[str], dict[str, str]]:
+    """The properties that say something about the subject on the device, and by name why the others do not."""
+    from properties.harness.port import InProcess
+    from properties.harness.trial import Bench
+
+    bench = Bench(subject, InProcess(subject, device))
+    reasons = {name: tested[name].not_applicable(bench) for name in names}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    return [name for name in names if name not in skipped], skipped
+
+
+def cores() -> int:
     """The cores that this process may use, where the system can say so."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _select(names: list[str], expression: str) -> list[str]:
+def select(names: list[str], expression: str) -> list[str]:
     """The names that match a pytest `-k` expression."""
     if not expression:
         return names

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from properties.harness.registry import Property, remember
-from properties.harness.trial import Bench, KnownFailure, Trial
+from properties.harness.trial import Bench, Falsified, KnownFailure, Trial
 from properties.harness.values import Step
-
-_STEPS = 10
 
 
 class TrialMachine(RuleBasedStateMachine):
@@ -21,6 +21,15 @@ class TrialMachine(RuleBasedStateMachine):
 
     After a failure that the subject declares, the rest of the life says nothing any more.
     """
+
+    steps: ClassVar[int] = 10
+    """Rules in a life, at most."""
+    reduces: ClassVar[bool] = False
+    """Whether the machine makes its failing lives smaller itself; else Hypothesis shrinks them."""
+
+    @classmethod
+    def reduce(cls, bench: Bench, tested: Property, origin: Any) -> None:
+        """Raise Falsified for a smaller life than that of `origin`, if there is one."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
@@ -42,9 +51,15 @@ class MachineProperty(Property):
 
     machine: type[TrialMachine] = TrialMachine
 
+    def examples(self, bench: Bench) -> int:
+        """Half as many as of other properties, since a life takes as long as many examples."""
+        return max(1, super().examples(bench) // 2)
+
     def test(self) -> Callable[..., None]:
         def run(trial: Bench) -> None:
-            self._run(trial, settings(stateful_step_count=_STEPS))
+            self._run(
+                trial, settings(max_examples=self.examples(trial), stateful_step_count=self.machine.steps)
+            )
 
         run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
         return run
@@ -52,7 +67,7 @@ class MachineProperty(Property):
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         chosen = settings(
             max_examples=max_examples,
-            stateful_step_count=_STEPS,
+            stateful_step_count=self.machine.steps,
             suppress_health_check=list(HealthCheck),
         )
         self._run(bench, chosen, seed)
@@ -63,7 +78,15 @@ class MachineProperty(Property):
 
         # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
         begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
-        run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+        shrinks = Phase.shrink in chosen.phases
+        if self.machine.reduces:
+            chosen = settings(chosen, phases=[phase for phase in chosen.phases if phase is not Phase.shrink])
+        try:
+            run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+        except Falsified as error:
+            if error.origin is not None and shrinks:
+                self.machine.reduce(bench, self, error.origin)
+            raise
 
 
 def _no_body() -> None:
@@ -80,6 +103,9 @@ def machine_prop(
         sentence = " ".join((machine.__doc__ or name).split())
         module = machine.__module__
         new = MachineProperty(name, sentence, kind, functions, _no_body, {}, module, device, machine)
-        return remember(new)
+        test = remember(new)
+        # pytest looks for names that begin with test_, and the class has given its own to the test.
+        setattr(sys.modules[module], f"test_{name}", test)
+        return test
 
     return register

@@ -42,6 +42,7 @@ KINDS = frozenset(
     }
 )
 PROPERTIES: dict[str, Property] = {}
+_INTERPRETED = 5
 _LAUNCHING = frozenset(
     {
         "harness.launch",
@@ -76,6 +77,14 @@ class Property:
     def launches(self) -> bool:
         """Whether its examples launch kernels, which take tens of milliseconds each where they are interpreted."""
         return not _LAUNCHING.isdisjoint(self.functions)
+
+    def examples(self, bench: Bench) -> int:
+        """How many examples a test run gives it: those of the profile, or a share of them where kernels are interpreted.
+
+        These take a hundred times as long as others; campaigns give them time, a test run does not.
+        """
+        shared = _INTERPRETED if self.launches and bench.port.device == "cpu" else 1
+        return max(1, settings().max_examples // shared)
 
     def example(self, bench: Bench, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from properties.harness.answers import answer
@@ -11,6 +12,7 @@ from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
 from properties.harness.memory import Memory
 from properties.harness.port import Port
+from properties.harness.timeline import Timeline
 from properties.harness.values import (
     Call,
     Expected,
@@ -32,11 +34,26 @@ class KnownFailure(Exception):
 
 
 class Falsified(AssertionError):
-    """The subject broke a property; `case` is the input that shows it."""
+    """The subject broke a property; `case` is the input that shows it, `origin` what a machine can make it smaller by."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, origin: object = None) -> None:
         super().__init__(case.message)
         self.case = case
+        self.origin = origin
+
+
+@dataclass
+class Lives:
+    """Counts of what state machines went through: lives, steps, and in how many lives each moment came up."""
+
+    lives: int = 0
+    steps: int = 0
+    marks: Counter[str] = field(default_factory=Counter)
+
+    def note(self, steps: int, marks: Iterable[str]) -> None:
+        self.lives += 1
+        self.steps += steps
+        self.marks.update(marks)
 
 
 @dataclass(repr=False)
@@ -53,6 +70,7 @@ class Bench:
     known_failures: set[KnownDeviation] = field(default_factory=set)
     on_example: Callable[[], None] = lambda: None
     on_falsified: Callable[[Case], None] = lambda case: None
+    lives: Lives = field(default_factory=Lives)
 
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"
@@ -75,6 +93,33 @@ class Trial:
     _memory: Memory = field(default_factory=Memory)
     _expected: list[Expected] = field(default_factory=list)
     _calls: list[Call] = field(default_factory=list)
+    _unasked: list[tuple[Step, Outcome | None]] = field(default_factory=list)
+
+    def keep(self, step: Step) -> Outcome | None:
+        """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
+
+        For long examples that state conditions of their own, see `finds`.
+        """
+        self._steps.append(step)
+        outcome = self.bench.port.execute(step)
+        self._unasked.append((step, outcome))
+        return outcome
+
+    def finds(self, message: str, timeline: Timeline | None = None, origin: object = None) -> NoReturn:
+        """End the example with what is wrong after the steps that were kept, and a picture of them.
+
+        Raises:
+            Falsified: always, but
+            KnownFailure: the subject declares it.
+        """
+        self._ask()
+        self._ends(replace(self._case(message), timeline=timeline), origin)
+
+    def _ask(self) -> None:
+        """Hear what the rules expect of the steps that were kept."""
+        for step, outcome in self._unasked:
+            self._note(step, outcome)
+        self._unasked.clear()
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
@@ -152,13 +197,16 @@ class Trial:
 
     def _fails(self, message: str, number: int = -1) -> NoReturn:
         """End the example; `number` is the call that shows it."""
-        case = self._case(f"{message} [{spell(self._calls[number])}]")
+        self._ask()
+        self._ends(self._case(f"{message} [{spell(self._calls[number])}]"))
+
+    def _ends(self, case: Case, origin: object = None) -> NoReturn:
         known = self._known(case)
         if known is not None:
             self.bench.known_failures.add(known)
             raise KnownFailure
         self.bench.on_falsified(case)
-        raise Falsified(case)
+        raise Falsified(case, origin)
 
     def _known(self, case: Case) -> KnownDeviation | None:
         declared = self.bench.subject.known_deviations

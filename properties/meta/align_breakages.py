@@ -10,7 +10,11 @@ KERNELS = (
         "align/kernels/postprocess.py",
         "bias, mask & (bias >= 0)",
         "bias, mask & (bias > 0)",
-        ("an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",),
+        (
+            "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
+            "requests_in_rows_live_by_the_states_of_exactly_their_tokens",
+            "requests_in_slots_live_by_the_states_of_exactly_their_tokens",
+        ),
     ),
     Breakage(
         "a boundary is stored in the column behind it",
@@ -60,7 +64,10 @@ KERNELS = (
         "align/kernels/postprocess.py",
         "((run != dest) | (bias > 0))",
         "(run != dest)",
-        ("rows_move_within_their_block_as_through_a_temporary_for_requests_in_slots",),
+        (
+            "rows_move_within_their_block_as_through_a_temporary_for_requests_in_slots",
+            "requests_in_slots_live_by_the_states_of_exactly_their_tokens",
+        ),
     ),
     Breakage(
         "only the first request that has to is stored",

@@ -21,10 +21,11 @@ from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.variants import Breakage, broken_subject
 from properties.meta.align_breakages import ALIGN
 from properties.meta.builder_breakages import BUILDERS
+from properties.meta.lifecycle_breakages import LIFECYCLE
 from properties.meta.stateless_breakages import STATELESS
 from properties.subjects import Subject
 
-BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN)
+BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN, *LIFECYCLE)
 SEED = 20
 MAX_EXAMPLES = 200
 LONGEST = 800
@@ -41,7 +42,12 @@ class Catch:
 
     @property
     def shrunk(self) -> str:
-        """The arguments; or the call behind its environment, where arguments do not tell what was drawn, or are long."""
+        """The arguments; or the call behind its environment, where arguments do not tell what was drawn, or are long.
+
+        Of a life that a picture shows, what each request did in its steps.
+        """
+        if self.case.timeline is not None:
+            return "; ".join(moment.title for moment in self.case.timeline.moments)
         if self.drawn and not any(isinstance(value, DataObject) for value in self.drawn.values()):
             drawn = ", ".join(f"{name}={concise(value)}" for name, value in self.drawn.items())
             if len(drawn) <= LONGEST:
@@ -55,7 +61,9 @@ class Catch:
         return self._message()[0]
 
     def _message(self) -> tuple[str, str]:
-        """The case's message, and the call that it ends with."""
+        """The case's message, and the call that it ends with, as those without a picture do."""
+        if self.case.timeline is not None:
+            return self.case.message, ""
         for function in {call.function for call in self.case.calls}:
             seen, found, arguments = self.case.message.partition(f" [{function}(")
             if found:

@@ -357,7 +357,7 @@ NAMES = ["chunks_cover", "chunks_end", "decodes_end"]
     ],
 )
 def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[str]) -> None:
-    assert cli._select(NAMES, expression) == chosen
+    assert cli.select(NAMES, expression) == chosen
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""Holds the pools against the ledger: what has to be there, and that nothing else was written to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from oracle.lifecycle.ledger import Held, Ledger
+from properties.engine.models import Model
+from properties.engine.places import Mirror, Place
+from properties.engine.words import Words
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A block in which something is wrong, or None where no block is to blame; the message says what.
+
+    `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
+    stands for the last token of it. `raised`: the subject raised.
+    """
+
+    message: str
+    group: int | None = None
+    block: int | None = None
+    source: int | None = None
+    is_row: bool = False
+    raised: bool = False
+
+
+class Violation(AssertionError):
+    """The engine's state broke a law."""
+
+    def __init__(self, flaw: Flaw) -> None:
+        super().__init__(flaw.message)
+        self.flaw = flaw
+
+
+@dataclass(eq=False)
+class Checks:
+    """Compares only what may have changed since the last time: promises, and bytes."""
+
+    mirror: Mirror
+    ledger: Ledger
+    model: Model
+    words: Words
+    _promised: dict[tuple[int, int], Held] = field(default_factory=dict)
+
+    def written(
+        self, pools: Mapping[str, bytes], writable: Collection[tuple[int, int]], when: str
+    ) -> set[tuple[int, int]]:
+        """I3: take over the pools; the (group, block) whose states are not what they were.
+
+        Raises:
+            Violation: a byte was written that is no state, or of a block that the step may not write.
+        """
+        touched = set()
+        for (pool, block), at in self.mirror.seen(pools).items():
+            for byte in at:
+                owner = self._owner(pool, block, byte, writable)
+                if owner is None and block:
+                    flaw = f"{when}, byte {byte} of block {block} in {pool} was written, {self._why(pool, block, byte, writable)}"
+                    raise Violation(Flaw(flaw, self._group_of(block), block))
+                touched.add((owner, block) if owner is not None else (0, block))
+        return touched
+
+    def _owner(self, pool: str, block: int, byte: int, writable: Collection[tuple[int, int]]) -> int | None:
+        """The group that may write this byte. The null block is nobody's, but may be written."""
+        groups = range(self.mirror.world.num_groups)
+        found = (
+            group
+            for group in groups
+            if ((group, block) in writable or not block) and self.mirror.is_state(pool, group, byte)
+        )
+        return next(found, None)
+
+    def _group_of(self, block: int) -> int | None:
+        held = (group for group, number in self.ledger.held if number == block)
+        return next(held, None)
+
+    def _why(self, pool: str, block: int, byte: int, writable: Collection[tuple[int, int]]) -> str:
+        groups = range(self.mirror.world.num_groups)
+        if not any(self.mirror.is_state(pool, group, byte) for group in groups):
+            return "but is no part of a state"
+        if any((group, block) in writable for group in groups):
+            return "but is no part of a state of its group"
+        return f"but {self.words.owner(block)}"
+
+    def promised(self, when: str, touched: Collection[tuple[int, int]] = ()) -> None:
+        """I4 to I7: every block holds what the ledger says.
+
+        Raises:
+            Violation: one does not.
+        """
+        held = self.ledger.held
+        for place, promise in held.items():
+            if place in touched or self._promised.get(place) is not promise:
+                for flaw in self._flaws(place, promise, when):
+                    raise Violation(flaw)
+        self._promised = dict(held)
+
+    def _flaws(self, where: tuple[int, int], promise: Held, when: str) -> Iterator[Flaw]:
+        group, block = where
+        for place in self.mirror.of_group(group):
+            if place.window and promise.window is not None:
+                yield from self._window_flaws(place, block, promise, when)
+            elif not place.window and promise.temporal is not None:
+                right, found = self.model.right(place, promise.temporal), place.temporal(block)
+                if right is not None and found != right:
+                    yield self._flaw(place, block, found, promise.temporal, when)
+
+    def _window_flaws(self, place: Place, block: int, promise: Held, when: str) -> Iterator[Flaw]:
+        assert promise.window is not None
+        window = promise.window
+        tokens = self.ledger.prefixes.last(window.end, place.window + window.newest)
+        for row, (prefix, found) in enumerate(zip(tokens, place.rows(block, 0, len(tokens)), strict=True)):
+            right = self.model.right(place, prefix)
+            if right is not None and found != right:
+                yield self._flaw(place, block, found, prefix, when, row)
+
+    def _flaw(
+        self, place: Place, block: int, found: bytes, prefix: int, when: str, row: int | None = None
+    ) -> Flaw:
+        what = f"block {block}, {self.words.holder(place.group, block)}"
+        part = f"row {row} of {place.label}" if row is not None else place.label
+        source = self.words.source(place, found)
+        message = (
+            f"{when}, {part} in {what} = {self.words.bytes_of(place, found, source)}, "
+            f"but should be {self.words.prefix(prefix, row=row is not None)}"
+        )
+        return Flaw(message, place.group, block, source, is_row=row is not None)
+
+    def read(
+        self, request: str, place: Place, blocks: tuple[int, int], found: tuple[bytes, ...], prefix: int
+    ) -> None:
+        """I1: what a forward reads is the state after the prefix; `blocks` are those of conv and temporal states.
+
+        Raises:
+            Violation: it is not.
+        """
+        block = blocks[0] if place.window else blocks[1]
+        prefixes = self.ledger.prefixes.last(prefix, place.window) if place.window else [prefix]
+        for row, (one, wanted) in enumerate(zip(found, prefixes, strict=False)):
+            right = self.model.right(place, wanted)
+            if right is not None and one != right:
+                source = self.words.source(place, one)
+                part = f"row {row} of the window of {place.label}" if place.window else place.label
+                holder = self.words.holder(place.group, block)
+                message = (
+                    f"the forward of {request} reads {part} from block {block}, {holder} = "
+                    f"{self.words.bytes_of(place, one, source)}, but should read "
+                    f"{self.words.prefix(wanted, row=bool(place.window))}"
+                )
+                raise Violation(Flaw(message, place.group, block, source, is_row=place.window > 0))

@@ -1,0 +1,200 @@
+"""An engine around the verified functions: everything that a serving engine does, but the model and the scheduler's wishes.
+
+The subject makes all metadata and all copies; the engine allocates blocks, emulates the kernels' reads and writes from
+the metadata, samples, and holds every byte of every pool against what the ledger says that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from oracle.lifecycle.ledger import Held, Ledger, Window
+from oracle.lifecycle.requests import Request, Row, Wish
+from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.scheduler import Scheduler
+from properties.engine.checks import Checks, Flaw, Violation
+from properties.engine.forward import Forward, Kernels
+from properties.engine.marks import Marks
+from properties.engine.metadata import Batch, in_order
+from properties.engine.models import Fingerprints, Model
+from properties.engine.places import Mirror, Place
+from properties.engine.runners import RUNNERS, Execute, Runner, SubjectRaised
+from properties.engine.story import Story
+from properties.engine.words import Words
+from properties.engine.world import World
+from properties.harness.values import Overwrite, Raised
+
+Sampler = Callable[[Row, Sequence[int]], Sequence[int]]
+"""From a row and the model's token after each of its tokens to the accepted drafts and one token more."""
+
+
+@dataclass(eq=False)
+class Engine:
+    """Requests on their way through a subject.
+
+    `execute` runs a step of a case. With `checked`, what the subject left is held against the ledger, and a forward
+    against what it should read; a model without knowledge of prefixes is judged by its tokens instead.
+    """
+
+    world: World
+    execute: Execute
+    make_model: Callable[[Sequence[Place]], Model] = Fingerprints
+    checked: bool = True
+    marks: Marks = field(default_factory=Marks)
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.world.geometry)
+        self.ledger = Ledger(self.world.geometry, self.scheduler.prefixes)
+        self._set_up_states()
+        self.story = Story(self.scheduler, self.ledger)
+        self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
+        self.steps = 0
+        try:
+            for step in self.world.begin():
+                outcome = self.execute(step)
+                if isinstance(outcome, Raised):
+                    raise SubjectRaised(f"a constructor raised {outcome.exception}: {outcome.message}")
+            self.runner.begin()
+        except SubjectRaised as error:
+            raise Violation(Flaw(f"before the first step, {error}", raised=True)) from error
+
+    def _set_up_states(self) -> None:
+        """The host's picture of the pools, and who looks at it."""
+        self.mirror = Mirror(self.world)
+        self.model = self.make_model(self.mirror.places)
+        self.words = Words(self.scheduler, self.ledger, self.model)
+        self.checks = Checks(self.mirror, self.ledger, self.model, self.words)
+        checks = self.checks if self.checked else None
+        self.forward: Kernels = Forward(self.world, self.mirror, self.model, checks)
+
+    def arrive(self, request_id: str, prompt: Sequence[int]) -> Request:
+        return self.scheduler.arrive(request_id, prompt)
+
+    def finish(self, request_id: str) -> None:
+        self.scheduler.finish(request_id)
+
+    def reset(self) -> None:
+        """Empty the prefix cache, at the cost of all running requests."""
+        self.marks.reset([request.id for request in self.scheduler.running])
+        self.scheduler.reset()
+
+    def step(
+        self,
+        wishes: Iterable[Wish],
+        sampler: Sampler,
+        *,
+        preempted: Collection[str] = (),
+        priority: Mapping[str, int] | None = None,
+        padding: int = 0,
+    ) -> Scheduled:
+        """Schedule and execute a step.
+
+        Args:
+            preempted: requests that make way.
+            priority: by request, what decides the order of rows among equals.
+            padding: rows of padding behind a batch of decodes, if the engine pads.
+
+        Raises:
+            Violation: a law is broken.
+        """
+        scheduled = self.scheduler.schedule(wishes, preempted)
+        self._lose(scheduled)
+        self.ledger.begin(scheduled.rows)
+        self.runner.tell(scheduled)
+        sampled: dict[str, list[int]] = {}
+        if scheduled.rows:
+            order = priority or {row.id: number for number, row in enumerate(scheduled.rows)}
+            rows = in_order(scheduled.rows, self.world, order)
+            batch = self.runner.batch(rows, self._padding(rows, padding))
+            self.marks.ordered([row.id for row in rows], batch.padding)
+            sampled = self._execute(batch, scheduled, sampler)
+        self.marks.note("preemption for want of blocks", not set(scheduled.preempted) <= set(preempted))
+        self.marks.step(self.world, scheduled, sampled, self.scheduler)
+        self.scheduler.commit(scheduled, sampled)
+        self.steps += 1
+        return scheduled
+
+    def check_everything(self) -> None:
+        """Hold all that is promised against the pools, blocks that only the prefix cache has among it.
+
+        Raises:
+            Violation: something is not what it should be.
+        """
+        if self.checked:
+            self.checks.promised("at the end", self.ledger.held)
+
+    def _padding(self, rows: Sequence[Row], wanted: int) -> int:
+        decodes = not any(row.is_prefilling for row in rows)
+        room = self.world.max_num_seqs - len(rows)
+        return min(wanted, room) if decodes and self.world.full_graphs else 0
+
+    def _lose(self, scheduled: Scheduled) -> None:
+        self.ledger.lose(scheduled.lost)
+        for block in scheduled.lost:
+            self.mirror.poison(block)
+        if scheduled.lost:
+            self._write_pools()
+
+    def _write_pools(self) -> None:
+        for name, contents in self.mirror.contents().items():
+            self.execute(Overwrite(name, contents))
+
+    def _execute(self, batch: Batch, scheduled: Scheduled, sampler: Sampler) -> dict[str, list[int]]:
+        writable = self.scheduler.writable(scheduled)
+        self.ledger.before_forward(scheduled.rows)
+        self.story.before(self.steps, batch)
+        try:
+            return self._copy_and_forward(batch, scheduled, sampler, writable)
+        except SubjectRaised as error:
+            raise Violation(Flaw(f"in step {self.steps}, {error}", raised=True)) from error
+
+    def _copy_and_forward(
+        self, batch: Batch, scheduled: Scheduled, sampler: Sampler, writable: set[tuple[int, int]]
+    ) -> dict[str, list[int]]:
+        self._check(self.runner.before(batch, scheduled), writable, "before the forward")
+        following, touched = self._forward(batch, writable)
+        self._write_pools()
+        self.ledger.after_forward(scheduled.rows)
+        self.story.forwarded(self.steps, batch)
+        self._check(None, writable, "after the forward", touched)
+        sampled = {row.id: list(sampler(row, following[row.id])) if row.samples else [] for row in batch.rows}
+        accepted = {request: max(1, len(tokens)) for request, tokens in sampled.items()}
+        left = self.runner.after(batch, accepted)
+        self.ledger.after_sampling(scheduled.rows, accepted)
+        self.story.after(self.steps, batch, accepted)
+        self._check(left, writable, "after the step")
+        self._check_published(scheduled)
+        return sampled
+
+    def _forward(
+        self, batch: Batch, writable: set[tuple[int, int]]
+    ) -> tuple[dict[str, list[int]], set[tuple[int, int]]]:
+        try:
+            return self.forward.run(batch, self.runner, writable)
+        except Violation as error:
+            message = f"in step {self.steps}, {error.flaw.message}"
+            raise Violation(replace(error.flaw, message=message)) from error
+
+    def _check(
+        self,
+        pools: Mapping[str, bytes] | None,
+        writable: set[tuple[int, int]],
+        when: str,
+        touched: set[tuple[int, int]] | None = None,
+    ) -> None:
+        """Take over what the pools hold, and hold it against the ledger."""
+        moment = f"in step {self.steps}, {when}"
+        changed = set(touched or ())
+        if pools is not None:
+            changed |= self.checks.written(pools, writable, moment)
+        if self.checked:
+            self.checks.promised(moment, changed)
+
+    def _check_published(self, scheduled: Scheduled) -> None:
+        """I2, of the rules themselves: what is registered is promised to be the state after exactly those tokens."""
+        for block, (group, prefix) in scheduled.registered.items():
+            promised = self.ledger.held.get((group, block))
+            assert promised == Held(prefix, Window(prefix)), (
+                f"{block} is promised as {promised}, not {prefix}"
+            )

@@ -1,0 +1,201 @@
+"""What a model's kernels do with the states that the metadata point them to: read, compute, write."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oracle.lifecycle.blocks import NULL_BLOCK
+from oracle.lifecycle.requests import Row
+from properties.engine.checks import Checks, Flaw, Violation
+from properties.engine.metadata import Access, Batch, Misled, accesses, build
+from properties.engine.models import Model, Read, Written
+from properties.engine.places import Mirror, Place
+from properties.engine.runners import Runner, SubjectRaised, Worker
+from properties.engine.words import tokens
+from properties.engine.world import World
+from properties.harness.values import Let, Raised, Tensor
+
+Touched = set[tuple[int, int]]
+
+
+@dataclass(eq=False)
+class Kernels(ABC):
+    """The kernels of every layer, wherever their states are: they go where the metadata send them."""
+
+    world: World
+
+    @abstractmethod
+    def run(self, batch: Batch, runner: Runner, writable: Touched) -> tuple[dict[str, list[int]], Touched]:
+        """By request the model's token after each of its tokens; and the (group, block) that were written.
+
+        Raises:
+            Violation: the metadata make a request read or write what is not its own, or a wrong state.
+        """
+
+    def accesses(self, batch: Batch, runner: Runner) -> list[dict[str, Access]]:
+        """By group and request, where kernels find and leave a state.
+
+        Raises:
+            Misled: kernels cannot follow the metadata.
+        """
+        return [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
+
+    def _accesses(self, batch: Batch, runner: Runner, group: int) -> dict[str, Access]:
+        """By request, where the group's kernels find and leave its state."""
+        table = runner.table(group, batch)
+        cells = tuple(block for row in table for block in row)
+        assert isinstance(runner, Worker)
+        runner.execute(Let(f"rows{group}", Tensor("int32", (len(table), self.world.width), cells)))
+        call = build(self.world, batch, group)
+        outcome = runner.execute(call)
+        if outcome is None or isinstance(outcome, Raised):
+            raise SubjectRaised(
+                f"{call.function} raised {outcome and outcome.exception}: {outcome and outcome.message}"
+            )
+        return self._by_request(batch, group, accesses(self.world, group, outcome.value))
+
+    def _by_request(self, batch: Batch, group: int, found: Sequence[Access]) -> dict[str, Access]:
+        owners = [row for row in batch.rows for _ in row.tokens]
+        starts = {row.id: start for row, start in zip(batch.rows, batch.starts, strict=False)}
+        by_request: dict[str, Access] = {}
+        for access in found:
+            if not access.tokens or self._is_padding(access, batch, group):
+                continue
+            row = owners[access.tokens[0]]
+            own = tuple(range(starts[row.id], starts[row.id] + row.length))
+            if access.tokens != own or row.id in by_request:
+                raise Misled(
+                    f"the metadata of group {group} send tokens {list(access.tokens)} through {row.id}'s state, "
+                    f"but should send {list(own)}, once"
+                )
+            by_request[row.id] = access
+        missing = [row.id for row in batch.rows if row.id not in by_request]
+        if missing:
+            raise Misled(f"the metadata of group {group} leave out {', '.join(missing)}")
+        return by_request
+
+    def _is_padding(self, access: Access, batch: Batch, group: int) -> bool:
+        """Whether the row is one of padding, whose kernels are to skip it."""
+        if access.tokens[0] < batch.num_tokens:
+            return False
+        blocks = [block for block, _ in access.temporal if block > NULL_BLOCK]
+        if blocks:
+            raise Misled(
+                f"a row of padding writes to block {blocks[0]} of group {group}, but should be skipped"
+            )
+        return True
+
+
+@dataclass(eq=False)
+class Forward(Kernels):
+    """The forward of every layer, on the host's picture of the pools. With `checks`, what is read is looked at."""
+
+    mirror: Mirror
+    model: Model
+    checks: Checks | None
+
+    def run(self, batch: Batch, runner: Runner, writable: Touched) -> tuple[dict[str, list[int]], Touched]:
+        try:
+            found = self.accesses(batch, runner)
+            reads = {row.id: self._read(row, [group[row.id] for group in found]) for row in batch.rows}
+        except Misled as error:
+            raise Violation(Flaw(str(error), error.group, error.block)) from error
+        following, touched = {}, set[tuple[int, int]]()
+        for row in batch.rows:
+            written, following[row.id] = self.model.run(reads[row.id], row.tokens, row.prefixes)
+            for access, places in ((group[row.id], self.mirror.of_group(n)) for n, group in enumerate(found)):
+                touched |= self._write(row, access, places, reads[row.id], written, writable)
+        return following, touched
+
+    def _read(self, row: Row, found: Sequence[Access]) -> Read:
+        states = {}
+        before = self.checks.ledger.prefixes.parent(row.prefixes[0]) if self.checks else 0
+        for place in self.mirror.places:
+            access = found[place.group]
+            states[place.number] = contents = self._contents(row, place, access)
+            if self.checks is not None:
+                blocks = (access.conv_block, access.temporal_block)
+                self.checks.read(row.id, place, blocks, contents, before)
+        return Read(states)
+
+    def _contents(self, row: Row, place: Place, access: Access) -> tuple[bytes, ...]:
+        """The rows of a window, or a temporal state alone."""
+        if not access.initial:
+            if self.checks is not None and row.computed:
+                raise Misled(
+                    f"the forward of {row.id} starts from zeros, but should read the state after {tokens(row.computed)}"
+                )
+            return _zeros(place)
+        block = access.conv_block if place.window else access.temporal_block
+        if not row.computed:
+            raise Misled(
+                f"the forward of {row.id} reads block {block}, but should start from zeros at its first token",
+                place.group,
+                block,
+            )
+        if not NULL_BLOCK < block < self.world.num_blocks:
+            raise Misled(f"the forward of {row.id} reads block {block}, but should read one of its own")
+        if not place.window:
+            return (place.temporal(block),)
+        rows = place.rows(block, access.first_row, place.window)
+        if len(rows) < place.window:
+            raise Misled(
+                f"the forward of {row.id} reads rows from {access.first_row} on, behind those of block {block}",
+                place.group,
+                block,
+            )
+        return rows
+
+    def _write(
+        self,
+        row: Row,
+        access: Access,
+        places: Sequence[Place],
+        read: Read,
+        written: Written,
+        writable: Touched,
+    ) -> Touched:
+        touched = set()
+        for place in places:
+            for block, contents in _contents_of(place, access, read, written):
+                if block <= NULL_BLOCK:
+                    continue
+                if (place.group, block) not in writable:
+                    raise Violation(
+                        Flaw(
+                            f"the forward of {row.id} writes to block {block} of group {place.group}, which is not its own",
+                            place.group,
+                            block,
+                        )
+                    )
+                _store(place, block, contents)
+                touched.add((place.group, block))
+        return touched
+
+
+def _zeros(place: Place) -> tuple[bytes, ...]:
+    if place.window:
+        return (bytes(place.row_bytes),) * place.window
+    return (bytes(place.array.shape[1]),)
+
+
+def _contents_of(
+    place: Place, access: Access, read: Read, written: Written
+) -> list[tuple[int, tuple[bytes, ...]]]:
+    """The blocks that are written, and their conv rows from the first on, or their temporal state alone."""
+    if not place.window:
+        return [(block, (written[index][place.number],)) for block, index in access.temporal]
+    rows = (*read.states[place.number], *(one[place.number] for one in written))
+    return [
+        (block, rows[index + 1 : index + 1 + place.window + newest])
+        for block, index, newest in access.windows
+    ]
+
+
+def _store(place: Place, block: int, contents: tuple[bytes, ...]) -> None:
+    if place.window:
+        place.write_rows(block, contents)
+    else:
+        place.write(block, contents[0])

@@ -1,0 +1,202 @@
+"""The lives of an engine's requests as data: what happens to them, one thing after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from oracle.lifecycle.requests import Request, Row, Stage, Wish
+from properties.engine.checks import Flaw, Violation
+from properties.engine.driver import Engine
+from properties.engine.models import Recurrences
+from properties.engine.recurrent import Recurrent
+from properties.engine.runners import Execute
+from properties.engine.world import World
+
+FIRST_SAMPLE = 1_000_000
+"""Tokens from here on are nobody's prompt."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A request's part in a step: whether it has one, blocks of its prompt at most, drafts, and how many it accepts."""
+
+    skipped: bool = False
+    blocks: int = 32
+    drafts: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """A request comes in."""
+
+    id: str
+    prompt: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A request ends, whatever it was doing."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The prefix cache is emptied, for which all requests are preempted."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The engine takes a step, in which requests take their turns; others take a plain one.
+
+    `preempted` make way before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
+    """
+
+    turns: tuple[tuple[str, Turn], ...] = ()
+    preempted: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    padding: int = 0
+
+
+Event = Arrive | Finish | Reset | Step
+
+
+@dataclass(eq=False)
+class Life:
+    """An engine, and all that has happened to its requests. What cannot happen, because of a request's end, does not.
+
+    Of a model without tokens, requests accept as many drafts as their turns say. `prompts` has, for each event, the tokens
+    that its requests would have to come in with just before it, to be computed as far as they were.
+    """
+
+    world: World
+    execute: Execute
+    events: list[Event] = field(default_factory=list)
+    prompts: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.engine = self.make_engine()
+        self.tokens = FIRST_SAMPLE
+
+    def make_engine(self) -> Engine:
+        return Engine(self.world, self.execute)
+
+    @property
+    def live(self) -> list[Request]:
+        """Requests that have not ended, in the order of their arrival."""
+        requests = self.engine.scheduler.requests.values()
+        return [request for request in requests if request.stage is not Stage.FINISHED]
+
+    def happens(self, event: Event) -> None:
+        """Raises Violation where it breaks a law."""
+        self.events.append(event)
+        self.prompts.append({request.id: _computed(request) for request in self.live})
+        if isinstance(event, Arrive):
+            # There is room left for a token and its drafts.
+            self.engine.arrive(event.id, event.prompt[: self.world.max_model_len - self.world.num_spec - 2])
+        elif isinstance(event, Finish):
+            if event.id in {request.id for request in self.live}:
+                self.engine.finish(event.id)
+        elif isinstance(event, Reset):
+            self.engine.reset()
+        else:
+            self._step(event)
+            self.look()
+
+    def _step(self, event: Step) -> None:
+        for request in self.live:
+            if len(request.tokens) >= self.world.max_model_len - self.world.num_spec:
+                self.engine.finish(request.id)
+        turns = dict(event.turns)
+        chosen = {request.id: turns.get(request.id, Turn()) for request in self.live}
+        wishes = [
+            self.wish(request, chosen[request.id]) for request in self.live if not chosen[request.id].skipped
+        ]
+        running = {request.id for request in self.engine.scheduler.running}
+        last = len(event.order)
+        priority = {name: event.order.index(name) if name in event.order else last for name in chosen}
+
+        def sampler(row: Row, following: Sequence[int]) -> Sequence[int]:
+            return self.sample(row, following, chosen[row.id])
+
+        preempted = [request for request in event.preempted if request in running]
+        self.engine.step(wishes, sampler, preempted=preempted, priority=priority, padding=event.padding)
+
+    def new_tokens(self, count: int) -> tuple[int, ...]:
+        """Tokens that nobody has had before."""
+        self.tokens += count
+        return tuple(range(self.tokens - count, self.tokens))
+
+    def wish(self, request: Request, turn: Turn) -> Wish:
+        return Wish(request.id, self.prompt_tokens(turn), self.new_tokens(turn.drafts))
+
+    def prompt_tokens(self, turn: Turn) -> int:
+        """Tokens of a prompt that a turn computes at most; in mode none a block is as long as a request may get."""
+        return turn.blocks * self.world.setup.block_size
+
+    def sample(self, row: Row, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
+        """The drafts that are accepted and a token more."""
+        return (*row.drafts[: turn.accepted], *self.new_tokens(1))
+
+    def look(self) -> None:
+        """What else has to hold after a step."""
+
+
+def _computed(request: Request) -> tuple[int, ...]:
+    """The computed tokens of a request that is decoding, for whose prompt's sake they would be; all of any other."""
+    return tuple(request.tokens[: request.computed] if request.is_decoding else request.tokens)
+
+
+@dataclass(eq=False)
+class GreedyLife(Life):
+    """Requests of a real model: its own tokens decide which drafts are accepted, and what comes next.
+
+    What it says has to be what it says in one run, without batches, chunks, drafts and caches.
+    """
+
+    recurrent: Recurrent = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._one_runs: dict[str, list[int]] = {}
+
+    def make_engine(self) -> Engine:
+        return Engine(self.world, self.execute, partial(Recurrences, recurrent=self.recurrent), checked=False)
+
+    def one_run(self, request: Request) -> list[int]:
+        """What the model says after the request's prompt, without an engine."""
+        if request.id not in self._one_runs:
+            count = self.world.max_model_len - request.num_prompt + self.world.num_spec + 2
+            self._one_runs[request.id] = self.recurrent.generate(request.tokens[: request.num_prompt], count)
+        return self._one_runs[request.id]
+
+    def wish(self, request: Request, turn: Turn) -> Wish:
+        """Drafts of which the first ones are right, as many as are to be accepted."""
+        said = len(request.tokens) - request.num_prompt
+        coming = self.one_run(request)[said : said + turn.drafts]
+        right = coming[: turn.accepted]
+        wrong = [(token + 1) % self.recurrent.vocabulary for token in coming[turn.accepted :]]
+        return Wish(request.id, self.prompt_tokens(turn), (*right, *wrong))
+
+    def sample(self, row: Row, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
+        """The drafts that the model would have said itself, and what it says then."""
+        first = row.length - len(row.drafts) - 1
+        accepted = 0
+        while accepted < len(row.drafts) and following[first + accepted] == row.drafts[accepted]:
+            accepted += 1
+        return (*row.drafts[:accepted], following[first + accepted])
+
+    def look(self) -> None:
+        for request in self.live:
+            said = request.tokens[request.num_prompt :]
+            for number, (token, wanted) in enumerate(zip(said, self.one_run(request), strict=False)):
+                if token != wanted:
+                    raise Violation(
+                        Flaw(
+                            f"after step {self.engine.steps - 1}, token {number} of {request.id}'s output = {token}, but "
+                            f"should be {wanted}, as in one run without batches, chunks, drafts and caches"
+                        )
+                    )

@@ -1,0 +1,97 @@
+"""What the runners around the verified copies have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import Step as Scheduled
+from properties.engine.metadata import Batch
+from properties.engine.world import World
+from properties.harness.values import (
+    Call,
+    Outcome,
+    Record,
+    Returned,
+    Step,
+    Value,
+)
+
+Execute = Callable[[Step], Outcome | None]
+
+
+class SubjectRaised(Exception):
+    """A call inside the documented domain raised; the message is what it raised."""
+
+
+class Runner(Protocol):
+    """Brings states to where the forward reads them, and keeps those at boundaries afterwards.
+
+    `accepted` has, by request, the accepted count that the next forward has to apply. Calls that copy return what the
+    pools hold after them.
+    """
+
+    accepted: dict[str, int]
+
+    def begin(self) -> None: ...
+
+    def tell(self, scheduled: Scheduled) -> None:
+        """The scheduler's output: requests that come in, grow, or are gone."""
+        ...
+
+    def batch(self, rows: tuple[Row, ...], padding: int) -> Batch: ...
+
+    def table(self, group: int, batch: Batch) -> tuple[tuple[int, ...], ...]:
+        """The group's block table as the forward sees it, padding included."""
+        ...
+
+    def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None: ...
+
+    def after(self, batch: Batch, sampled: Mapping[str, int]) -> dict[str, bytes] | None: ...
+
+
+@dataclass(eq=False)
+class Worker:
+    """What both runners keep: each request's block ids, which only ever grow, and its accepted count."""
+
+    world: World
+    execute: Execute
+    blocks: dict[str, list[list[int]]] = field(default_factory=dict)
+    accepted: dict[str, int] = field(default_factory=dict)
+
+    def call(self, step: Call) -> dict[str, Value]:
+        """What the call leaves in all that it observes.
+
+        Raises:
+            SubjectRaised: it raised.
+        """
+        outcome = self.execute(step)
+        if not isinstance(outcome, Returned):
+            assert outcome is not None
+            raise SubjectRaised(f"{step.function} raised {outcome.exception}: {outcome.message}")
+        if outcome.changed:
+            raise SubjectRaised(
+                f"{step.function} wrote to {', '.join(outcome.changed)}, but should leave it as it is"
+            )
+        return dict(outcome.after)
+
+    def tell(self, scheduled: Scheduled) -> None:
+        for row in scheduled.rows:
+            if row.is_new or row.is_resumed:
+                self.blocks[row.id] = [list(blocks) for blocks in row.new_blocks]
+                self.accepted[row.id] = 1
+            else:
+                for known, new in zip(self.blocks[row.id], row.new_blocks, strict=True):
+                    known.extend(new)
+
+    def batch(self, rows: tuple[Row, ...], padding: int) -> Batch:
+        return Batch(rows, padding, self.accepted)
+
+    def pools(self, after: Mapping[str, Value]) -> dict[str, bytes]:
+        """Raises SubjectRaised where guard bytes around a pool are not what they were."""
+        for name in self.world.setup.pools:
+            if isinstance(after[name], Record):
+                raise SubjectRaised(f"bytes beside {name} were written")
+        return {name: bytes(after[name].elements) for name in self.world.setup.pools}

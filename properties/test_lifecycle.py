@@ -1,0 +1,265 @@
+"""Requests on their way through a whole engine: what they read and publish stands for exactly their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar, NoReturn
+
+from hypothesis import event
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from oracle.lifecycle.requests import Request
+from properties.engine.checks import Violation
+from properties.engine.driver import Engine
+from properties.engine.lives import Arrive, Event, Finish, Life, Reset, Step, Turn
+from properties.engine.reduction import Failing, reduced
+from properties.engine.runners import Execute
+from properties.engine.world import World
+from properties.harness.machines import TrialMachine, machine_prop
+from properties.harness.registry import Property
+from properties.harness.trial import Bench, KnownFailure, Trial
+from properties.strategies.align import CONTEXT
+from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
+from properties.strategies.align_runner import BUFFERS, POSTPROCESS_GPU, PREPROCESS, STAGE
+from properties.strategies.builders import CLASSES
+from properties.strategies.lifecycle import turns, worlds
+
+BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
+ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
+SLOTS = (
+    f"{CONTEXT}.create",
+    f"{CONTEXT}.initialize_from_forward_context",
+    PRECOPY,
+    POSTPROCESS_ALIGN,
+    PREPROCESS_KERNEL,
+    "harness.launch",
+)
+REDUCTION_SECONDS = 30.0
+WAYS = ("exactly", "by one", "by several")
+
+
+class Lives(TrialMachine):
+    """Requests that arrive, are computed in steps, make way, come back and end; every step is held against the laws."""
+
+    steps: ClassVar[int] = 30
+    reduces: ClassVar[bool] = True
+    heading: ClassVar[str] = ""
+    modes: ClassVar[tuple[str, ...]] = ("align",)
+    runners: ClassVar[tuple[str, ...]] = ("V1", "V2")
+    life: Life | None = None
+
+    @initialize(data=st.data(), lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3))
+    def begin(self, data: st.DataObject, lengths: list[int]) -> None:
+        """An engine with requests, since a life may go on without any others."""
+        self.arrived, self.leaving = 0, set[str]()
+        try:
+            self.life = self.drawn_life(data)
+        except Violation as error:
+            self.trial.finds(str(error))
+        for length in lengths:
+            self.send(self.new_prompt(length))
+
+    def drawn_life(self, data: st.DataObject) -> Life:
+        world = data.draw(worlds(modes=self.modes, runners=self.runners), label="world")
+        return Life(world, self.trial.keep)
+
+    @classmethod
+    def again(cls, life: Life, world: World, execute: Execute) -> Life | None:  # noqa: ARG003 - a model is in it
+        """A life like `life` from its beginning, in another engine; None where it does not go with it."""
+        return Life(world, execute)
+
+    @property
+    def engine(self) -> Engine:
+        assert self.life is not None
+        return self.life.engine
+
+    @property
+    def num_spec(self) -> int:
+        assert self.life is not None
+        return self.life.world.num_spec
+
+    @property
+    def alive(self) -> list[Request]:
+        return [] if self.life is None else self.life.live
+
+    @property
+    def running(self) -> list[Request]:
+        return [] if self.life is None else self.engine.scheduler.running
+
+    def new_prompt(self, length: int) -> tuple[int, ...]:
+        assert self.life is not None
+        return self.life.new_tokens(length)
+
+    @precondition(lambda self: self.life is not None and len(self.alive) < self.life.world.max_num_seqs + 2)
+    @rule(own=st.integers(1, 12), like=st.none() | st.integers(0, 7), shared=st.integers(1, 24))
+    def arrive(self, own: int, like: int | None, shared: int) -> None:
+        """A request whose prompt begins like another one's."""
+        known = list(self.engine.scheduler.requests.values())
+        first = known[like % len(known)].tokens[:shared] if like is not None else []
+        self.send((*first, *self.new_prompt(own)))
+
+    def send(self, prompt: tuple[int, ...]) -> None:
+        self.happens(Arrive(f"r{self.arrived}", prompt))
+        self.arrived += 1
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data(), order=st.permutations(range(4)), padding=st.integers(0, 2))
+    def step(self, data: st.DataObject, order: list[int], padding: int) -> None:
+        """Everybody for himself."""
+        drawn = data.draw(st.lists(turns(self.num_spec), min_size=1, max_size=4), label="turns")
+        ids = [request.id for request in self.alive]
+        ordered = sorted(ids, key=lambda request: order[ids.index(request) % len(order)])
+        self.take(lambda number, _: drawn[number % len(drawn)], tuple(ordered), padding)
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def compute_without_drafts(self) -> None:
+        self.take()
+
+    @precondition(lambda self: self.alive and self.num_spec)
+    @rule(rejected=st.integers(0, 3))
+    def speculate(self, rejected: int) -> None:
+        """Everybody drafts as much as possible."""
+        self.take(lambda *_: Turn(drafts=self.num_spec, accepted=max(0, self.num_spec - rejected)))
+
+    @precondition(lambda self: self.alive and self.num_spec)
+    @rule(way=st.sampled_from(WAYS), rejected=st.integers(0, 3))
+    def cross_a_boundary(self, way: str, rejected: int) -> None:
+        """Accept just so many drafts that the last one lies on a boundary or a few tokens behind it, where that can be."""
+        behind = WAYS.index(way)
+        size = self.engine.world.block_size
+
+        def turn(_: int, request: Request) -> Turn:
+            accepted = min((behind - len(request.tokens)) % size, self.num_spec)
+            return Turn(drafts=min(self.num_spec, accepted + rejected), accepted=accepted)
+
+        self.take(turn)
+
+    @precondition(lambda self: self.alive and self.num_spec)
+    @rule()
+    def draft_in_vain(self) -> None:
+        """Everybody drafts as much as possible, for nothing, and then not at all: some go back a column."""
+        self.take(lambda *_: Turn(drafts=self.num_spec))
+        self.take()
+
+    @precondition(lambda self: len(self.running) > 1)
+    @rule(number=st.integers(0, 3))
+    def leave_out(self, number: int) -> None:
+        """One request sits a step out."""
+        left_out = self.running[number % len(self.running)].id
+        self.take(lambda _, request: Turn(skipped=request.id == left_out, drafts=self.num_spec))
+
+    @precondition(lambda self: self.running)
+    @rule(number=st.integers(0, 3))
+    def preempt(self, number: int) -> None:
+        """A request makes way, and comes back in a later step."""
+        self.leaving.add(self.running[number % len(self.running)].id)
+        self.take()
+
+    @precondition(lambda self: self.alive)
+    @rule(number=st.integers(0, 3))
+    def finish(self, number: int) -> None:
+        self.happens(Finish(self.alive[number % len(self.alive)].id))
+        self.take()
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def reset(self) -> None:
+        self.happens(Reset())
+        self.take()
+
+    def take(
+        self,
+        turn: Callable[[int, Request], Turn] = lambda *_: Turn(),
+        order: tuple[str, ...] = (),
+        padding: int = 0,
+    ) -> None:
+        """A step in which each request takes its turn."""
+        chosen = tuple((request.id, turn(number, request)) for number, request in enumerate(self.alive))
+        told = tuple(pair for pair in chosen if pair[1] != Turn())
+        preempted, self.leaving = tuple(sorted(self.leaving)), set()
+        self.happens(Step(told, preempted, order, padding))
+
+    def happens(self, event: Event) -> None:
+        """Let it happen, and report what breaks a law."""
+        if self.known_failure:
+            return
+        assert self.life is not None
+        try:
+            self.life.happens(event)
+        except Violation as error:
+            try:
+                found(self.trial, self.life, error)
+            except KnownFailure:
+                self.known_failure = True
+
+    def teardown(self) -> None:
+        if self.life is not None:
+            for mark in sorted(self.engine.marks.seen):
+                event(mark)
+            self.trial.bench.lives.note(self.engine.steps, self.engine.marks.seen)
+
+    @classmethod
+    def reduce(cls, bench: Bench, tested: Property, origin: Failing) -> None:
+        def fails(world: World, events: tuple[Event, ...]) -> Life | None:
+            bench.port.begin()
+            try:
+                life = cls.again(origin.life, world, bench.port.execute)
+            except Violation:
+                return None
+            error = None if life is None else broken_by(life, events)
+            return life if error is not None and error.flaw.raised is origin.flaw.raised else None
+
+        smaller = reduced(origin, fails, REDUCTION_SECONDS)
+        trial = bench.begin(tested)
+        life = cls.again(origin.life, smaller.world, trial.keep)
+        assert life is not None
+        error = broken_by(life, smaller.events)
+        if error is not None:
+            # What the smaller life shows may be declared, where what the whole one shows is not.
+            with suppress(KnownFailure):
+                found(trial, life, error)
+
+
+def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
+    """The first violation when these events happen."""
+    for event_ in events:
+        try:
+            life.happens(event_)
+        except Violation as error:
+            return error
+    return None
+
+
+def found(trial: Trial, life: Life, error: Violation) -> NoReturn:
+    trial.finds(str(error), life.engine.story.timeline(error.flaw), Failing(life.world, life, error.flaw))
+
+
+@machine_prop("provenance", *BUILDERS, *ROWS)
+class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Lives):
+    """Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
+    block that is published holds the state at its end, whatever requests do.
+    """
+
+    heading = "rows"
+    runners = ("V1",)
+
+
+@machine_prop("provenance", *BUILDERS, *SLOTS)
+class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Lives):
+    """Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
+    block that is published holds the state at its end, whatever requests do.
+    """
+
+    heading = "slots"
+    runners = ("V2",)
+
+
+@machine_prop("provenance", *BUILDERS)
+class RequestsWithoutCopiesLiveByTheStatesOfExactlyTheirTokens(Lives):
+    """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
+
+    heading = "no copies"
+    modes = ("none", "all")

@@ -1,0 +1,80 @@
+"""The user's own criterion: greedy output with every feature on is that of one run without any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.engine.lives import GreedyLife, Life
+from properties.engine.recurrent import Recurrent
+from properties.engine.runners import Execute
+from properties.engine.world import World
+from properties.harness.machines import machine_prop
+from properties.strategies.lifecycle import with_blocks, worlds
+from properties.test_lifecycle import BUILDERS, ROWS, SLOTS, Lives
+
+VOCABULARY = 24
+SEEDS = 8
+
+
+def greedy_worlds(
+    modes: tuple[str, ...], runners: tuple[str, ...]
+) -> st.SearchStrategy[tuple[World, Recurrent]]:
+    """Engines that run a real model, and the model."""
+
+    def with_model(world: World, seed: int) -> tuple[World, Recurrent]:
+        # The builder of GDN knows no mode all.
+        gdn = 0 if world.mode == "all" else 1
+        recurrent = Recurrent(
+            seed,
+            num_spec=world.num_spec,
+            block_size=world.setup.block_size,
+            layout=world.setup.layout,
+            gdn_layers=gdn,
+            mamba2_layers=2 - gdn,
+            vocabulary=VOCABULARY,
+        )
+        kinds = ("gdn", "mamba2") if gdn else ("mamba2",)
+        return with_blocks(replace(world, setup=recurrent.setup, kinds=kinds), 2, 4), recurrent
+
+    return st.builds(with_model, worlds(modes=modes, runners=runners), st.integers(0, SEEDS - 1))
+
+
+class GreedyLives(Lives):
+    """Requests of a real model."""
+
+    modes = ("align", "none", "all")
+
+    def drawn_life(self, data: st.DataObject) -> Life:
+        drawn = greedy_worlds(self.modes, self.runners)
+        world, recurrent = data.draw(drawn, label="world and model")
+        return GreedyLife(world, self.trial.keep, recurrent=recurrent)
+
+    @classmethod
+    def again(cls, life: Life, world: World, execute: Execute) -> Life | None:
+        assert isinstance(life, GreedyLife)
+        return (
+            GreedyLife(world, execute, recurrent=life.recurrent) if world.setup == life.world.setup else None
+        )
+
+    def new_prompt(self, length: int) -> tuple[int, ...]:
+        """No two beginnings are alike for long."""
+        numbers = super().new_prompt(length)
+        return tuple((7 * number + number // VOCABULARY) % VOCABULARY for number in numbers)
+
+
+@machine_prop("provenance", *BUILDERS, *ROWS)
+class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyLives):
+    """A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own."""
+
+    heading = "greedy rows"
+    runners = ("V1",)
+
+
+@machine_prop("provenance", *BUILDERS, *SLOTS)
+class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyLives):
+    """A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own."""
+
+    heading = "greedy slots"
+    runners = ("V2",)
