@@ -199,7 +199,7 @@ class Lives(TrialMachine):
         if self.life is not None:
             for mark in sorted(self.engine.marks.seen):
                 event(mark)
-            self.trial.bench.lives.note(self.engine.steps, self.engine.marks.seen)
+            self.trial.bench.tally.note(self.engine.steps, self.engine.marks.seen)
 
     @classmethod
     def reduce(cls, bench: Bench, tested: Property, origin: Failing) -> None:

@@ -151,9 +151,9 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 
 def _campaign(options: argparse.Namespace) -> Campaign:
-    from properties.harness.lives import machines
     from properties.harness.port import choose_device
     from properties.harness.registry import load_properties
+    from properties.harness.traces import machines
     from properties.subjects import load
 
     budget = seconds(options.budget)

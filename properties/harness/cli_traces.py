@@ -42,9 +42,9 @@ def run_traces(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be.
     """
     from properties.harness import cli, triton_mode
-    from properties.harness.lives import Traces, machines
     from properties.harness.port import choose_device
     from properties.harness.registry import load_properties
+    from properties.harness.traces import Traces, machines
     from properties.subjects import load
 
     for name in ("count", "steps", "workers"):

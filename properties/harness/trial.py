@@ -43,7 +43,7 @@ class Falsified(AssertionError):
 
 
 @dataclass
-class Lives:
+class Tally:
     """Counts of what state machines went through: lives, steps, and in how many lives each moment came up."""
 
     lives: int = 0
@@ -70,7 +70,7 @@ class Bench:
     known_failures: set[KnownDeviation] = field(default_factory=set)
     on_example: Callable[[], None] = lambda: None
     on_falsified: Callable[[Case], None] = lambda case: None
-    lives: Lives = field(default_factory=Lives)
+    tally: Tally = field(default_factory=Tally)
 
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"

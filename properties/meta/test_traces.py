@@ -17,11 +17,11 @@ from rich.console import Console
 
 from properties.engine.marks import MARKS
 from properties.harness import cli, cli_traces
-from properties.harness import lives as lives_module
+from properties.harness import traces as traces_module
 from properties.harness.case import Case
-from properties.harness.lives import CHUNK, Result, Traces, heading, machines
 from properties.harness.registry import load_properties
-from properties.harness.trial import Lives
+from properties.harness.traces import CHUNK, Result, Traces, heading, machines
+from properties.harness.trial import Tally
 from properties.harness.variants import broken_subject
 from properties.harness.worker import Finished, Setting, Task
 from properties.meta.lifecycle_breakages import LIFECYCLE
@@ -208,8 +208,8 @@ def finished(status: str, detail: str = "") -> Finished:
     return Finished("a", status, 0.1, detail, "reports/x")
 
 
-def lived(lives: int, steps: int, **marks: int) -> Lives:
-    return Lives(lives, steps, Counter(marks))
+def lived(lives: int, steps: int, **marks: int) -> Tally:
+    return Tally(lives, steps, Counter(marks))
 
 
 def test_the_same_failure_is_told_once() -> None:
@@ -243,7 +243,7 @@ def test_shares_are_those_of_each_property_s_own_traces() -> None:
 def test_the_exit_code_is_that_of_the_worst_end(ends: list[Finished], interrupted: bool, code: int) -> None:
     running, result = made("a"), Result()
     for end in ends:
-        result.add(end, Lives())
+        result.add(end, Tally())
     running.results, running.interrupted = {"a": result}, interrupted
     assert cli_traces._exit_code(running) == code
 
@@ -265,8 +265,8 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def submit(self, _: Callable[..., Any], task: Task) -> Future[tuple[Finished, Lives]]:
-        future: Future[tuple[Finished, Lives]] = Future()
+    def submit(self, _: Callable[..., Any], task: Task) -> Future[tuple[Finished, Tally]]:
+        future: Future[tuple[Finished, Tally]] = Future()
         future.set_result((finished("passed"), lived(task.max_examples, 0)))
         return future
 
@@ -290,8 +290,8 @@ class Interrupted:
 
 def test_an_interrupted_run_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, running = Pool(), made("a", "b", count=100)
-    monkeypatch.setattr(lives_module, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(lives_module, "wait", Interrupted())
+    monkeypatch.setattr(traces_module, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(traces_module, "wait", Interrupted())
     running.run(Console(file=io.StringIO()))
     assert (running.interrupted, pool.waits) == (True, [True])
     assert sum(running.results[name].lives.lives for name in "ab") == CHUNK
@@ -303,7 +303,7 @@ def test_a_run_that_has_no_time_left_takes_no_further_task(monkeypatch: pytest.M
     running.budget = 0.0
     waiting: Future[Any] = Future()
     monkeypatch.setattr(
-        lives_module, "wait", lambda futures, **_: (set(), {one for one in futures if not one.cancelled()})
+        traces_module, "wait", lambda futures, **_: (set(), {one for one in futures if not one.cancelled()})
     )
     running._collect({waiting: Task("a", 1, 1)}, -1.0, lambda: None)
     assert (running.interrupted, waiting.cancelled(), running.lives) == (True, True, 0)
@@ -319,7 +319,7 @@ def test_what_others_found_stays_when_a_process_dies() -> None:
 
 def test_a_run_has_as_many_workers_and_steps_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, running = Pool(), made("a", count=100)
-    monkeypatch.setattr(lives_module, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(traces_module, "ProcessPoolExecutor", pool)
     running.run(Console(file=io.StringIO()))
     assert running.results["a"].lives.lives == 100
     assert (pool.given[0], pool.given[3]) == (1, (SETTING, 5))

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 from properties.harness.registry import Property
-from properties.harness.trial import Lives
+from properties.harness.trial import Tally
 from properties.harness.worker import Finished, Setting, Task, Worker
 
 CHUNK = 10
@@ -30,7 +30,7 @@ CHUNK = 10
 _LINE_SECONDS = 30.0
 
 
-Futures = dict[Future[tuple[Finished, Lives]], Task]
+Futures = dict[Future[tuple[Finished, Tally]], Task]
 
 
 class _Messages(list[Any]):
@@ -62,22 +62,22 @@ def _set_up(setting: Setting, steps: int) -> None:
             machine.steps = steps
 
 
-def _explore(task: Task) -> tuple[Finished, Lives]:
+def _explore(task: Task) -> tuple[Finished, Tally]:
     assert _process is not None
     _process.messages.clear()
-    _process.worker.bench.lives = Lives()
+    _process.worker.bench.tally = Tally()
     _process.worker.run(task)
-    return _process.messages[-1], _process.worker.bench.lives
+    return _process.messages[-1], _process.worker.bench.tally
 
 
 @dataclass
 class Result:
     """What came of one property: its lives, and its failures as far as they are different."""
 
-    lives: Lives = field(default_factory=Lives)
+    lives: Tally = field(default_factory=Tally)
     failures: dict[str, Finished] = field(default_factory=dict)
 
-    def add(self, finished: Finished, lives: Lives) -> None:
+    def add(self, finished: Finished, lives: Tally) -> None:
         self.lives.lives += lives.lives
         self.lives.steps += lives.steps
         self.lives.marks.update(lives.marks)
@@ -133,12 +133,12 @@ class Traces:
                 told = now
                 tell()
 
-    def _add(self, task: Task, future: Future[tuple[Finished, Lives]]) -> None:
+    def _add(self, task: Task, future: Future[tuple[Finished, Tally]]) -> None:
         try:
             finished, lives = future.result()
         except BrokenExecutor as error:
             # A process died, and takes the pool with it; what others have found stays.
-            finished, lives = Finished(task.property, "error", 0.0, f"a process died: {error}"), Lives()
+            finished, lives = Finished(task.property, "error", 0.0, f"a process died: {error}"), Tally()
         self.results[task.property].add(finished, lives)
 
     @property
