@@ -20,22 +20,11 @@ from properties.engine.world import World
 from properties.harness.machines import TrialMachine, machine_prop
 from properties.harness.registry import Property
 from properties.harness.trial import Bench, KnownFailure, Trial
-from properties.strategies.align import CONTEXT
-from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
-from properties.strategies.align_runner import BUFFERS, POSTPROCESS_GPU, PREPROCESS, STAGE
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import turns, worlds
+from properties.test_align_sessions import ROWS, SLOTS
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
-ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
-SLOTS = (
-    f"{CONTEXT}.create",
-    f"{CONTEXT}.initialize_from_forward_context",
-    PRECOPY,
-    POSTPROCESS_ALIGN,
-    PREPROCESS_KERNEL,
-    "harness.launch",
-)
 REDUCTION_SECONDS = 30.0
 WAYS = ("exactly", "by one", "by several")
 

@@ -12,7 +12,8 @@ from properties.engine.runners import Execute
 from properties.engine.world import World
 from properties.harness.machines import machine_prop
 from properties.strategies.lifecycle import with_blocks, worlds
-from properties.test_lifecycle import BUILDERS, ROWS, SLOTS, Lives
+from properties.test_align_sessions import ROWS, SLOTS
+from properties.test_lifecycle import BUILDERS, Lives
 
 VOCABULARY = 24
 SEEDS = 8

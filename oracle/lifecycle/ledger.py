@@ -73,7 +73,7 @@ class Ledger:
         for row in rows:
             source, run = self.columns[row.id], self.column_of(row.end)
             if self.geometry.mode == "align" and source not in (-1, run):
-                self._put(row.id, run, self._exactly(row.prefixes[0], 1))
+                self._put(row.id, run, self._exactly(self.prefixes.parent(row.prefixes[0])))
             self.columns[row.id] = run
 
     def after_forward(self, rows: Sequence[Row]) -> None:
@@ -119,10 +119,9 @@ class Ledger:
         """What the block in a request's column holds."""
         return self.held.get((group, self.tables[request][group][column]), NOTHING)
 
-    def _exactly(self, prefix: int, behind: int = 0) -> Held:
-        """The state after the prefix without its last `behind` tokens."""
-        for _ in range(behind):
-            prefix = self.prefixes.parent(prefix)
+    @staticmethod
+    def _exactly(prefix: int) -> Held:
+        """The state after the prefix, and no more rows than its window."""
         return Held(prefix, Window(prefix))
 
     def _put(self, request: str, column: int, held: Held) -> None:

@@ -141,7 +141,8 @@ class Scheduler:
         request.computed = (len(hit[0]) if hit else 0) * self.geometry.block_size
         length, drafts = self._length(request, wish)
         taken = sum(not self.pool.holders(block) for blocks in hit for block in blocks if block != NULL_BLOCK)
-        self._give(request, hit)
+        for own, found in zip(request.lists, hit, strict=False):
+            own.hit(found)
         if length == 0 or self._missing(request, request.computed + length) > self.pool.num_free - taken:
             request.forget_blocks()
             return []
@@ -171,10 +172,6 @@ class Scheduler:
         keys = [(group, request.prefixes[number * size]) for number in range(first, count + 1)]
         blocks = [block for block in map(self.pool.find, keys) if block is not None]
         return [NULL_BLOCK] * (first - 1) + blocks if len(blocks) == len(keys) else []
-
-    def _give(self, request: Request, hit: list[list[int]]) -> None:
-        for blocks, found in zip(request.lists, hit, strict=False):
-            blocks.hit(found)
 
     def _length(self, request: Request, wish: Wish) -> tuple[int, tuple[int, ...]]:
         """How many tokens are scheduled, drafts among them, and the drafts, which only decoding requests have."""

@@ -55,7 +55,6 @@ class Marks:
     _hits: set[str] = field(default_factory=set)
     _accepted: dict[str, int] = field(default_factory=dict)
     _run: dict[str, int] = field(default_factory=dict)
-    _was_reset: bool = False
     _reset: set[str] = field(default_factory=set)
     _order: tuple[str, ...] = ()
     _gone: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from oracle.lifecycle.requests import Step as Scheduled
 from properties.engine.metadata import Batch
@@ -31,12 +31,10 @@ class ByRow(Worker):
     A request that sits a step out keeps its accepted count.
     """
 
-    _rows: list[list[tuple[int, ...]]] = field(default_factory=list)
     _output: Record | None = None
 
     def begin(self) -> None:
         world = self.world
-        self._rows = [[(0,) * world.width] * world.max_num_seqs for _ in range(world.num_groups)]
         self.cache = _Tables(world, self.blocks)
         if not world.copies:
             return
@@ -47,11 +45,8 @@ class ByRow(Worker):
         self.execute(Let("counts", int32([1] * world.max_num_seqs)))
         self.execute(Let("accepted", int32([1] * world.max_num_seqs).on_host()))
 
-    def table(self, group: int, batch: Batch) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._rows[group][: len(batch.rows) + batch.padding])
-
     def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:
-        self._put_in_rows(batch)
+        self.write_tables(batch)
         if not self.world.copies:
             return None
         rows, self._output = self._requests(batch), self._scheduler_output(batch, scheduled)
@@ -65,15 +60,6 @@ class ByRow(Worker):
             schedule=self.world.schedule,
         )
         return self._noting_counts(batch, prepared)
-
-    def _put_in_rows(self, batch: Batch) -> None:
-        """Write the tables; what lies behind a request's blocks is what the row held before."""
-        for group in range(self.world.num_groups):
-            for number, row in enumerate(batch.rows):
-                blocks = self.blocks[row.id][group]
-                self._rows[group][number] = (*blocks, *self._rows[group][number][len(blocks) :])
-            flat = tuple(block for row in self._rows[group] for block in row)
-            self.execute(Overwrite(f"table{group}", flat))
 
     def _requests(self, batch: Batch) -> list[align_runner.Scheduled]:
         return [

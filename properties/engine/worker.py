@@ -13,6 +13,7 @@ from properties.engine.world import World
 from properties.harness.values import (
     Call,
     Outcome,
+    Overwrite,
     Record,
     Returned,
     Step,
@@ -61,6 +62,10 @@ class Worker:
     blocks: dict[str, list[list[int]]] = field(default_factory=dict)
     accepted: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        rows = [(0,) * self.world.width] * self.world.max_num_seqs
+        self._tables = [list(rows) for _ in range(self.world.num_groups)]
+
     def call(self, step: Call) -> dict[str, Value]:
         """What the call leaves in all that it observes.
 
@@ -88,6 +93,18 @@ class Worker:
 
     def batch(self, rows: tuple[Row, ...], padding: int) -> Batch:
         return Batch(rows, padding, self.accepted)
+
+    def table(self, group: int, batch: Batch) -> tuple[tuple[int, ...], ...]:
+        """The first rows of the group's table, those of the batch and of its padding."""
+        return tuple(self._tables[group][: len(batch.rows) + batch.padding])
+
+    def write_tables(self, batch: Batch) -> None:
+        """Bring the tables into the batch's order; what lies behind a request's blocks is what the row held before."""
+        for group, table in enumerate(self._tables):
+            for number, row in enumerate(batch.rows):
+                blocks = self.blocks[row.id][group]
+                table[number] = (*blocks, *table[number][len(blocks) :])
+            self.execute(Overwrite(f"table{group}", tuple(block for row in table for block in row)))
 
     def pools(self, after: Mapping[str, Value]) -> dict[str, bytes]:
         """Raises SubjectRaised where guard bytes around a pool are not what they were."""

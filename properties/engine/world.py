@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from oracle.lifecycle.requests import Geometry
 from oracle.types import cdiv
-from properties.harness.values import Let, Step, Tensor, Value
+from properties.harness.values import Let, Step, Tensor
 from properties.strategies import builders
 from properties.strategies.align import Setup
 from properties.strategies.situations import NamedSituations
@@ -101,9 +101,6 @@ class World(NamedSituations):
     def empty_table(self) -> Tensor:
         shape = self.max_num_seqs, self.width
         return Tensor("int32", shape, (0,) * (shape[0] * shape[1]))
-
-    def simpler(self, **changes: Value) -> World:
-        return replace(self, **changes)
 
     def conditions(self) -> dict[str, bool]:
         return {

@@ -64,18 +64,10 @@ class ClaimedPools(StatePools):
 
     def _wrong(self, kind: str, group: int, claims: Sequence[Claim]) -> torch.Tensor:
         """By state and claim; on the device, which may still be at it."""
-        states, places = self._of_kind(kind, group), [[one.block for one in claims]]
+        places: tuple[list[int], ...] = ([one.block for one in claims],)
         if kind == "conv":
-            places.append([one.row or 0 for one in claims])
-        seeds = [seed_of(one.prefix) for one in claims]
-        *index, given = self._upload(*places, seeds)
-        before = given == 0 if 0 in seeds else None
-        wrong = torch.zeros((len(states), len(seeds)), dtype=torch.bool, device=self.device)
-        for state, masks, found in zip(states, self._masks(states, given), wrong, strict=True):
-            for part in self._slices(len(seeds), state.nbytes):
-                seen = state.view[tuple(numbers[part] for numbers in index)]
-                found[part] = (seen != state.contents(masks, before, part)).any(1)
-        return wrong
+            places = (*places, [one.row or 0 for one in claims])
+        return self.different(self._of_kind(kind, group), places, [seed_of(one.prefix) for one in claims])
 
     def refuted(self) -> Refuted | None:
         """Compare what is left, and wait for all comparisons; the first claim that is not true."""

@@ -128,6 +128,12 @@ class StatePools:
                 state.view[tuple(numbers[part] for numbers in index)] = state.contents(masks, before, part)
 
     def _check(self, states: list[_State], places: _Places, seeds: _Ints) -> list[Difference]:
+        # The one place where the host waits for the device.
+        where = self.different(states, places, seeds).cpu().T.nonzero().tolist()
+        return [(i, states[number].layer, states[number].number) for i, number in where]
+
+    def different(self, states: Sequence[_State], places: _Places, seeds: _Ints) -> torch.Tensor:
+        """By state and place, whether something else is there; bool, on the device, which may still be at it."""
         *index, given = self._upload(*places, _checked_seeds(seeds, places[0]))
         before = given == 0 if 0 in seeds else None
         wrong = torch.zeros((len(states), len(seeds)), dtype=torch.bool, device=self.device)
@@ -135,11 +141,9 @@ class StatePools:
             for part in self._slices(len(seeds), state.nbytes):
                 seen = state.view[tuple(numbers[part] for numbers in index)]
                 found[part] = (seen != state.contents(masks, before, part)).any(1)
-        # The one place where the host waits for the device.
-        where = wrong.cpu().T.nonzero().tolist()
-        return [(i, states[number].layer, states[number].number) for i, number in where]
+        return wrong
 
-    def _masks(self, states: list[_State], seeds: torch.Tensor) -> list[torch.Tensor]:
+    def _masks(self, states: Sequence[_State], seeds: torch.Tensor) -> list[torch.Tensor]:
         """For each state a vector: the mask of each seed."""
         if not states:
             return []

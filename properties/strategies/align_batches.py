@@ -34,6 +34,41 @@ STATE_VECTORS = (
 OUT = "ctx.num_accepted_tokens_out"
 VECTOR = 64
 """As many requests as a kernel may look at together."""
+POSTPROCESS_ALIGN_VECTORS = {
+    "num_accepted_tokens_gpu": "counts",
+    "state_idx_gpu": "columns",
+    "new_num_computed_tokens_gpu": "computed",
+    "idx_mapping": "mapping",
+}
+PRECOPY_VECTORS = {
+    "state_idx_gpu": "columns",
+    "src_col_gpu": "src_col",
+    "token_bias_gpu": "bias",
+    "idx_mapping": "mapping",
+}
+PREPROCESS_VECTORS = {
+    "idx_mapping_ptr": "mapping",
+    "state_idx_ptr": "columns",
+    "num_computed_tokens_ptr": "computed",
+    "query_start_loc_ptr": "starts",
+    "num_accepted_tokens_ptr": "counts",
+    "src_col_ptr": "src_col",
+    "src_off_ptr": "bias",
+}
+
+
+def preprocess_launch(num_reqs: int, tile: int, block_size: int, schedule: str) -> Call:
+    """The preprocess kernel on the vectors that are named already, with `tile` rows per program."""
+    arguments: dict[str, Value] = {name: Name(vector) for name, vector in PREPROCESS_VECTORS.items()}
+    return call(
+        "harness.launch",
+        kernel=PREPROCESS_KERNEL,
+        grid=(max(1, -(-num_reqs // tile)),),
+        arguments=arguments | {"num_reqs": num_reqs},
+        constexprs={"BLOCK_SIZE": tile, "MAMBA_BLOCK_SIZE": block_size},
+        observes=("columns", "counts", "src_col", "bias"),
+        schedule=schedule,
+    )
 
 
 @dataclass(frozen=True)
@@ -247,13 +282,7 @@ class After(_Batch):
         return [*named, Let("mapping", self.mapping), self.postprocess_align()]
 
     def postprocess_align(self) -> Call:
-        vectors = {
-            "num_accepted_tokens_gpu": "counts",
-            "state_idx_gpu": "columns",
-            "new_num_computed_tokens_gpu": "computed",
-            "idx_mapping": "mapping",
-        }
-        return self.fused(POSTPROCESS_ALIGN, vectors, ("counts",))
+        return self.fused(POSTPROCESS_ALIGN, POSTPROCESS_ALIGN_VECTORS, ("counts",))
 
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
@@ -316,13 +345,7 @@ class Before(_Batch):
         return [*named, Let("mapping", self.mapping), self.precopy()]
 
     def precopy(self) -> Call:
-        vectors = {
-            "state_idx_gpu": "columns",
-            "src_col_gpu": "src_col",
-            "token_bias_gpu": "bias",
-            "idx_mapping": "mapping",
-        }
-        return self.fused(PRECOPY, vectors)
+        return self.fused(PRECOPY, PRECOPY_VECTORS)
 
     def launched(self) -> Call:
         """The kernel behind `precopy`, launched as documented: a program for each row and state."""
@@ -349,25 +372,7 @@ class Before(_Batch):
         return [*named, Let("mapping", self.mapping), Let("starts", int32(last)), self.preprocess()]
 
     def preprocess(self) -> Call:
-        names = {
-            "idx_mapping_ptr": "mapping",
-            "state_idx_ptr": "columns",
-            "num_computed_tokens_ptr": "computed",
-            "query_start_loc_ptr": "starts",
-            "num_accepted_tokens_ptr": "counts",
-            "src_col_ptr": "src_col",
-            "src_off_ptr": "bias",
-        }
-        arguments: dict[str, Value] = {name: Name(vector) for name, vector in names.items()}
-        return call(
-            "harness.launch",
-            kernel=PREPROCESS_KERNEL,
-            grid=(max(1, -(-self.num_reqs // self.tile)),),
-            arguments=arguments | {"num_reqs": self.num_reqs},
-            constexprs={"BLOCK_SIZE": self.tile, "MAMBA_BLOCK_SIZE": self.setup.block_size},
-            observes=("columns", "counts", "src_col", "bias"),
-            schedule=self.schedule,
-        )
+        return preprocess_launch(self.num_reqs, self.tile, self.setup.block_size, self.schedule)
 
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
