@@ -19,31 +19,46 @@ class SubjectError(Exception):
 
 @dataclass(eq=False)
 class Block:
-    """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents."""
+    """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
+
+    What a result holds has no guards, nor has anything that an allocator without guards makes.
+    """
 
     view: torch.Tensor
     memory: torch.Tensor
     before: torch.Tensor | None = None
+    guarded: bool = True
 
     @property
     def inside(self) -> torch.Tensor:
         """The bytes of the storage."""
-        return self.memory if self.before is None else self.memory[GUARD_BYTES:-GUARD_BYTES]
+        return self.within(self.memory)
 
-    @property
-    def changed(self) -> bool:
-        return self.before is not None and not torch.equal(self.memory, self.before)
+    def within(self, memory: torch.Tensor) -> torch.Tensor:
+        """Without the guards, where there are any."""
+        return memory[GUARD_BYTES:-GUARD_BYTES] if self.guarded else memory
+
+    def difference(self) -> torch.Tensor | bool:
+        """Whether the memory, or what is known of it, is not what it was; as a tensor on its device, to be read later."""
+        if self.before is None and not self.guarded:
+            return False
+        if self.before is None:
+            ends = torch.cat((self.memory[:GUARD_BYTES], self.memory[-GUARD_BYTES:]))
+            return (ends != CANARY).any()
+        if self.memory.device.type == "cpu":
+            return not torch.equal(self.memory, self.before)
+        return (self.memory != self.before).any()
 
     def guards(self) -> tuple[bytes, bytes]:
         """The bytes before and behind the storage."""
-        if self.before is None:
+        if not self.guarded:
             return b"", b""
         return raw_bytes(self.memory[:GUARD_BYTES]), raw_bytes(self.memory[-GUARD_BYTES:])
 
     def accept(self) -> None:
         """What the storage holds now is right; guard bytes never change rightly."""
         if self.before is not None:
-            self.before[GUARD_BYTES:-GUARD_BYTES] = self.inside
+            self.within(self.before).copy_(self.inside)
 
 
 @dataclass
@@ -65,7 +80,7 @@ class Window:
     def accept(self) -> None:
         """What the view holds now is right."""
         if self.block.before is not None:
-            before = self.block.before[GUARD_BYTES:-GUARD_BYTES]
+            before = self.block.within(self.block.before)
             _view(before, _as_tensor(self.value)).copy_(self.view)
 
 
@@ -89,13 +104,13 @@ class Scope:
 
     def changed(self, observed: list[Block]) -> tuple[str, ...]:
         """Where memory was written to that is not among the observed; each memory under its first path."""
-        told: list[Block] = list(observed)
-        names = []
+        kept = {id(block) for block in observed}
+        asked: dict[int, tuple[str, torch.Tensor | bool]] = {}
         for name, (block, _) in self.found.items():
-            if block not in told and block.changed:
-                told.append(block)
-                names.append(name)
-        return tuple(names)
+            if id(block) not in kept and id(block) not in asked:
+                asked[id(block)] = name, block.difference()
+        flags = _read_together([flag for _, flag in asked.values()])
+        return tuple(name for (name, _), differs in zip(asked.values(), flags, strict=True) if differs)
 
     def address(self, number: int) -> Value:
         """The address relative to the argument whose memory it points into, or the bare number where there is none."""
@@ -111,15 +126,16 @@ class Scope:
 
 
 class Allocator:
-    """Makes blocks on `device` for tensors described as values."""
+    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, guards: bool = True) -> None:
         self.device = device
+        self.guards = guards
         self._blank: dict[str, torch.Tensor] = {}
         self._lendable: set[str] = set()
 
     def begin_call(self) -> None:
-        self._lendable = {"cpu", self.device}
+        self._lendable = {"cpu", self.device} if self.guards else set()
 
     def named(self, tensor: Tensor) -> Block:
         """A block that stays for longer than a call."""
@@ -127,15 +143,24 @@ class Allocator:
         return self.allocate(tensor)
 
     def allocate(self, tensor: Tensor) -> Block:
-        dtype = getattr(torch, tensor.dtype)
         device = self.device if tensor.on == "device" else "cpu"
+        memory = self._memory(tensor, device)
+        block = Block(memory, memory, guarded=self.guards)
+        block.view = _view(block.inside, tensor)
+        if tensor.elements is not None:
+            block.before = memory.clone()
+        return block
+
+    def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
+        dtype = getattr(torch, tensor.dtype)
         if tensor.elements is None:
-            memory = self._blank_memory(tensor.storage_size * dtype.itemsize, device)
-            return Block(_view(memory, tensor), memory)
-        guard = torch.full((GUARD_BYTES,), CANARY, dtype=torch.uint8)
-        memory = torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
-        inside = memory[GUARD_BYTES : memory.numel() - GUARD_BYTES]
-        return Block(_view(inside, tensor), memory, memory.clone())
+            around = 2 * GUARD_BYTES if self.guards else 0
+            memory = self._blank_memory(tensor.storage_size * dtype.itemsize + around, device)
+            if self.guards:
+                memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
+            return memory
+        guard = torch.full((GUARD_BYTES if self.guards else 0,), CANARY, dtype=torch.uint8)
+        return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
 
     def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
         """Memory whose contents nobody looks at; pools with huge strides take gigabytes, so a call is lent one."""
@@ -145,6 +170,14 @@ class Allocator:
         if self._blank.get(device) is None or self._blank[device].numel() < nbytes:
             self._blank[device] = torch.empty(nbytes, dtype=torch.uint8, device=device)
         return self._blank[device][:nbytes]
+
+
+def _read_together(flags: list[torch.Tensor | bool]) -> list[bool]:
+    """The values of flags; those on a device in one transfer, since each one waits for all that it has to do."""
+    unread = [flag for flag in flags if isinstance(flag, torch.Tensor)]
+    device = next((flag.device for flag in unread if flag.device.type != "cpu"), torch.device("cpu"))
+    read = iter(torch.stack([flag.to(device) for flag in unread]).tolist() if unread else [])
+    return [next(read) if isinstance(flag, torch.Tensor) else flag for flag in flags]
 
 
 def window(block: Block, view: View) -> torch.Tensor:

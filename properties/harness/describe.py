@@ -46,7 +46,7 @@ class Describer:
         if not by_content:
             if id(result) in scope.paths:
                 return SameAs(scope.paths[id(result)])
-            scope.add(path, Block(result, result))
+            scope.add(path, Block(result, result, guarded=False))
         name = str(result.dtype).removeprefix("torch.")
         elements = result.reshape(-1).tolist()
         flat = tuple(map(int, elements)) if result.dtype is torch.bool else tuple(elements)

@@ -109,6 +109,23 @@ def test_a_write_at_the_far_end_of_a_guard_is_caught(run: Run, where: int) -> No
     assert outcome.changed == ("x",)
 
 
+@pytest.mark.parametrize("where", [-GUARD_BYTES, -1, 3, 3 + GUARD_BYTES - 1])
+def test_a_write_around_memory_without_contents_is_caught(run: Run, where: int) -> None:
+    outcome = run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+@pytest.mark.parametrize("where", [-1, 12])
+def test_a_write_around_a_named_pool_without_contents_is_caught(run: Run, where: int) -> None:
+    steps = Let("pool", Tensor("uint8", (12,), None)), Let("page", View("pool", "uint8", (12,)))
+    outcome = run(*steps, call("f", x=Name("page")), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_what_memory_without_contents_holds_may_change(run: Run) -> None:
+    assert run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: x.zero_() and None).changed == ()
+
+
 @pytest.mark.parametrize("where", [-1, 1, 3, 5], ids=["start", "gap", "gap", "end"])
 def test_a_write_into_the_memory_that_a_view_leaves_out_is_caught(run: Run, where: int) -> None:
     outcome = run(call("f", x=GAPS), f=lambda x: around(x, where).zero_() and None)
