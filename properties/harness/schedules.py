@@ -7,9 +7,13 @@ after the other, in row-major order. Within `program_schedule` it runs them
     shuffled:SEED     one after the other, in an order that the seed picks
     interleaved:SEED  each in a thread of its own, of which one at a time runs, until it is about to load, store or
                       change memory atomically: there the seed picks who goes on
+    warps:SEED    one after the other, each by several warps of which one at a time runs, until it is about to access
+                  memory: there, too, the seed picks who goes on
 
-A tile of one load or store is never taken apart, and values that a program has loaded stay what they were: what is
-searched here are races between programs, not within one. The module stands on its own, without the rest of the harness:
+A tile of one load is never taken apart, and values that a program has loaded stay what they were: the first three find
+races between programs. Warps find those within one: each of them does all that the program does, but stores only its
+own lanes, so that one may have stored what another one has still to load. They wait for each other at barriers, and
+where Triton makes them exchange values: in reductions, scans, products, and atomic operations. The module stands on its own, without the rest of the harness:
 scripts that reproduce a failure contain its text.
 """
 
@@ -28,6 +32,9 @@ from threading import Event, Semaphore, Thread
 from typing import Any
 
 _ACCESSES = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
+_ATOMICS = ("create_atomic_rmw", "create_atomic_cas")
+_EXCHANGES = ("create_barrier", "create_dot", "create_gather", "create_histogram")
+_WARPS = (2, 4)
 _LIVE = 16
 """Threads at a time; of larger launches, as on a GPU, not every program is under way at once."""
 _KEEP_GOING = (0.0, 0.5, 0.9)
@@ -71,11 +78,12 @@ def _runner(schedule: str) -> Callable[..., None] | None:
         return None
     if schedule == "reversed":
         return _run_reversed
-    match = re.fullmatch(r"(shuffled|interleaved):(\w+)", schedule)
-    if match is None:
-        rule = "'', 'reversed', 'shuffled:SEED' or 'interleaved:SEED'"
+    seeded = {"shuffled": _run_shuffled, "interleaved": _run_interleaved, "warps": _run_warps}
+    kind, _, seed = schedule.partition(":")
+    if kind not in seeded or not re.fullmatch(r"\w+", seed):
+        rule = "'', 'reversed', 'shuffled:SEED', 'interleaved:SEED' or 'warps:SEED'"
         raise ValueError(f"schedule = {schedule!r}, but should be {rule} [program_schedule]")
-    return partial(_run_shuffled if match[1] == "shuffled" else _run_interleaved, seed=match[2])
+    return partial(seeded[kind], seed=seed)
 
 
 def _interprets() -> bool:
@@ -120,15 +128,21 @@ def _run_interleaved(builder: Any, calls: dict[_Index, _Program], launch: int, s
     _Interleaving(builder, calls, random.Random(f"{seed}:{launch}")).run()
 
 
+def _run_warps(builder: Any, calls: dict[_Index, _Program], launch: int, seed: str) -> None:
+    choices = random.Random(f"{seed}:{launch}")
+    for index, program in calls.items():
+        _Warps(builder, index, program, choices).run()
+
+
 class _AbandonedError(BaseException):
     """Ends a program whose launch has failed elsewhere. Not an Exception, so that no kernel's caller catches it."""
 
 
 class _Runner:
-    """A program and its thread, which goes on whenever it is handed the baton."""
+    """A program, or a warp of it, and its thread, which goes on whenever it is handed the baton."""
 
-    def __init__(self, index: _Index, body: Callable[..., None]) -> None:
-        self.index = index
+    def __init__(self, index: _Index, body: Callable[..., None], warp: int = 0) -> None:
+        self.index, self.warp = index, warp
         self.baton = Semaphore(0)
         # Whatever Triton keeps in context variables is the same for every program.
         context = contextvars.copy_context()
@@ -156,8 +170,7 @@ class _Interleaving:
             Exception: what the first program to fail has raised; the others have been ended where they stood.
         """
         with self._switching():
-            for _ in range(min(_LIVE, len(self.waiting))):
-                self._start()
+            self._start_first()
             self._hand_over()
             try:
                 self.finished.wait()
@@ -170,8 +183,11 @@ class _Interleaving:
         if self.error is not None:
             raise self.error
 
-    def _start(self) -> None:
-        runner = _Runner(self.waiting.pop(), self._body)
+    def _start_first(self) -> None:
+        for _ in range(min(_LIVE, len(self.waiting))):
+            self._start(_Runner(self.waiting.pop(), self._body))
+
+    def _start(self, runner: _Runner) -> None:
         self.live.append(runner)
         self.threads.append(runner.thread)
         runner.thread.start()
@@ -186,7 +202,7 @@ class _Interleaving:
             self.error = self.error or error
         self.live.remove(runner)
         if self.waiting and self.error is None:
-            self._start()
+            self._start(_Runner(self.waiting.pop(), self._body))
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -194,8 +210,12 @@ class _Interleaving:
         if not self.live:
             self.finished.set()
             return
-        self.running = self.choices.choice(self.live)
+        self.running = self.choices.choice(self._ready())
         self.running.baton.release()
+
+    def _ready(self) -> list[_Runner]:
+        """Who may go on."""
+        return self.live
 
     def _await_baton(self, runner: _Runner) -> None:
         runner.baton.acquire()
@@ -232,3 +252,92 @@ class _Interleaving:
             return access(*arguments, **keywords)
 
         return switch_and_access
+
+
+class _Warps(_Interleaving):
+    """One program: its warps' threads. They all load everything; each stores its own lanes."""
+
+    def __init__(self, builder: Any, index: _Index, program: _Program, choices: random.Random) -> None:
+        super().__init__(builder, {index: program}, choices)
+        self.warps = choices.choice(_WARPS)
+        self.held: list[_Runner] = []
+        self.told: list[Any] = []
+        self.asked = [0] * self.warps
+
+    def _start_first(self) -> None:
+        index = self.waiting.pop()
+        for warp in range(self.warps):
+            self._start(_Runner(index, self._body, warp))
+
+    def _ready(self) -> list[_Runner]:
+        ready = [runner for runner in self.live if runner not in self.held]
+        if not ready:
+            # Everybody has come to the barrier, or to the end.
+            self.held.clear()
+        return ready or self.live
+
+    def _meet(self) -> None:
+        """Called by the running warp where all of them have to come before one goes on."""
+        runner = self.running
+        assert runner is not None
+        self.held.append(runner)
+        self._hand_over()
+        self._await_baton(runner)
+
+    @contextlib.contextmanager
+    def _switching(self) -> Iterator[None]:
+        from triton.runtime import interpreter
+
+        plain, shared = dict(vars(self.builder)), interpreter.ReduceScanOpInterface.apply
+        interpreter.ReduceScanOpInterface.apply = self._after_all(shared)
+        self.builder.create_masked_load = self._after_a_switch(self.builder.create_masked_load)
+        self.builder.create_masked_store = self._after_a_switch(
+            self._own_lanes(self.builder.create_masked_store)
+        )
+        for name in _ATOMICS:
+            setattr(self.builder, name, self._after_a_switch(self._once(getattr(self.builder, name))))
+        for name in _EXCHANGES:
+            setattr(self.builder, name, self._after_all(getattr(self.builder, name)))
+        try:
+            yield
+        finally:
+            interpreter.ReduceScanOpInterface.apply = shared
+            for name in (*_ACCESSES, *_EXCHANGES):
+                delattr(self.builder, name)
+                if name in plain:
+                    setattr(self.builder, name, plain[name])
+
+    def _after_all(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def meet_and_call(*arguments: Any, **keywords: Any) -> Any:
+            self._meet()
+            return function(*arguments, **keywords)
+
+        return meet_and_call
+
+    def _own_lanes(self, store: Callable[..., Any]) -> Callable[..., Any]:
+        import numpy as np
+
+        def store_own(ptrs: Any, value: Any, mask: Any, *policies: Any) -> Any:
+            assert self.running is not None
+            size = ptrs.data.size
+            owners = np.arange(size) * min(self.warps, size) // size
+            own = (owners == self.running.warp).reshape(ptrs.data.shape)
+            return store(ptrs, value, type(mask)(mask.data & own, mask.dtype), *policies)
+
+        return store_own
+
+    def _once(self, access: Callable[..., Any]) -> Callable[..., Any]:
+        """The first warp does it, as soon as it comes there, and everybody is told the result."""
+
+        def access_once(*arguments: Any, **keywords: Any) -> Any:
+            assert self.running is not None
+            warp = self.running.warp
+            if warp == 0:
+                self.told.append(access(*arguments, **keywords))
+            self._meet()
+            self.asked[warp] += 1
+            if self.asked[warp] > len(self.told):
+                raise RuntimeError(f"warp {warp} comes to an atomic operation that the first one leaves out")
+            return self.told[self.asked[warp] - 1]
+
+        return access_once

@@ -20,7 +20,8 @@ from properties.harness.trial import Bench
 SEEDS = range(12)
 ORDERS = ("", "reversed", *(f"shuffled:{seed}" for seed in SEEDS))
 INTERLEAVED = tuple(f"interleaved:{seed}" for seed in SEEDS)
-ALL = ORDERS + INTERLEAVED
+WARPS = tuple(f"warps:{seed}" for seed in SEEDS)
+ALL = ORDERS + INTERLEAVED + WARPS
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def arrivals(schedule: str, *grid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("grid", [*((size, 1) for size in range(1, 21)), (4, 5), (1, 20), (40, 2)], ids=str)
-@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:1", "interleaved:1", "interleaved:2"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:1", "interleaved:1", "warps:1"])
 def test_every_program_of_a_grid_runs_once(grid: tuple[int, ...], schedule: str) -> None:
     assert sorted(arrivals(schedule, *grid)) == list(range(prod(grid)))
 
@@ -225,7 +226,7 @@ def test_after_an_exception_the_other_programs_end_where_they_stand(schedule: st
     assert {*written} <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1"])
+@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "warps:1"])
 def test_afterwards_the_interpreter_is_as_it_was(schedule: str) -> None:
     interpreter = triton.runtime.interpreter
     plain = interpreter.GridExecutor.__call__
@@ -279,7 +280,9 @@ def test_an_interruption_of_who_waits_for_a_launch_ends_every_thread(monkeypatch
         launch("interleaved:4", waiting_kernel, (5,), zeros(1))
 
 
-@pytest.mark.parametrize("wrong", ["random", "shuffled", "interleaved:", "shuffled:a b", "Reversed", " "])
+@pytest.mark.parametrize(
+    "wrong", ["random", "shuffled", "interleaved:", "warps", "shuffled:a b", "Reversed", " "]
+)
 def test_an_unknown_schedule_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"^schedule = .*, but should be"), program_schedule(wrong):
         pass

@@ -45,7 +45,7 @@ HUGE = 2**31 + 2**12
 HUGE_ID_PAGE = 64
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
-SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
+SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "warps:1")
 
 
 def schedules() -> st.SearchStrategy[str]:
