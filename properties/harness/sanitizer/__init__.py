@@ -1,0 +1,1 @@
+"""What `properties.sanitizer` is made of."""
