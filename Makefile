@@ -9,6 +9,8 @@ DEVICE ?= auto
 ONLY ?=
 SEED ?=
 CASE ?=
+SCRIPT ?=
+SANITIZE_ARGS ?=
 TRACES ?= 300
 STEPS ?= 60
 PEER ?=
@@ -36,7 +38,7 @@ CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz replay traces replay-trace demo bench lint types table check-table ci clean
+.PHONY: help test fuzz replay sanitize sanitize-gpu traces replay-trace demo bench lint types table check-table ci clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +54,14 @@ test: $(READY)  ## every property and the tests of the harness, on all cores
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+
+sanitize: $(READY)  ## a script of yours, or a case, under the sanitizer: SCRIPT
+	$(if $(SCRIPT),,$(error make sanitize needs SCRIPT=path/to/script.py))
+	@$(PY) -m properties sanitize $(call quote,$(SCRIPT)) $(SANITIZE_ARGS)
+
+sanitize-gpu: $(READY)  ## saved and recorded cases under compute-sanitizer: CASE, SUBJECT, ONLY, SEED
+	@$(PY) -m properties sanitize-gpu $(if $(CASE),$(call quote,$(CASE))) --subject $(call quote,$(SUBJECT)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(SANITIZE_ARGS)
 
 replay: $(READY)  ## one recorded case again: CASE, SUBJECT, DEVICE
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json))

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from properties.device import InWorker
 from properties.harness import profiles, triton_mode
 from properties.harness.machines import MachineProperty
-from properties.harness.port import InProcess, choose_device
+from properties.harness.port import Port, choose_device, ordinary_port
 from properties.harness.report import write_report
 from properties.harness.trial import Bench, Falsified
-from properties.subjects import load
+from properties.harness.witness import explained
+from properties.subjects import Subject, load
 
 profiles.load()
 
@@ -23,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("statecheck")
     group.addoption("--subject", default="impl", help="what to verify: impl, or any importable module")
     group.addoption("--device", default="auto", help="auto, cpu or cuda")
+    group.addoption("--no-sanitize", action="store_true", help="do not watch interpreted kernels")
+    group.addoption(
+        "--in-process",
+        action="store_true",
+        help="run the subject on a GPU in this process, which a fault ends",
+    )
     group.addoption("--reports", default="reports", help="where reports of falsified properties go")
 
 
@@ -31,9 +39,18 @@ def pytest_configure(config: pytest.Config) -> None:
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
         subject = load(config.getoption("--subject"))
+        port = _port(config, subject, device)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[_BENCH] = Bench(subject, InProcess(subject, device))
+    config.stash[_BENCH] = Bench(subject, port)
+
+
+def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
+    if device == "cpu" or config.getoption("--in-process"):
+        return ordinary_port(subject, device, sanitized=not config.getoption("--no-sanitize"))
+    port = InWorker(subject.name, device)
+    config.add_cleanup(port.close)
+    return port
 
 
 _BENCH = pytest.StashKey[Bench]()
@@ -82,5 +99,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.excinfo is not None and isinstance(call.excinfo.value, Falsified):
         bench = item.config.stash[_BENCH]
         reports = Path(item.config.getoption("--reports"))
-        directory = write_report(call.excinfo.value.case, reports, bench.subject.module)
+        case = explained(call.excinfo.value.case, bench.subject)
+        directory = write_report(case, reports, bench.subject.module)
         outcome.get_result().sections.append(("statecheck", f"report: {directory}/report.md"))

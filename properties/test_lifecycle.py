@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, NoReturn
 
 from hypothesis import event
@@ -223,7 +224,9 @@ def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
 
 
 def found(trial: Trial, life: Life, error: Violation) -> NoReturn:
-    trial.finds(str(error), life.engine.story.timeline(error.flaw), Failing(life.world, life, error.flaw))
+    engine, flaw = life.engine, error.flaw
+    suspect = replace(flaw.suspect, steps=tuple(engine.calls)) if flaw.suspect else None
+    trial.finds(str(error), engine.story.timeline(flaw), Failing(life.world, life, flaw), suspect)
 
 
 @machine_prop("provenance", *BUILDERS, *ROWS)

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.ledger import Held, Ledger
+from properties.engine.metadata import Access
 from properties.engine.models import Model
 from properties.engine.places import Mirror, Place
 from properties.engine.words import Words
+from properties.harness.suspect import Suspect
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Flaw:
     """A block in which something is wrong, or None where no block is to blame; the message says what.
 
     `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `raised`: the subject raised.
+    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes.
     """
 
     message: str
@@ -25,6 +27,7 @@ class Flaw:
     source: int | None = None
     is_row: bool = False
     raised: bool = False
+    suspect: Suspect | None = None
 
 
 class Violation(AssertionError):
@@ -127,27 +130,41 @@ class Checks:
             f"{when}, {part} in {what} = {self.words.bytes_of(place, found, source)}, "
             f"but should be {self.words.prefix(prefix, row=row is not None)}"
         )
-        return Flaw(message, place.group, block, source, is_row=row is not None)
+        suspect = self._suspect(place, block, row, found, prefix)
+        return Flaw(message, place.group, block, source, is_row=row is not None, suspect=suspect)
 
-    def read(
-        self, request: str, place: Place, blocks: tuple[int, int], found: tuple[bytes, ...], prefix: int
-    ) -> None:
-        """I1: what a forward reads is the state after the prefix; `blocks` are those of conv and temporal states.
+    def read(self, request: str, place: Place, access: Access, found: tuple[bytes, ...], prefix: int) -> None:
+        """I1: what a forward reads, there where its metadata send it, is the state after the prefix.
 
         Raises:
             Violation: it is not.
         """
-        block = blocks[0] if place.window else blocks[1]
         prefixes = self.ledger.prefixes.last(prefix, place.window) if place.window else [prefix]
         for row, (one, wanted) in enumerate(zip(found, prefixes, strict=False)):
             right = self.model.right(place, wanted)
             if right is not None and one != right:
-                source = self.words.source(place, one)
-                part = f"row {row} of the window of {place.label}" if place.window else place.label
-                holder = self.words.holder(place.group, block)
-                message = (
-                    f"the forward of {request} reads {part} from block {block}, {holder} = "
-                    f"{self.words.bytes_of(place, one, source)}, but should read "
-                    f"{self.words.prefix(wanted, row=bool(place.window))}"
-                )
-                raise Violation(Flaw(message, place.group, block, source, is_row=place.window > 0))
+                raise Violation(self._misread(request, place, access, row, one, wanted))
+
+    def _misread(
+        self, request: str, place: Place, access: Access, row: int, found: bytes, prefix: int
+    ) -> Flaw:
+        block = access.conv_block if place.window else access.temporal_block
+        source = self.words.source(place, found)
+        part = f"row {row} of the window of {place.label}" if place.window else place.label
+        message = (
+            f"the forward of {request} reads {part} from block {block}, {self.words.holder(place.group, block)} = "
+            f"{self.words.bytes_of(place, found, source)}, but should read "
+            f"{self.words.prefix(prefix, row=bool(place.window))}"
+        )
+        read = access.first_row + row if place.window else None
+        suspect = self._suspect(place, block, read, found, prefix)
+        return Flaw(message, place.group, block, source, is_row=place.window > 0, suspect=suspect)
+
+    def _suspect(self, place: Place, block: int, row: int | None, found: bytes, prefix: int) -> Suspect:
+        """The first byte of a state, or of a row of it, that is not what it should be."""
+        right = self.model.right(place, prefix)
+        assert right is not None
+        at = next(at for at, pair in enumerate(zip(found, right, strict=True)) if pair[0] != pair[1])
+        return Suspect(
+            place.pool, self.mirror.offset(place, block, row, at), belongs=self.words.belongs(block)
+        )

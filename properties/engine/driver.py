@@ -23,7 +23,8 @@ from properties.engine.runners import RUNNERS, Execute, Runner, SubjectRaised
 from properties.engine.story import Story
 from properties.engine.words import Words
 from properties.engine.world import World
-from properties.harness.values import Overwrite, Raised
+from properties.harness.values import Call, Outcome, Overwrite, Raised
+from properties.harness.values import Step as CaseStep
 
 Sampler = Callable[[Row, Sequence[int]], Sequence[int]]
 """From a row and the model's token after each of its tokens to the accepted drafts and one token more."""
@@ -44,12 +45,15 @@ class Engine:
     marks: Marks = field(default_factory=Marks)
 
     def __post_init__(self) -> None:
+        self.steps = 0
+        self.calls: list[int] = []
+        """The engine's step that each call was part of."""
+        self.execute = self._counted(self.execute)
         self.scheduler = Scheduler(self.world.geometry)
         self.ledger = Ledger(self.world.geometry, self.scheduler.prefixes)
         self._set_up_states()
         self.story = Story(self.scheduler, self.ledger)
         self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
-        self.steps = 0
         try:
             for step in self.world.begin():
                 outcome = self.execute(step)
@@ -58,6 +62,14 @@ class Engine:
             self.runner.begin()
         except SubjectRaised as error:
             raise Violation(Flaw(f"before the first step, {error}", raised=True)) from error
+
+    def _counted(self, execute: Execute) -> Execute:
+        def counted(step: CaseStep) -> Outcome | None:
+            if isinstance(step, Call):
+                self.calls.append(self.steps)
+            return execute(step)
+
+        return counted
 
     def _set_up_states(self) -> None:
         """The host's picture of the pools, and who looks at it."""

@@ -116,8 +116,7 @@ class Forward(Kernels):
             access = found[place.group]
             states[place.number] = contents = self._contents(row, place, access)
             if self.checks is not None:
-                blocks = (access.conv_block, access.temporal_block)
-                self.checks.read(row.id, place, blocks, contents, before)
+                self.checks.read(row.id, place, access, contents, before)
         return Read(states)
 
     def _contents(self, row: Row, place: Place, access: Access) -> tuple[bytes, ...]:

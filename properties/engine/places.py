@@ -125,6 +125,12 @@ class Mirror:
             self.pools[name][:] = now
         return changed
 
+    def offset(self, place: Place, block: int, row: int | None, byte: int) -> int:
+        """Where in its pool a byte of a state lies; of a conv state, a byte of the row."""
+        index = (block, byte) if row is None else (block, row, *divmod(byte, place.array.shape[-1]))
+        first = place.array.ctypes.data - self.pools[place.pool].ctypes.data
+        return first + sum(at * stride for at, stride in zip(index, place.array.strides, strict=True))
+
     def is_state(self, pool: str, group: int, byte: int) -> bool:
         """Whether a byte of a page belongs to a state of the group."""
         mask = self._masks[pool].get(group)

@@ -74,16 +74,29 @@ class Words:
 
     def holder(self, group: int, block: int) -> str:
         """Which column of which request a block is."""
-        found = [
-            f"column {table[group].index(block)} of {request}"
+        found = [f"column {column} of {request}" for request, column in self._holders(group, block)]
+        return " and ".join(found) or "which the prefix cache has"
+
+    def _holders(self, group: int, block: int) -> list[tuple[str, int]]:
+        return [
+            (request, table[group].index(block))
             for request, table in self.ledger.tables.items()
             if block in table[group] and self._holds(request, group, block)
         ]
-        return " and ".join(found) or "which the prefix cache has"
 
     def _holds(self, request: str, group: int, block: int) -> bool:
         lists = self.scheduler.requests[request].lists
         return group < len(lists) and block in lists[group].columns
+
+    def belongs(self, block: int) -> str:
+        """Whose a block is, and why."""
+        for group in range(self.scheduler.geometry.num_groups):
+            holders = self._holders(group, block)
+            if holders:
+                requests = " and ".join(request for request, _ in holders)
+                columns = " and ".join(f"column {column} of {request}" for request, column in holders)
+                return f"block {block} belongs to {requests}, because it stands in {columns}"
+        return f"block {block} {self.owner(block)}"
 
     def owner(self, block: int) -> str:
         """Whose a block is that was written to, although it is nobody's in this step."""

@@ -37,6 +37,7 @@ from properties.harness.values import (
     Value,
     View,
 )
+from properties.harness.watched import Watched
 from properties.subjects import Subject
 
 Bound = Block | Window | Named | SubjectError
@@ -45,10 +46,13 @@ Bound = Block | Window | Named | SubjectError
 class Builder:
     """Builds values for `subject` on `device`, and keeps what names are bound to."""
 
-    def __init__(self, subject: Subject, device: str) -> None:
+    def __init__(
+        self, subject: Subject, device: str, *, guards: bool = True, watched: Watched | None = None
+    ) -> None:
         self.subject = subject
         self.device = device
-        self.allocator = Allocator(device)
+        self.watched = watched
+        self.allocator = Allocator(device, guards=guards)
         self.names: dict[str, Bound] = {}
 
     def let(self, name: str, value: Value) -> None:
@@ -56,7 +60,9 @@ class Builder:
 
     def _bound(self, value: Value) -> Bound:
         if isinstance(value, Tensor):
-            return self.allocator.named(value)
+            block = self.allocator.named(value)
+            self._allocated(block)
+            return block
         if isinstance(value, View):
             return self._window(value)
         scope = Scope()
@@ -71,6 +77,11 @@ class Builder:
         assert isinstance(block, Block)
         return Window(value, window(block, value), block)
 
+    def _allocated(self, block: Block) -> None:
+        """Nobody has written what a pool without contents holds."""
+        if self.watched is not None and block.before is None:
+            self.watched.unwritten(block.inside)
+
     def overwrite(self, step: Overwrite) -> None:
         target = self.names[step.name]
         assert isinstance(target, (Block, Window))
@@ -79,6 +90,8 @@ class Builder:
         assert raw.numel() == into.numel() * into.element_size(), (
             f"{step} does not have the size of its tensor"
         )
+        if self.watched is not None:
+            self.watched.overwritten(into, raw)
         into.copy_(raw.view(into.dtype).reshape(into.shape))
         if block.before is not None:
             block.before = block.memory.clone()
@@ -89,7 +102,9 @@ class Builder:
             case Name():
                 return self._known(value, path, scope)
             case Tensor():
-                return scope.add(path, self.allocator.allocate(value))
+                block = self.allocator.allocate(value)
+                self._allocated(block)
+                return scope.add(path, block)
             case View():
                 found = self._window(value)
                 return scope.add(path, found.block, found.view)

@@ -132,6 +132,7 @@ class Campaign:
 
     def run(self) -> dict[str, Row]:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
+        self._put_down_logs()
         seats = [self._hire() for _ in range(self.workers)]
         try:
             self._loop(seats)
@@ -244,6 +245,7 @@ class Campaign:
         row.status, row.started = Status.ERROR, None
         row.detail = f"the worker process died with exit code {seat.process.exitcode} (seed {seat.task.seed})"
         self._recover(row, f"The worker process died with exit code {seat.process.exitcode}")
+        self._tell_unfinished(row)
         seat.task = None
         seats[seats.index(seat)] = self._hire()
 
@@ -261,6 +263,23 @@ class Campaign:
             row.status, row.detail = Status.ERROR, f"still busy {_GRACE_SECONDS:.0f} s after the time was up"
         row.seconds, row.started = row.elapsed, None
         self._recover(row, "The campaign ended")
+        self._tell_unfinished(row)
+
+    def _put_down_logs(self) -> None:
+        """What a campaign that was killed had in hand becomes cases, before logs of the same names are written."""
+        from properties.harness.device.log import recover_all
+
+        recover_all(Path(self.setting.reports) / "pending")
+
+    def _tell_unfinished(self, row: Row) -> None:
+        """Keep the input that a subject's own process had in hand, unless a counterexample says more, or Ctrl-C was to blame."""
+        from properties.harness.device.log import put_down, running_path
+
+        path = running_path(Path(self.setting.reports), row.property_name)
+        if row.status is not Status.ERROR:
+            path.unlink(missing_ok=True)
+        elif path.exists() and (saved := put_down(path)) is not None:
+            row.detail += f"; it was running: make replay CASE={saved}"
 
     def _recover(self, row: Row, why: str) -> None:
         """Report the counterexample that a worker had in hand when it ended."""

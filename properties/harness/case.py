@@ -6,16 +6,21 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from properties.harness.codec import decode, encode
+from properties.harness.sanitizer.findings import FINDINGS
+from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
-from properties.harness.values import Call, Expected, Outcome, Step
+from properties.harness.values import Call, Expected, Outcome, Raised, Step
 
-SCHEMA = 3
-_READABLE = (3, 2, 1)
-_SINCE = {3: {"timeline": None}}
+SCHEMA = 4
+_READABLE = (4, 3, 2, 1)
+_SINCE: dict[int, dict[str, object]] = {
+    4: {"suspect": None, "finding": "", "order": None},
+    3: {"timeline": None},
+}
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
 
 
@@ -24,7 +29,9 @@ class Case:
     """One example of one property that a subject falsified.
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `message` is the difference in one
-    line. `seed` and `device` say how it was found, `timeline` is what a picture shows: no part of the case's identity.
+    line. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
+    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, and `order` in which order of programs
+    (see `schedules`) a case shows that the sanitizer has found, if there is one.
     """
 
     property_name: str
@@ -37,10 +44,26 @@ class Case:
     device: str = "cpu"
     seed: int | None = None
     timeline: Timeline | None = None
+    suspect: Suspect | None = None
+    finding: str = ""
+    order: str | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
         return tuple(step for step in self.steps if isinstance(step, Call))
+
+    def in_order(self, order: str) -> Case:
+        """The same, with the programs of every launch in that order, where a call does not name another one."""
+        steps = (
+            replace(step, schedule=step.schedule or order) if isinstance(step, Call) else step
+            for step in self.steps
+        )
+        return replace(self, steps=tuple(steps))
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether it was the sanitizer that found it."""
+        return any(isinstance(one, Raised) and one.exception in FINDINGS for one in self.actual)
 
     @property
     def digest(self) -> str:
@@ -82,10 +105,15 @@ class Case:
             items = getattr(self, name)
             if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
                 raise ValueError(f"{name} = {items!r}, but should be a tuple of {kind} [Case.from_json]")
-        if not isinstance(self.timeline, Timeline | None):
-            raise ValueError(
-                f"timeline = {self.timeline!r}, but should be a Timeline or null [Case.from_json]"
-            )
+        told = {
+            "timeline": Timeline | None,
+            "suspect": Suspect | None,
+            "finding": str,
+            "order": str | None,
+        }
+        for name, form in told.items():
+            if not isinstance(getattr(self, name), form):
+                raise ValueError(f"{name} = {getattr(self, name)!r}, but should be a {form} [Case.from_json]")
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:

@@ -1,4 +1,4 @@
-"""The command line: `python -m properties fuzz|replay|traces|replay-trace|demo|bench|table`."""
+"""The command line: `python -m properties fuzz|replay|sanitize|sanitize-gpu|traces|replay-trace|demo|bench|table`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
 from properties.harness.cli_replay_trace import add_replay_trace
+from properties.harness.cli_sanitize import add_sanitize
+from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli_traces import add_traces
 from properties.harness.display import Display, conclusion, kernels, summary
 from properties.harness.worker import Setting
@@ -29,8 +31,8 @@ _PLAIN_WIDTH = 120
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def seconds(text: str) -> float:
-    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds.
+def seconds(text: str, name: str = "budget") -> float:
+    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds; `name` is that of the argument.
 
     Raises:
         ValueError: not a positive number with one of these units.
@@ -38,7 +40,7 @@ def seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if match is None or float(match[1]) <= 0:
         raise ValueError(
-            f"budget = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
+            f"{name} = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
         )
     return float(match[1]) * _UNITS[match[2] or "s"]
 
@@ -79,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
     fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    add_port_options(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser("replay", help="run a saved case again: FIXED, FAILED or NOT APPLICABLE")
@@ -95,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(run=_bench)
     add_replay_trace(commands)
     add_traces(commands)
+    add_sanitize(commands)
+    add_sanitize_gpu(commands)
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
@@ -102,6 +107,41 @@ def _parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
     return parser
+
+
+def add_port_options(parser: argparse.ArgumentParser) -> None:
+    """How a command runs the subject."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--isolated",
+        action="store_true",
+        default=None,
+        help="run the subject in processes that can be killed (default on a GPU)",
+    )
+    where.add_argument(
+        "--in-process",
+        dest="isolated",
+        action="store_false",
+        help="run it where inputs are searched (default on a CPU); a fault or a hang there ends everything",
+    )
+    parser.add_argument(
+        "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"
+    )
+    parser.add_argument(
+        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch interpreted kernels"
+    )
+
+
+def setting_of(options: argparse.Namespace, device: str) -> Setting:
+    """The setting that the options of a campaign ask for.
+
+    Raises:
+        ValueError: a time limit that is none.
+    """
+    limit = seconds(options.time_limit, "time_limit")
+    return Setting(
+        options.subject, device, options.reports, options.isolated, limit, sanitized=options.sanitized
+    )
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +208,7 @@ def _campaign(options: argparse.Namespace) -> Campaign:
     if workers < 1:
         raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
     return Campaign(
-        setting=Setting(options.subject, device, options.reports),
+        setting=setting_of(options, device),
         properties=chosen,
         budget=budget,
         workers=workers,
@@ -224,9 +264,18 @@ def _containing(name: str) -> Callable[..., bool]:
 
 
 def _tell_pending(console: Console, reports: Path) -> None:
+    from properties.harness.device.log import recover_all
+
+    recover_all(reports / "pending")
     for path in sorted((reports / "pending").glob("*.json")):
+        unfinished = path.name.endswith(".unfinished.json")
+        what = (
+            "was being run when a campaign was killed"
+            if unfinished
+            else "left over from a campaign that was cut short"
+        )
         console.print(
-            f"left over from a campaign that was cut short: make replay CASE={path}",
+            f"{what}: make replay CASE={path}",
             markup=False,
             highlight=False,
             soft_wrap=True,

@@ -1,6 +1,6 @@
-"""Values, steps, outcomes and timelines as JSON, and back.
+"""Values, steps, outcomes, timelines and suspects as JSON, and back.
 
-Loading builds dataclasses of `values` and `timeline` and executes nothing.
+Loading builds dataclasses of `values`, `timeline` and `suspect` and executes nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from properties.harness import timeline, values
+from properties.harness import suspect, timeline, values
 from properties.harness.values import Value
 
 _TYPES = {
@@ -37,7 +37,7 @@ _TYPES = {
         values.Refusal,
     )
 }
-_DRAWN = {
+_TOLD = {
     kind.__name__: kind
     for kind in (
         timeline.Cell,
@@ -46,9 +46,10 @@ _DRAWN = {
         timeline.Moment,
         timeline.Finding,
         timeline.Timeline,
+        suspect.Suspect,
     )
 }
-_TAGS: dict[str, type] = {**_TYPES, **_DRAWN}
+_TAGS: dict[str, type] = {**_TYPES, **_TOLD}
 
 
 def encode(value: Value) -> Any:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
 import torch
 
 from properties.harness.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
-from properties.harness.build import Builder
+from properties.harness.build import Bound, Builder
 from properties.harness.describe import Describer
 from properties.harness.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.schedules import program_schedule
 from properties.harness.values import CANARY, Call, Let, Outcome, Overwrite, Raised, Returned, Step, Value
+from properties.harness.watched import Watched
 from properties.subjects import Subject
 
 
@@ -38,17 +39,39 @@ class Port(Protocol):
 
 
 class InProcess:
-    """Executes in this process, on `device` ("cpu" or "cuda")."""
+    """Executes in this process, on `device` ("cpu" or "cuda").
 
-    def __init__(self, subject: Subject, device: str) -> None:
+    Args:
+        guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
+        sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
+        record: the sanitizer keeps who wrote what.
+
+    Raises:
+        ValueError: kernels are to be watched on a device where they are compiled.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        *,
+        guards: bool = True,
+        sanitized: bool = False,
+        record: bool = False,
+    ) -> None:
+        if sanitized and device != "cpu":
+            raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
         self.subject = subject
         self.device = device
-        self._builder = Builder(subject, device)
+        self.watched = Watched(record=record) if sanitized else None
+        self._builder = Builder(subject, device, guards=guards, watched=self.watched)
         self._describer = Describer(device)
         self._sync_mode = "default"
 
     def begin(self) -> None:
         self._builder.names.clear()
+        if self.watched is not None:
+            self.watched.begin()
 
     def execute(self, step: Step) -> Outcome | None:
         if isinstance(step, Let):
@@ -59,6 +82,10 @@ class InProcess:
             return self._call(step)
         return None
 
+    def bound(self, name: str) -> Bound | None:
+        """What a step of the example in hand has bound to a name."""
+        return self._builder.names.get(name)
+
     def materialise(self, value: Value) -> Any:
         """The object that `value` stands for, on this port's device."""
         return self._builder.build(value, "", Scope())
@@ -68,7 +95,7 @@ class InProcess:
         self._builder.allocator.begin_call()
         try:
             with self.subject.environment(dict(call.environment)):
-                result = self._run(self._prepared(call, scope), call.schedule)
+                result = self._run(self._prepared(call, scope), call, scope)
         except SubjectError as error:
             self._bind(call, error)
             cause = error.__cause__
@@ -116,9 +143,10 @@ class InProcess:
         finally:
             self._sync_mode = "default"
 
-    def _run(self, function: Callable[[], Any], schedule: str) -> Any:
+    def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
+        watching = nullcontext() if self.watched is None else self.watched.watching(scope, kept=call.keeps)
         try:
-            with self._sync_debug_mode(), program_schedule(schedule):
+            with self._sync_debug_mode(), watching, program_schedule(call.schedule):
                 result = function()
             self._wait()
         except Exception as error:
@@ -145,6 +173,11 @@ class InProcess:
             torch.cuda.set_sync_debug_mode("default")
 
 
+def ordinary_port(subject: Subject, device: str, *, sanitized: bool = True) -> InProcess:
+    """What is used where nothing else is asked for: on a CPU, where kernels are interpreted, the sanitizer watches."""
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu")
+
+
 def choose_device(requested: str) -> str:
     """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
 
@@ -162,4 +195,4 @@ def choose_device(requested: str) -> str:
     return requested
 
 
-__all__ = ["CANARY", "GUARD_BYTES", "InProcess", "Port", "choose_device"]
+__all__ = ["CANARY", "GUARD_BYTES", "InProcess", "Port", "choose_device", "ordinary_port"]

@@ -57,6 +57,11 @@ _LAUNCHING = frozenset(
 )
 
 
+def launches(function: str) -> bool:
+    """Whether a documented function launches kernels."""
+    return function in _LAUNCHING
+
+
 @dataclass(frozen=True)
 class Property:
     """One sentence about one or more documented functions, and the Hypothesis test that checks it.
@@ -76,7 +81,7 @@ class Property:
     @property
     def launches(self) -> bool:
         """Whether its examples launch kernels, which take tens of milliseconds each where they are interpreted."""
-        return not _LAUNCHING.isdisjoint(self.functions)
+        return any(map(launches, self.functions))
 
     def examples(self, bench: Bench) -> int:
         """How many examples a test run gives it: those of the profile, or a share of them where kernels are interpreted.

@@ -11,9 +11,11 @@ from properties.harness.answers import answered
 from properties.harness.case import Case
 from properties.harness.codec import encode
 from properties.harness.compare import outcome_difference
-from properties.harness.port import InProcess, Port, choose_device
-from properties.harness.values import Call
-from properties.subjects import load
+from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.device.port import InWorker
+from properties.harness.port import Port, choose_device, ordinary_port
+from properties.harness.values import Call, Raised
+from properties.subjects import Subject, load
 
 
 def replay_file(path: Path, subject: str, device: str) -> tuple[str, str]:
@@ -29,22 +31,38 @@ def replay_file(path: Path, subject: str, device: str) -> tuple[str, str]:
     device = choose_device(device)
     triton_mode.prepare(device)
     target = load(subject)
-    # Names are looked up in the subject, so that a case from elsewhere could otherwise call anything it imports.
+    missing = missing_functions(case, target)
+    if missing:
+        return "NOT APPLICABLE", f"{subject} has no {', '.join(missing)}"
+    found = _replayed(case, target, device)
+    if found is None:
+        return "FIXED", f"{subject} now answers {case.property_name} by the rules"
+    return "FAILED", found
+
+
+def _replayed(case: Case, subject: Subject, device: str) -> str | None:
+    """Where the case's fault, or any on a GPU, would take this process along, another one runs it."""
+    faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
+    if device == "cpu" and not faulted:
+        return replay(case, ordinary_port(subject, device))
+    with InWorker(subject.name, device, spare=False) as port:
+        return replay(case, port)
+
+
+def missing_functions(case: Case, subject: Subject) -> list[str]:
+    """What the case calls, launches or hands over that the subject does not have.
+
+    Raises:
+        ValueError: among it is something that no document has. Names are looked up in the subject, so that a case from
+            elsewhere could otherwise call anything that it imports.
+    """
     handed_over = set(_handed_over(encode(case.steps)))
     undocumented = sorted(({call.function for call in case.calls} | handed_over) - answered())
     if undocumented:
         raise ValueError(f"functions = {undocumented}, but should be documented ones [replay]")
     functions = {call.function for call in case.calls if not call.function.startswith("harness.")}
-    functions |= {
-        call.named["kernel"] for call in case.calls if call.function == "harness.launch"
-    } | handed_over
-    missing = sorted(function for function in functions if not target.has(function))
-    if missing:
-        return "NOT APPLICABLE", f"{subject} has no {', '.join(missing)}"
-    found = replay(case, InProcess(target, device))
-    if found is None:
-        return "FIXED", f"{subject} now answers {case.property_name} by the rules"
-    return "FAILED", found
+    kernels = {call.named["kernel"] for call in case.calls if call.function == "harness.launch"}
+    return sorted(name for name in functions | kernels | handed_over if not subject.has(name))
 
 
 def _handed_over(data: Any) -> Iterator[str]:

@@ -10,7 +10,6 @@ import datetime as dt
 import platform
 import re
 import subprocess
-import sys
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -102,6 +101,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         f"**Seen instead:** `{case.message}`",
         f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
         note,
+        f"## Who did it\n\n{case.finding}" if case.finding else "",
         _story(case),
         "## Input",
         f"```python\n{_input(case)}\n```",
@@ -219,8 +219,16 @@ def _environment(case: Case) -> str:
 
 
 def _device_name(device: str) -> str:
-    torch = sys.modules.get("torch")
-    return f"cuda ({torch.cuda.get_device_name()})" if device == "cuda" and torch else device
+    if device != "cuda":
+        return device
+    # Not from torch: the process that searches for counterexamples keeps away from the GPU.
+    try:
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return device
+    name = next(iter(found.stdout.splitlines()), "")
+    return f"cuda ({name})" if name and not found.returncode else device
 
 
 def _version(package: str) -> str:

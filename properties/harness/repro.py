@@ -36,6 +36,8 @@ from properties.harness.values import (
 )
 
 _TEMPLATE = Path(__file__).with_name("repro_template.txt")
+_WATCHED = Path(__file__).with_name("repro_watched_template.txt")
+_ROOT = Path(__file__).resolve().parents[2]
 _SCHEDULES = Path(__file__).with_name("schedules.py")
 _RUN = 8
 
@@ -48,6 +50,9 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         subject_root: the folder to import the subject from, None where it is installed.
     """
     root = os.path.relpath(subject_root, directory) if subject_root else ""
+    if case.sanitized and case.order is None:
+        return _watched_script(case, directory, root)
+    case = case.in_order(case.order or "")
     body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
     filled = {
         "@PROPERTY@": case.property_name,
@@ -59,6 +64,20 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         "@BODY@": body,
     }
     text = _TEMPLATE.read_text(encoding="utf-8")
+    for mark, value in filled.items():
+        text = text.replace(mark, value)
+    return text
+
+
+def _watched_script(case: Case, directory: Path, root: str) -> str:
+    """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
+    filled = {
+        "@PROPERTY@": case.property_name,
+        "@SUBJECT@": case.subject,
+        "@ROOT@": root,
+        "@STATECHECK@": os.path.relpath(_ROOT, directory),
+    }
+    text = _WATCHED.read_text(encoding="utf-8")
     for mark, value in filled.items():
         text = text.replace(mark, value)
     return text

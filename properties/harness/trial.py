@@ -12,6 +12,7 @@ from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
 from properties.harness.memory import Memory
 from properties.harness.port import Port
+from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
 from properties.harness.values import (
     Call,
@@ -105,15 +106,21 @@ class Trial:
         self._unasked.append((step, outcome))
         return outcome
 
-    def finds(self, message: str, timeline: Timeline | None = None, origin: object = None) -> NoReturn:
-        """End the example with what is wrong after the steps that were kept, and a picture of them.
+    def finds(
+        self,
+        message: str,
+        timeline: Timeline | None = None,
+        origin: object = None,
+        suspect: Suspect | None = None,
+    ) -> NoReturn:
+        """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
 
         Raises:
             Falsified: always, but
             KnownFailure: the subject declares it.
         """
         self._ask()
-        self._ends(replace(self._case(message), timeline=timeline), origin)
+        self._ends(replace(self._case(message), timeline=timeline, suspect=suspect), origin)
 
     def _ask(self) -> None:
         """Hear what the rules expect of the steps that were kept."""

@@ -244,6 +244,11 @@ class Call:
     def named(self) -> dict[str, Value]:
         return dict(self.arguments) | dict(self.keywords)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether an object that is left behind may remember the arguments."""
+        return bool(self.bind or self.updates)
+
 
 Step = Let | Overwrite | Call
 

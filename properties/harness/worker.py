@@ -1,7 +1,8 @@
 """One process of a campaign: explores one property at a time and tells its coordinator what it sees.
 
 Messages to the worker are `Task`s, or None to stop. Messages from it are `Progress` and `Finished`. A counterexample
-is on disk before it is shrunk, so that a worker that dies leaves it to its coordinator.
+is on disk before it is shrunk, so that a worker that dies leaves it to its coordinator. Where the subject runs in a process
+of its own (see `properties.device`), what it is about to run is on disk as well.
 """
 
 from __future__ import annotations
@@ -15,22 +16,41 @@ import traceback
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis.errors import Flaky
 
 from properties.harness.case import Case
-from properties.harness.compilations import Kernels, take
+from properties.harness.compilations import Kernels, added, take
+from properties.harness.device.forkserver import die_with_parent, server_for
 
+if TYPE_CHECKING:
+    from properties.harness.confirm import Confirmation
+    from properties.harness.device.port import InWorker
+
+_DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
 _PROGRESS_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every task of a campaign has in common."""
+    """What every task of a campaign has in common.
+
+    `isolated`: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
+    None, this is so on every device but the CPU. `sanitized`: where kernels are interpreted, the sanitizer watches; it
+    always does in a process of its own.
+    """
 
     subject: str
     device: str
     reports: str
+    isolated: bool | None = None
+    time_limit: float = 30.0
+    sanitized: bool = True
+
+    @property
+    def in_worker(self) -> bool:
+        return self.device != "cpu" if self.isolated is None else self.isolated
 
 
 @dataclass(frozen=True)
@@ -75,11 +95,14 @@ class Worker:
     """Runs tasks on one bench."""
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
+        if setting.in_worker:
+            # It imports what it needs while this process does.
+            server_for(setting.device)
         # Imported here because a spawned process pays for torch only once it knows that it is needed.
         import torch
 
         from properties.harness import profiles, triton_mode
-        from properties.harness.port import InProcess
+        from properties.harness.port import ordinary_port
         from properties.harness.registry import load_properties
         from properties.harness.trial import Bench
         from properties.subjects import load
@@ -90,8 +113,11 @@ class Worker:
         self.properties = load_properties()
         self.pipe = pipe
         self.reports = Path(setting.reports)
+        self.setting = setting
         subject = load(setting.subject)
-        self.bench = Bench(subject, InProcess(subject, setting.device))
+        self._isolated = self._in_worker() if setting.in_worker else None
+        here = ordinary_port(subject, setting.device, sanitized=setting.sanitized)
+        self.bench = Bench(subject, self._isolated or here)
         self.bench.on_example = self._count
         self.bench.on_falsified = self._keep
         self._current = ""
@@ -99,37 +125,89 @@ class Worker:
         self._last_sent = 0.0
         self._latest: Case | None = None
 
+    def _in_worker(self) -> InWorker:
+        from properties.harness.device.port import InWorker
+
+        port = InWorker(self.setting.subject, self.setting.device, time_limit=self.setting.time_limit)
+        # Or else the first property would be taken for a slow one.
+        port.warm_up()
+        return port
+
     def run(self, task: Task) -> None:
+        self._begin(task)
+        started = time.monotonic()
+        status, detail, report = self._explored(task)
+        self._send_progress()
+        known = tuple(one.link for one in self.bench.known_failures)
+        seconds = time.monotonic() - started
+        if self._isolated is not None:
+            self._isolated.end_property()
+        self.pipe.send(
+            Finished(task.property, status, seconds, detail, report, known, self._take_compilations())
+        )
+
+    def _begin(self, task: Task) -> None:
         self._current, self._latest = task.property, None
         self.bench.seed = task.seed
         self.bench.known_failures.clear()
-        started = time.monotonic()
+        if self._isolated is not None:
+            from properties.harness.device.log import running_path
+
+            log, sentence = running_path(self.reports, task.property), self.properties[task.property].sentence
+            self._isolated.begin_property(task.property, sentence, log=log, seed=task.seed)
+
+    def _take_compilations(self) -> Kernels:
+        ours = take()
+        return ours if self._isolated is None else added(ours, self._isolated.take_compilations())
+
+    def _explored(self, task: Task) -> tuple[str, str, str]:
+        """Status, detail and report of a task."""
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 self.properties[task.property].explore(
                     self.bench, seed=task.seed, max_examples=task.max_examples
                 )
-            status, detail, report = "passed", "", ""
         except Exception as error:
-            status, detail, report = self._failed(error)
-        self._send_progress()
-        known = tuple(one.link for one in self.bench.known_failures)
-        seconds = time.monotonic() - started
-        self.pipe.send(Finished(task.property, status, seconds, detail, report, known, take()))
+            return self._failed(error)
+        return "passed", "", ""
 
     def _failed(self, error: Exception) -> tuple[str, str, str]:
-        from properties.harness.report import write_report
         from properties.harness.trial import Falsified
 
         if isinstance(error, Falsified):
             case, note = error.case, ""
         elif isinstance(error, Flaky) and self._latest is not None:
-            case, note = self._latest, "**This failure did not repeat when the same input was run again.**"
+            case, note = self._latest, _DID_NOT_REPEAT
         else:
             return "error", "".join(traceback.format_exception(error)), ""
-        directory = write_report(case, self.reports, self.bench.subject.module, note=note)
+        return "falsified", case.message, str(self._reported(case, note))
+
+    def _reported(self, case: Case, note: str) -> Path:
+        """The report's directory. What the campaign announces is complete there, and only then no longer pending."""
+        from properties.harness.report import write_report
+        from properties.harness.witness import explained
+
+        module = self.bench.subject.module
+        directory = write_report(case, self.reports, module, note=note)
+        if self._isolated is not None:
+            note = " ".join(filter(None, (note, self._confirmed(case).note)))
+        write_report(explained(case, self.bench.subject), self.reports, module, note=note)
         pending_path(self.reports, self._current).unlink(missing_ok=True)
-        return "falsified", case.message, str(directory)
+        return directory
+
+    def _confirmed(self, case: Case) -> Confirmation:
+        from properties.harness.confirm import confirm
+        from properties.harness.device.port import InWorker
+
+        setting = self.setting
+        return confirm(
+            case,
+            lambda: InWorker(setting.subject, setting.device, time_limit=setting.time_limit, spare=False),
+        )
+
+    def close(self) -> None:
+        if self._isolated is not None:
+            self._isolated.close()
 
     def _keep(self, case: Case) -> None:
         self._latest = case
@@ -150,8 +228,10 @@ class Worker:
 def main(setting: Setting, pipe: Connection) -> None:
     """The process's life: tasks until None comes, or until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
     os.environ.pop("CI", None)
     worker = Worker(setting, pipe)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while (task := pipe.recv()) is not None:
             worker.run(task)
+    worker.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -127,6 +128,21 @@ def endlessly_shrinking_worker(setting: Setting, pipe: Connection) -> None:
         time.sleep(3600)
 
 
+def killed_worker(setting: Setting, pipe: Connection) -> None:
+    """Is killed while a subject in a process of its own has something in hand."""
+    from properties.harness.device.log import Log, running_path
+
+    for task in _tasks(pipe):
+        about = {
+            "property_name": task.property,
+            "sentence": "",
+            "subject": setting.subject,
+            "seed": task.seed,
+        }
+        Log(running_path(Path(setting.reports), task.property), about).note([call("divide", x=5, y=1)])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 _RUN_SCRIPTS = """
 import contextlib, io, json, os, runpy, sys, traceback
 
@@ -177,3 +193,86 @@ def run_scripts(folder: Path, jobs: list[tuple[Path, dict[str, str]]]) -> tuple[
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     return [Verdict(code, output) for code, output in found["results"]], set(found["modules"])
+
+
+FAULTY = """
+import ctypes
+import os
+import time
+from types import SimpleNamespace
+
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+
+
+def add_one(x):
+    return x + 1
+
+
+def remember(x, known=[]):
+    known.append(x)
+    return known
+
+
+def complain(x):
+    raise ValueError(f"x = {x}, but should be 0 [complain]")
+
+
+def leave(code):
+    os._exit(code)
+
+
+def be_killed(signal):
+    os.kill(os.getpid(), signal)
+
+
+def sleep(seconds):
+    time.sleep(seconds)
+
+
+def touch_nothing(device):
+    if device.type == "cpu":
+        ctypes.string_at(0)
+    _store_far_away[(1,)](torch.zeros(1, dtype=torch.int32, device=device), 1 << 42)
+
+
+def never_end(device):
+    if device.type == "cpu":
+        while True:
+            pass
+    torch.cuda._sleep(1 << 60)
+
+
+def wait(device):
+    return torch.zeros(1, dtype=torch.int32, device=device).item()
+
+
+def compile_one():
+    compile_slowly(0)
+
+
+def compile_slowly(seconds):
+    knobs.runtime.jit_cache_hook()
+    time.sleep(seconds)
+    _compiled()
+    return 1
+
+
+def compile_and_sleep(seconds):
+    knobs.runtime.jit_cache_hook()
+    _compiled()
+    time.sleep(seconds)
+
+
+def _compiled():
+    told = {"signature": {"x": "i32"}, "constants": None}
+    knobs.runtime.jit_post_compile_hook(compile=told, fn=SimpleNamespace(name="toy.kernel"))
+
+
+@triton.jit
+def _store_far_away(pointer, distance):
+    tl.store(pointer + distance.to(tl.int64), 1)
+"""
+"""A subject that does its process every harm, on the device that it is told."""

@@ -21,11 +21,14 @@ from hypothesis import strategies as st
 
 from properties.harness import campaign as campaign_module
 from properties.harness import cli, profiles
+from properties.harness import confirm as confirm_module
 from properties.harness.campaign import Campaign, Row, Status
 from properties.harness.case import Case
+from properties.harness.confirm import Confirmation
+from properties.harness.device.log import Log, running_path
 from properties.harness.display import Display
-from properties.harness.trial import Trial
-from properties.harness.values import Returned, call
+from properties.harness.trial import Bench, Trial
+from properties.harness.values import Raised, Returned, call
 from properties.harness.worker import Finished, Progress, Setting, Task, Worker, pending_path
 from properties.meta import broken
 from properties.meta.broken import ROOT, a_property, module
@@ -58,6 +61,12 @@ class Pipe:
 DIVIDES = """
 def divide(x, y):
     return x // y if x < 100 else 0
+
+
+def cdiv(x, y):
+    while x >= 20:
+        pass
+    return -(-x // y)
 """
 
 
@@ -67,19 +76,28 @@ def divides_by_one(trial: Trial, x: int) -> None:
 
 @pytest.fixture
 def make_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _profile_put_back: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench, _profile_put_back: None
 ) -> Iterator[Callable[..., Worker]]:
     """Makes a worker in this process, whose one property is `body` on a toy that divides up to 100 only."""
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
 
-    def make(body: Callable[..., None] = divides_by_one, **strategies: Any) -> Worker:
-        made = Worker(Setting("toy_dividing", "cpu", str(tmp_path / "reports")), Pipe())  # type: ignore[arg-type]
+    def make(
+        body: Callable[..., None] = divides_by_one, *, isolated: bool = False, **strategies: Any
+    ) -> Worker:
+        # Of the run's device: this process's kernels are interpreted or compiled, once and for all.
+        device, reports = trial.port.device, str(tmp_path / "reports")
+        setting = Setting("toy_dividing", device, reports, isolated, time_limit=0.3)
+        made = Worker(setting, Pipe())  # type: ignore[arg-type]
+        workers.append(made)
         tested = a_property(body, strategies=strategies or {"x": st.integers(0, 10_000)})
         made.properties = {tested.name: tested}
         return made
 
+    workers: list[Worker] = []
     with module(tmp_path, "toy_dividing", DIVIDES):
         yield make
+    for made in workers:
+        made.close()
 
 
 def finished(made: Worker, seed: int = 1, many: int = 50) -> Finished:
@@ -88,6 +106,11 @@ def finished(made: Worker, seed: int = 1, many: int = 50) -> Finished:
     assert isinstance(pipe, Pipe)
     assert isinstance(pipe.sent[-1], Finished)
     return pipe.sent[-1]
+
+
+def report_of(ended: Finished | Row) -> tuple[Case, str]:
+    folder = Path(ended.report)
+    return Case.load(folder / "case.json"), (folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_task_that_falsifies_its_property_writes_a_report_of_the_shrunk_input(
@@ -124,6 +147,36 @@ def test_the_failing_input_on_disk_is_gone_once_its_report_is_written(
     end = finished(make_worker())
     assert (Path(end.report) / "report.md").exists()
     assert not pending_path(tmp_path / "reports", "toys_divide").exists()
+
+
+def test_a_report_is_complete_and_its_input_pending_while_it_is_confirmed(
+    make_worker: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Case, Case]] = []
+
+    def look(*_: object) -> Confirmation:
+        (reported,) = (tmp_path / "reports").glob("*-toys_divide-*/case.json")
+        pending = pending_path(tmp_path / "reports", "toys_divide")
+        seen.append((Case.load(reported), Case.load(pending)))
+        return Confirmation(2, 3, ("as before", "", "as before"))
+
+    monkeypatch.setattr(confirm_module, "confirm", look)
+    end = finished(make_worker(isolated=True))
+    assert [one.steps for one in seen[0]] == [(call("divide", x=100, y=1),)] * 2
+    assert "**did not repeat in 1 of 3**" in (Path(end.report) / "report.md").read_text(encoding="utf-8")
+    assert list((tmp_path / "reports" / "pending").iterdir()) == []
+
+
+def test_a_call_that_never_ends_is_shrunk_to_the_smallest_input_that_does_not(
+    make_worker: Callable[..., Worker],
+) -> None:
+    def body(trial: Trial, x: int) -> None:
+        trial.agrees(call("cdiv", x=x, y=1))
+
+    case, report = report_of(finished(make_worker(body, isolated=True, x=st.integers(0, 40))))
+    assert case.calls[0].named == {"x": 20, "y": 1}
+    assert case.actual == (Raised("DeviceFault", "hang: no answer within 0.3 s"),)
+    assert "Repeated in 3 of 3 fresh workers." in report
 
 
 def test_a_task_that_finds_nothing_passes(make_worker: Callable[..., Worker], tmp_path: Path) -> None:
@@ -301,6 +354,41 @@ def test_a_counterexample_that_an_earlier_campaign_left_is_not_taken_for_one_of_
     assert path.exists()
 
 
+def test_what_a_killed_worker_s_subject_had_in_hand_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, broken.killed_worker)
+    row = campaign_of(tmp_path, "a", budget=20).run()["a"]
+    (path,) = (tmp_path / "reports" / "pending").iterdir()
+    assert row.status is Status.ERROR
+    assert row.detail.endswith(
+        f"exit code -9 (seed {Case.load(path).seed}); it was running: make replay CASE={path}"
+    )
+    assert Case.load(path).steps == (call("divide", x=5, y=1),)
+
+
+def test_what_a_killed_campaign_s_subject_had_in_hand_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, broken.quick_worker)
+    path = running_path(tmp_path / "reports", "a")
+    log = Log(path, {"property_name": "a", "sentence": "", "subject": "impl", "device": "cpu"})
+    log.note([call("divide", x=5, y=1)])
+    os.close(log._file)
+    campaign_of(tmp_path, "a", budget=0.5).run()
+    assert [one.name for one in path.parent.iterdir()] == ["a.unfinished.json"]
+
+
+@pytest.mark.parametrize(
+    ("device", "isolated", "in_worker"),
+    [("cpu", None, False), ("cuda", None, True), ("cpu", True, True), ("cuda", False, False)],
+)
+def test_on_a_gpu_the_subject_runs_in_a_process_of_its_own_by_default(
+    device: str, isolated: bool | None, in_worker: bool
+) -> None:
+    assert Setting("impl", device, "reports", isolated).in_worker is in_worker
+
+
 def test_a_property_that_was_never_reached_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, broken.quick_worker)
     rows = campaign_of(tmp_path, "a", budget=-1.0).run()
@@ -461,6 +549,49 @@ SUBJECT = Subject(
 """
 PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
+
+
+CRASHES = """
+import ctypes
+
+from impl import *
+
+
+def divide(x, y):
+    if x >= 100:
+        ctypes.string_at(0)
+    if y == 0 or x % y:
+        raise ValueError("x and y do not divide")
+    return x // y
+"""
+
+
+@pytest.fixture(scope="module")
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+    """A campaign whose subject runs in a process of its own, and ends it."""
+    folder = tmp_path_factory.mktemp("isolated")
+    with pytest.MonkeyPatch.context() as patch, module(folder, "toy_crashing", CRASHES) as name:
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        setting = Setting(name, "cpu", str(folder / "reports"), isolated=True)
+        running = Campaign(setting, [EXACT, PADDED], 60, 1, 0, watch=shortened)
+        return running.run()
+
+
+def test_a_crash_of_the_subject_is_shrunk_to_the_smallest_input_that_crashes(
+    isolated: dict[str, Row],
+) -> None:
+    case, report = report_of(isolated[EXACT])
+    assert case.calls[0].named == {"x": 100, "y": 0}
+    assert case.actual == (Raised("DeviceFault", "illegal access: memory was touched that is not there"),)
+    assert "Repeated in 3 of 3 fresh workers." in report
+
+
+def test_a_campaign_goes_on_after_crashes(isolated: dict[str, Row]) -> None:
+    assert isolated[PADDED].status is Status.PASSED
+
+
+def test_what_is_reported_is_pending_no_more(isolated: dict[str, Row]) -> None:
+    assert list((Path(isolated[EXACT].report).parent / "pending").iterdir()) == []
 
 
 @dataclass(frozen=True)

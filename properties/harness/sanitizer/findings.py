@@ -88,3 +88,9 @@ class FreedBlock(Finding):
 
 class Bfloat16Arithmetic(Finding):
     """A bfloat16 operation that the interpreter computes wrongly: its result means nothing."""
+
+
+RACES = frozenset({RaceBetweenPrograms.__name__, RaceWithinProgram.__name__})
+"""Names of what shows in the bytes as soon as programs, or their warps, run in another order."""
+FINDINGS = frozenset(kind.__name__ for kind in Finding.__subclasses__())
+"""Names of everything that the sanitizer finds by watching."""

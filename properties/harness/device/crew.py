@@ -1,0 +1,172 @@
+"""The parent's side of workers: one that is asked, and a spare one that takes over when it comes to its end."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from properties.harness.compilations import Kernels
+from properties.harness.device.channel import Channel
+from properties.harness.device.compiling import COMPILING
+from properties.harness.device.faults import DIED, UNSEEN, Fault, Faulted, death, hang
+from properties.harness.device.forkserver import UNKNOWN, fork, worker_environment
+
+_START_SECONDS = 120.0
+_STARTS = 3
+_COMPILE_SECONDS = 120.0
+_LAST_WORDS_SECONDS = 1.0
+"""How long a worker that answers no more has to end by itself, and tell of what."""
+
+
+class WorkerProcess:
+    """One worker. It gets ready on its own; the first that is asked of it waits until it is."""
+
+    def __init__(self, device: str, subject: str) -> None:
+        self._server, self.pid, end = fork(device)
+        self._channel = Channel(end)
+        self._ready, self._closed = False, False
+        self._send("prepare", surroundings(device), subject)
+
+    def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Kernels]:
+        """What a method of the worker's `Server` returns, and what was compiled for it.
+
+        Args:
+            limit: seconds until the worker is given up; to get ready, or to compile a kernel, it has more.
+
+        Raises:
+            Faulted: the worker came to its end, and is gone.
+            Exception: what the method raised.
+        """
+        self.wait_until_ready()
+        if self._owes_answer:
+            # Whoever asked was interrupted, and that answer would be taken for this one.
+            self.close()
+            raise Faulted(Fault(DIED, "its answer was not waited for"))
+        self._send(method, *arguments)
+        return self._answer(limit)
+
+    def wait_until_ready(self) -> None:
+        """Raises as `ask`: what the subject raises when it is imported, for one."""
+        if not self._ready:
+            self._answer(_START_SECONDS)
+            self._ready = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and nobody waits for an answer of it any more, as after Ctrl-C."""
+        return not (self._closed or self._owes_answer or self._channel.ended)
+
+    def _send(self, *request: Any) -> None:
+        message = pickle.dumps(request, protocol=5)
+        self._owes_answer = True
+        try:
+            self._channel.send(message)
+        except OSError:
+            """It is dead: who waits for the answer finds out, and of what."""
+
+    def _answer(self, limit: float) -> tuple[Any, Kernels]:
+        word, value, compiled = self._received(limit)
+        while word == COMPILING:
+            # The limit is for what the subject does, so it starts anew when this is over.
+            word, value, compiled = self._received(limit if value == "done" else _COMPILE_SECONDS)
+        self._owes_answer = False
+        if word == "error":
+            raise value
+        if word == "fault":
+            self.close()
+            raise Faulted(value)
+        return value, compiled
+
+    def _received(self, limit: float) -> Any:
+        try:
+            message = self._channel.receive(limit)
+        except TimeoutError:
+            self.close()
+            raise Faulted(hang(limit)) from None
+        except EOFError:
+            raise Faulted(self._cause_of_death()) from None
+        return pickle.loads(message)  # noqa: S301 - our own worker's
+
+    def _cause_of_death(self) -> Fault:
+        status = self.close(_LAST_WORDS_SECONDS)
+        return UNSEEN if status == UNKNOWN else death(status)
+
+    def close(self, patience: float = 0.0) -> int:
+        """Kill the worker, whatever it is doing; how it ended."""
+        if self._closed:
+            return UNKNOWN
+        self._closed = True
+        self._channel.close()
+        return self._server.end(self.pid, patience)
+
+
+class Crew:
+    """Workers for one device and subject, of which one at a time is asked. Nothing is started before it is needed."""
+
+    def __init__(self, device: str, subject: str = "", *, spare: bool = True) -> None:
+        self.device = device
+        self.subject = subject
+        self.replaced = 0
+        self._with_spare = spare
+        self._current: WorkerProcess | None = None
+        self._spare: WorkerProcess | None = None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that there are, the one that is asked first."""
+        return tuple(one.pid for one in (self._current, self._spare) if one is not None)
+
+    def worker(self, *, fresh: bool = True) -> WorkerProcess:
+        """The one to ask, ready, and another one that gets ready behind it.
+
+        Args:
+            fresh: nothing of what it holds is needed, so that another one will do where it has come to its end.
+
+        Raises:
+            RuntimeError: no worker gets ready.
+            Exception: what the subject raises when it is imported.
+        """
+        if self._current is not None and not self._current.usable and fresh:
+            self.replace()
+        if self._current is None:
+            self._current = self._next()
+        if self._spare is None and self._with_spare:
+            self._spare = WorkerProcess(self.device, self.subject)
+        return self._current
+
+    def _next(self) -> WorkerProcess:
+        fault = "it was killed"
+        for _ in range(_STARTS):
+            found, self._spare = self._spare or WorkerProcess(self.device, self.subject), None
+            try:
+                found.wait_until_ready()
+            except Faulted as faulted:
+                fault = str(faulted)
+            except BaseException:
+                found.close()
+                raise
+            else:
+                if found.usable:
+                    return found
+                found.close()
+        raise RuntimeError(f"no worker for {self.device} gets ready: {fault}")
+
+    def replace(self) -> None:
+        """Give the current worker up."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+            self.replaced += 1
+
+    def close(self) -> None:
+        for worker in (self._current, self._spare):
+            if worker is not None:
+                worker.close()
+        self._current = self._spare = None
+
+
+def surroundings(device: str) -> tuple[dict[str, str], str, list[str]]:
+    """Where this process is: environment, folder and import path. A worker takes them over."""
+    return worker_environment(device), str(Path.cwd()), list(sys.path)

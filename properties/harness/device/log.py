@@ -1,0 +1,163 @@
+"""What a worker is about to do, on disk before it is told, in a form that is read without executing anything.
+
+A file starts with a record that says what is tested; one record follows for each message of the example in hand. A record is
+its length, a checksum, and JSON: a torn one at the end is the message that was never sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from properties.harness.answers import answer
+from properties.harness.case import Case
+from properties.harness.codec import decode, encode
+from properties.harness.memory import Memory
+from properties.harness.values import Call, Expected, Outcome, Raised, Returned, Step
+
+_RECORD = struct.Struct("<II")
+SUFFIX = ".running"
+UNKNOWN_OUTCOME = Raised("NotRecorded", "the process ended before anything was written about this call")
+
+
+def running_path(reports: Path, name: str) -> Path:
+    """Where the log of a property stands while a campaign explores it."""
+    return reports / "pending" / f"{name}{SUFFIX}"
+
+
+class Log:
+    """An open log, which nobody else takes for one that was left behind."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._file = _opened(path)
+        os.ftruncate(self._file, 0)
+        self._head = self._write(dict(about))
+        self._empty = True
+
+    def begin(self) -> None:
+        """Forget the example before."""
+        if not self._empty:
+            os.ftruncate(self._file, self._head)
+            self._empty = True
+
+    def note(self, steps: Sequence[Step]) -> None:
+        """On disk when this returns, as far as the end of any process is concerned."""
+        self._write([encode(step) for step in steps])
+        self._empty = False
+
+    def _write(self, content: Any) -> int:
+        data = json.dumps(content, separators=(",", ":")).encode()
+        record = _RECORD.pack(len(data), crc32(data)) + data
+        written = os.write(self._file, record)
+        while written < len(record):
+            written += os.write(self._file, record[written:])
+        return len(record)
+
+    def close(self) -> None:
+        """Nothing is in hand any more."""
+        self.path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def _opened(path: Path) -> tuple[Path, int]:
+    """The file, locked; another name where another process has it open."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it may have removed it since it was opened here.
+            if os.fstat(file).st_nlink:
+                return path, file
+        except BlockingIOError:
+            path = path.with_name(f"{path.stem}-{os.getpid()}{SUFFIX}")
+        os.close(file)
+
+
+def recover(path: Path) -> Case | None:
+    """The example that the log was left with, None if nothing was in hand or somebody is still writing.
+
+    What the rules expect is worked out anew. No outcome is known: those of the case say so.
+    """
+    try:
+        data = _left_behind(path)
+    except OSError:
+        return None
+    records = list(_records(data))
+    if len(records) < 2:
+        return None
+    about, *messages = records
+    return _case(about, [decode(step) for message in messages for step in message])
+
+
+def recover_all(folder: Path) -> list[Path]:
+    """Turn the logs that campaigns have left in `folder` into case files beside them; their paths."""
+    found = (put_down(path) for path in sorted(folder.glob(f"*{SUFFIX}")))
+    return [path for path in found if path is not None]
+
+
+def put_down(path: Path) -> Path | None:
+    """Turn a log into a case file beside it, if it was left behind with something in hand; the file's path."""
+    case = recover(path)
+    saved = case.save(path.with_suffix(".unfinished.json")) if case is not None else None
+    if not _in_use(path):
+        path.unlink(missing_ok=True)
+    return saved
+
+
+def _in_use(path: Path) -> bool:
+    try:
+        _left_behind(path)
+    except BlockingIOError:
+        return True
+    except OSError:
+        """It is gone."""
+    return False
+
+
+def _left_behind(path: Path) -> bytes:
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return file.read()
+
+
+def _records(data: bytes) -> Iterator[Any]:
+    """The whole records at the beginning."""
+    while len(data) >= _RECORD.size:
+        length, checksum = _RECORD.unpack_from(data)
+        content, data = data[_RECORD.size : _RECORD.size + length], data[_RECORD.size + length :]
+        if len(content) < length or crc32(content) != checksum:
+            return
+        yield json.loads(content)
+
+
+def _case(about: Mapping[str, Any], steps: Sequence[Step]) -> Case:
+    memory, expected, kept = Memory(), [], list(steps)
+    while kept and not isinstance(kept[-1], Call):
+        kept.pop()
+    for step in kept:
+        if isinstance(step, Call):
+            expected.append(_expected(memory, step))
+        else:
+            memory.note(step)
+    unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
+    message = "the process that ran this input ended"
+    return Case(**about, steps=tuple(kept), expected=tuple(expected), actual=unknown, message=message)
+
+
+def _expected(memory: Memory, call: Call) -> Expected:
+    resolved = memory.resolved(call)
+    expected = answer(resolved, memory.known(call))
+    if call.bind:
+        memory.bind(call.bind, resolved)
+    if isinstance(expected, Returned):
+        if call.updates:
+            memory.names[call.updates] = resolved
+        memory.learn(dict(expected.after))
+    return expected

@@ -1,0 +1,196 @@
+"""The execution port whose subject runs in a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from properties.harness.compilations import Kernels, added
+from properties.harness.device.crew import Crew
+from properties.harness.device.faults import HANG, Fault, Faulted, hang
+from properties.harness.device.forkserver import server_for
+from properties.harness.device.log import Log
+from properties.harness.values import Call, Outcome, Raised, Step
+
+Message = tuple[bool, bool, tuple[Step, ...]]
+"""Whether an example begins, whether waiting for the device is refused, and steps up to a call."""
+_TRIES_AGAIN = 2
+_SHORTEST_LIMIT = 2.0
+_TIMES_THE_LONGEST = 10.0
+
+
+class Patience:
+    """How long to wait for a call: less once one has hung, since a search for a smaller one will find many that do."""
+
+    def __init__(self, time_limit: float) -> None:
+        self.time_limit = time_limit
+        self.reset()
+
+    def reset(self) -> None:
+        self._longest, self._hung = 0.0, False
+
+    @property
+    def limit(self) -> float:
+        if not self._hung:
+            return self.time_limit
+        return min(self.time_limit, max(_SHORTEST_LIMIT, _TIMES_THE_LONGEST * self._longest))
+
+    def healthy(self, seconds: float) -> None:
+        self._longest = max(self._longest, seconds)
+
+    def hung(self) -> None:
+        self._hung = True
+
+
+class InWorker:
+    """Executes in a worker process on `device`; see `properties.device`."""
+
+    def __init__(
+        self,
+        subject: str,
+        device: str,
+        *,
+        time_limit: float = 30.0,
+        log: Path | None = None,
+        spare: bool = True,
+    ) -> None:
+        self.device = device
+        self.faults: Counter[str] = Counter()
+        self._subject = subject
+        self._crew = Crew(device, subject, spare=spare)
+        self._patience = Patience(time_limit)
+        self._log = self._opened(log) if log is not None else None
+        self._waiting: list[Step] = []
+        self._example: list[Message] = []
+        self._refused = False
+        self._fault: Raised | None = None
+        self._compiled: Kernels = {}
+
+    def _opened(self, path: Path, name: str = "", sentence: str = "", seed: int | None = None) -> Log:
+        about = {"property_name": name, "sentence": sentence, "seed": seed}
+        return Log(path, about | {"subject": self._subject, "device": self.device})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def warm_up(self) -> None:
+        """Have a worker ready, so that no call waits for it.
+
+        Raises:
+            Exception: what the subject raises when it is imported, or RuntimeError where no worker gets ready.
+        """
+        self._crew.worker()
+
+    @property
+    def restarts(self) -> int:
+        """How many workers have been replaced."""
+        return self._crew.replaced
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The workers there are, the one that is asked first."""
+        return self._crew.pids
+
+    @property
+    def server_pid(self) -> int:
+        """The process that forks the workers."""
+        return server_for(self.device).pid
+
+    def begin_property(
+        self, name: str, sentence: str = "", *, log: Path | None = None, seed: int | None = None
+    ) -> None:
+        """What follows is about another property: time limits start anew, and what is run is noted in `log`."""
+        self._patience.reset()
+        self._close_log()
+        self._log = self._opened(log, name, sentence, seed) if log is not None else None
+
+    def end_property(self) -> None:
+        """Nothing is in hand: the log goes."""
+        self._close_log()
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+
+    def begin(self) -> None:
+        self._waiting.clear()
+        self._example.clear()
+        self._fault = None
+        if self._log is not None:
+            self._log.begin()
+
+    def execute(self, step: Step) -> Outcome | None:
+        """As `InProcess`. After a fault, every call of the example has the outcome that the faulty one had."""
+        if self._fault is not None:
+            return self._fault if isinstance(step, Call) else None
+        self._waiting.append(step)
+        return self._sent() if isinstance(step, Call) else None
+
+    def _sent(self) -> Outcome:
+        steps = tuple(self._waiting)
+        self._waiting.clear()
+        if self._log is not None:
+            self._log.note(steps)
+        self._example.append((not self._example, self._refused, steps))
+        found = self._tried(self._example[-1:])
+        for _ in range(_TRIES_AGAIN):
+            # No counterexample would repeat that; a subject that takes all the memory there is does it again.
+            if isinstance(found, Fault) and found.from_outside:
+                found = self._tried(self._example)
+        if isinstance(found, Fault):
+            self._fault = found = self._noted(found)
+        return found
+
+    def _tried(self, messages: Sequence[Message]) -> Outcome | Fault:
+        """The outcome of the last one, or the fault that ended them."""
+        try:
+            return [self._asked(*message) for message in messages][-1]
+        except Faulted as faulted:
+            return faulted.fault
+
+    def _asked(self, begins: bool, refused: bool, steps: tuple[Step, ...]) -> Outcome:
+        worker = self._crew.worker(fresh=begins)
+        started = monotonic()
+        outcome, compiled = worker.ask(self._patience.limit, "steps", begins, refused, steps)
+        if compiled:
+            self._compiled = added(self._compiled, compiled)
+        else:
+            self._patience.healthy(monotonic() - started)
+        return outcome
+
+    def _noted(self, fault: Fault) -> Raised:
+        self.faults[fault.kind] += 1
+        if fault.kind == HANG:
+            self._patience.hung()
+            # In the words of the limit as it was set: the shorter ones are a means of the search.
+            return hang(self._patience.time_limit).outcome
+        return fault.outcome
+
+    @contextmanager
+    def waiting_refused(self) -> Iterator[None]:
+        self._refused = True
+        try:
+            yield
+        finally:
+            self._refused = False
+
+    def take_compilations(self) -> Kernels:
+        """What workers compiled since the last time that this was asked."""
+        taken, self._compiled = self._compiled, {}
+        return taken
+
+    def close(self) -> None:
+        """End the workers; the port can be used again, and then starts others."""
+        self._crew.close()
+        self._close_log()

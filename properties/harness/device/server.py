@@ -1,0 +1,151 @@
+"""The worker's side: what it does with the messages that it is sent.
+
+A request is a pickled `(method, *arguments)`, an answer a pickled `(word, value, compiled)`: "done" and the result,
+"fault" and what it is, or "error" and the exception; `compiled` is what Triton compiled meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from properties.harness import compilations
+from properties.harness.device.channel import Channel
+from properties.harness.device.compiling import COMPILING, tell_compilations
+from properties.harness.device.faults import DIED, MEMORY, Fault, Faulted, fault_of_kind, fault_told_by
+from properties.harness.port import InProcess, ordinary_port
+from properties.harness.values import Outcome, Raised, Step
+from properties.subjects import load
+
+Surroundings = tuple[dict[str, str], str, list[str]]
+"""Environment, folder and import path."""
+
+
+class Server:
+    """Answers requests one after another until nobody is there to ask."""
+
+    def __init__(self, device: str, channel: Channel) -> None:
+        self.device = device
+        self._channel = channel
+        self._port: InProcess | None = None
+
+    def run(self) -> None:
+        """Answer until the parent is gone."""
+        tell_compilations(self._tell_compiling)
+        while True:
+            try:
+                method, *arguments = pickle.loads(self._channel.receive())  # noqa: S301 - our own parent's
+                self._channel.send(self._answer(method, arguments))
+            except (EOFError, OSError):
+                return
+
+    def _tell_compiling(self, state: str) -> None:
+        self._channel.send(_pickled(COMPILING, state, {}))
+
+    def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
+        try:
+            word, value = "done", getattr(self, method)(*arguments)
+        except Faulted as faulted:
+            word, value = "fault", faulted.fault
+        except Exception as error:
+            poison = self._poison()
+            if poison is not None:
+                word, value = "fault", fault_told_by(poison)
+            else:
+                word, value = "error", _portable(error)
+        else:
+            word, value = self._judged(value)
+        return _pickled(word, value, compilations.take())
+
+    def _judged(self, value: Any) -> tuple[str, Any]:
+        """A subject that raised may have left the device unusable, whatever it raised."""
+        if self.device == "cpu" or not isinstance(value, Raised):
+            return "done", value
+        if value.exception == "OutOfMemoryError":
+            return "fault", fault_of_kind(MEMORY)
+        poison = self._poison()
+        return ("done", value) if poison is None else ("fault", fault_told_by(poison))
+
+    def _poison(self) -> str | None:
+        """What the device says where nothing works on it any more, None where it does."""
+        if self.device == "cpu":
+            return None
+        try:
+            _touch(self.device)
+        except Exception as error:
+            return str(error)
+        return None
+
+    def prepare(self, surroundings: Surroundings, subject: str) -> None:
+        """Import the subject, if there is one, and have the device ready."""
+        _move_to(*surroundings)
+        if self.device != "cpu":
+            try:
+                _touch(self.device)
+            except Exception as error:
+                raise Faulted(Fault(DIED, f"{self.device} does not work: {error}")) from error
+        if subject:
+            self._port = ordinary_port(load(subject), self.device)
+
+    def steps(self, begin: bool, refused: bool, steps: Sequence[Step]) -> Outcome | None:
+        """Run steps of one example; the outcome of the last one."""
+        port, outcome = self._port, None
+        assert port is not None, "no subject was prepared"
+        if begin:
+            port.begin()
+        with port.waiting_refused() if refused else nullcontext():
+            for step in steps:
+                outcome = port.execute(step)
+        return outcome
+
+    def function(self, surroundings: Surroundings, path: str, arguments: Sequence[Any]) -> Any:
+        """Call "package.module:function", and wait until the device has done what it started."""
+        _move_to(*surroundings)
+        module, _, name = path.partition(":")
+        result = getattr(importlib.import_module(module), name)(*arguments)
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+        return result
+
+
+def _move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
+    """Be where the parent is."""
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:] = path
+
+
+def _touch(device: str) -> None:
+    """Something small on the device, from beginning to end."""
+    torch.cuda.synchronize()
+    torch.zeros(1, device=device).add_(1).item()
+
+
+def _pickled(word: str, value: Any, compiled: Mapping[str, Any]) -> bytes:
+    try:
+        return pickle.dumps((word, value, compiled), protocol=5)
+    except Exception as error:
+        return pickle.dumps(("error", _portable(error), compiled), protocol=5)
+
+
+def _portable(error: Exception) -> Exception:
+    """The exception, or one that says the same where it cannot be sent; a note has its traceback."""
+    note = "".join(traceback.format_exception(error))
+    try:
+        again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
+        same = type(again) is type(error)
+    except Exception:
+        same = False
+    portable = error if same else RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note(f"in the worker:\n{note}")
+    return portable

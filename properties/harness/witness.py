@@ -1,0 +1,226 @@
+"""Who wrote the bytes that a case is about: its steps once more, in the interpreter, under the sanitizer.
+
+A case says what is wrong; maintainers ask which program of which launch did it, and in which line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from properties.harness import triton_mode
+from properties.harness.blocks import GUARD_BYTES, Block, Window
+from properties.harness.case import Case
+from properties.harness.compare import outcome_difference
+from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.port import InProcess
+from properties.harness.registry import launches
+from properties.harness.replay import replay
+from properties.harness.sanitizer.findings import FINDINGS, RACES, Access
+from properties.harness.values import Call, Expected, Outcome, Raised
+from properties.subjects import Subject, load
+
+SECONDS = 120.0
+_ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
+_GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
+_ROOT = Path(__file__).resolve().parents[2]
+ORDERS = (
+    "",
+    "reversed",
+    *(f"shuffled:{seed}" for seed in range(4)),
+    *(f"interleaved:{seed}" for seed in range(8)),
+    *(f"warps:{seed}" for seed in range(8)),
+)
+"""The orders in which a race is tried without the sanitizer."""
+
+
+def explained(case: Case, subject: Subject) -> Case:
+    """The case with its finding: what the sanitizer says of it, or who wrote the bytes that are wrong.
+
+    Where kernels are compiled in this process, or have ended one, another one interprets them. Without an answer, or for calls that
+    launch nothing, the case stays as it is.
+    """
+    if case.finding or not any(launches(call.function) for call in case.calls):
+        return case
+    faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
+    if triton_mode.interprets() and not faulted:
+        return replace(case, finding=_tried(case, subject), order=_order_that_shows(case, subject))
+    with tempfile.TemporaryDirectory() as folder:
+        path = case.save(Path(folder) / "case.json", durable=False)
+        return replace(case, finding=_asked(path))
+
+
+def _tried(case: Case, subject: Subject) -> str:
+    """The finding; a report is written all the same where there is none to be had."""
+    try:
+        return finding(case, subject)
+    except Exception as error:
+        return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
+
+
+def _order_that_shows(case: Case, subject: Subject) -> str | None:
+    """An order of programs in which bytes are wrong that the sanitizer has found a race about."""
+    if not any(isinstance(one, Raised) and one.exception in RACES for one in case.actual):
+        return None
+    return next((order for order in ORDERS if _shows(case.in_order(order), subject)), None)
+
+
+def _shows(case: Case, subject: Subject) -> bool:
+    try:
+        return replay(case, InProcess(subject, "cpu")) is not None
+    except Exception:
+        # What a race leads to may be anything; an order that ends in a mess is no demonstration.
+        return False
+
+
+def _asked(path: Path) -> str:
+    """What another process says, in which kernels are interpreted."""
+    command = [sys.executable, "-m", "properties.harness.witness", str(path)]
+    variables = dict(os.environ) | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    variables["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
+    try:
+        told = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"In the interpreter it does not end within {SECONDS:.0f} s."
+    if told.returncode:
+        last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
+        return f"It could not be tried in the interpreter: {last}"
+    return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
+
+
+def finding(case: Case, subject: Subject) -> str:
+    """What the sanitizer says of the case's steps, or who wrote the bytes that are wrong, in a sentence or two.
+
+    Kernels have to be interpreted in this process.
+    """
+    return _Inquiry(case, InProcess(subject, "cpu", sanitized=True, record=True)).answer()
+
+
+@dataclass
+class _Inquiry:
+    """One case, as far as it has been repeated."""
+
+    case: Case
+    port: InProcess
+    launched: list[int] = field(default_factory=list)
+    """How many launches there were after each call."""
+
+    def answer(self) -> str:
+        self.port.begin()
+        wanted = iter(self.case.expected)
+        for step in self.case.steps:
+            outcome = self.port.execute(step)
+            if isinstance(step, Call):
+                assert outcome is not None
+                assert self.port.watched is not None
+                self.launched.append(self.port.watched.sanitizer.launches)
+                found = self._after(next(wanted), outcome)
+                if found is not None:
+                    return found
+        return self._of_suspect()
+
+    def _after(self, expected: Expected, outcome: Outcome) -> str | None:
+        """The answer if the case ends with this call."""
+        if isinstance(outcome, Raised) and outcome.exception in FINDINGS:
+            return f"In {self._call(len(self.launched))}, {outcome.message}."
+        difference = outcome_difference(expected, outcome, places=False)
+        if difference is None or self.case.suspect is not None:
+            return None
+        address = self._address(difference.place)
+        return "" if address is None else self._told(f"`{difference.place}`", address)
+
+    def _of_suspect(self) -> str:
+        suspect = self.case.suspect
+        if suspect is None:
+            return ""
+        bound = self.port.bound(suspect.name)
+        assert isinstance(bound, Block)
+        told = self._told(
+            f"byte {suspect.first} of `{suspect.name}`", bound.inside.data_ptr() + suspect.first
+        )
+        belongs = suspect.belongs[:1].upper() + suspect.belongs[1:]
+        return f"{belongs}. {told}" if belongs else told
+
+    def _told(self, what: str, address: int) -> str:
+        assert self.port.watched is not None
+        access = self.port.watched.last_writer(address)
+        if access is None:
+            return f"No kernel of these calls has written {what}: it holds what the host left there."
+        return f"{what[:1].upper()}{what[1:]} was written last by {self._author(access)}."
+
+    def _author(self, access: Access) -> str:
+        call = next(number for number, count in enumerate(self.launched, 1) if access.launch <= count)
+        return f"program {access.program} of {access.kernel} in {self._call(call)} at {access.place}"
+
+    def _call(self, number: int) -> str:
+        """A call by its number, and the step of an engine that it is part of."""
+        suspect = self.case.suspect
+        step = f"step {suspect.steps[number - 1]}, " if suspect and suspect.steps else ""
+        return f"{step}call {number} (`{self.case.calls[number - 1].function}`)"
+
+    def _address(self, place: str) -> int | None:
+        """Where the element lies that a difference names, if a name is bound to its memory."""
+        guard, element = _GUARD.match(place), _ELEMENT.fullmatch(place)
+        if guard is not None:
+            block = self.port.bound(guard[3])
+            return _in_guard(block, int(guard[1]), guard[2]) if isinstance(block, Block) else None
+        if element is None:
+            return None
+        bound, index = self.port.bound(element[1]), tuple(map(int, element[2].split(", ")))
+        if isinstance(bound, Block):
+            return _in_view(bound.inside.view(bound.view.dtype), index)
+        return _in_view(bound.view, index) if isinstance(bound, Window) else None
+
+
+def _in_guard(block: Block, number: int, side: str) -> int:
+    first = block.inside.data_ptr()
+    assert number <= GUARD_BYTES
+    return first - number if side == "before" else first + block.inside.numel() + number - 1
+
+
+def _in_view(view: torch.Tensor, index: tuple[int, ...]) -> int:
+    """The address of an element; those of float types are told byte by byte."""
+    byte = 0
+    if view.is_floating_point():
+        element, byte = divmod(index[0], view.element_size())
+        index = tuple(map(int, np.unravel_index(element, tuple(view.shape))))
+    elements = sum(at * stride for at, stride in zip(index, view.stride(), strict=True))
+    return view.data_ptr() + elements * view.element_size() + byte
+
+
+def explain_case(path: Path, subject: str = "") -> int:
+    """Print what the sanitizer says of a saved case, or who wrote what is wrong in it.
+
+    Args:
+        subject: another one than the case's.
+
+    Returns:
+        1 where there is something to tell, 0 where the case shows nothing wrong.
+
+    Raises:
+        ValueError: no readable case at `path`, or kernels are compiled in this process.
+    """
+    triton_mode.prepare("cpu")
+    try:
+        case = Case.load(path)
+    except OSError as error:
+        raise ValueError(
+            f"case = {str(path)!r}, but should be a readable file [sanitize]: {error}"
+        ) from error
+    told = finding(case, load(subject or case.subject))
+    print(told or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
+    return 1 if told else 0
+
+
+if __name__ == "__main__":
+    explain_case(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+"""What can become of a worker has the same name every time, and how long it is waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from properties.device import Fault
+from properties.harness.device.faults import death, fault_told_by
+from properties.harness.device.port import Patience
+
+
+def test_all_the_time_is_given_until_a_call_has_hung() -> None:
+    patience = Patience(30.0)
+    patience.healthy(0.5)
+    assert patience.limit == 30.0
+
+
+@pytest.mark.parametrize(("longest", "limit"), [(0.0, 2.0), (0.1, 2.0), (0.5, 5.0), (20.0, 30.0)])
+def test_after_a_hang_the_limit_is_ten_times_the_longest_call(longest: float, limit: float) -> None:
+    patience = Patience(30.0)
+    patience.healthy(longest)
+    patience.healthy(0.01)
+    patience.hung()
+    assert patience.limit == limit
+
+
+def test_a_new_property_has_all_the_time_again() -> None:
+    patience = Patience(30.0)
+    patience.hung()
+    patience.reset()
+    assert patience.limit == 30.0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("CUDA error: an illegal memory access was encountered\nSearch for", "illegal access"),
+        ("Triton Error [CUDA]: an illegal memory access was encountered", "illegal access"),
+        ("CUDA error: misaligned address", "misaligned access"),
+        ("CUDA error: unspecified launch failure", "launch failure"),
+        ("CUDA error: device-side assert triggered", "launch failure"),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", "out of memory"),
+        ("something nobody has seen before", "launch failure"),
+    ],
+)
+def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:
+    assert fault_told_by(text).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        (0, Fault("worker died", "exit code 0")),
+        (-9, Fault("worker died", "SIGKILL")),
+        (-11, Fault("illegal access", "memory was touched that is not there")),
+        (-63, Fault("worker died", "signal 63")),
+    ],
+)
+def test_the_status_of_a_dead_process_has_a_kind(status: int, fault: Fault) -> None:
+    assert death(status) == fault
