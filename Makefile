@@ -9,6 +9,7 @@ DEVICE ?= auto
 ONLY ?=
 SEED ?=
 CASE ?=
+FUZZ_ARGS ?=
 SCRIPT ?=
 SANITIZE_ARGS ?=
 TRACES ?= 300
@@ -53,7 +54,7 @@ test: $(READY)  ## every property and the tests of the harness, on all cores
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
-	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
 sanitize: $(READY)  ## a script of yours, or a case, under the sanitizer: SCRIPT
 	$(if $(SCRIPT),,$(error make sanitize needs SCRIPT=path/to/script.py))

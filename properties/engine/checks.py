@@ -62,7 +62,9 @@ class Checks:
                 owner = self._owner(pool, block, byte, writable)
                 if owner is None and block:
                     flaw = f"{when}, byte {byte} of block {block} in {pool} was written, {self._why(pool, block, byte, writable)}"
-                    raise Violation(Flaw(flaw, self._group_of(block), block))
+                    place = self.mirror.pages[pool] * block + byte
+                    suspect = Suspect(pool, place, belongs=self.words.belongs(block))
+                    raise Violation(Flaw(flaw, self._group_of(block), block, suspect=suspect))
                 touched.add((owner, block) if owner is not None else (0, block))
         return touched
 

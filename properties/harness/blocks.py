@@ -11,6 +11,7 @@ import torch
 from properties.harness.values import CANARY, Address, Tensor, Value, View
 
 GUARD_BYTES = 64
+_VAST = 2**30
 
 
 class SubjectError(Exception):
@@ -133,6 +134,14 @@ class Allocator:
         self.guards = guards
         self._blank: dict[str, torch.Tensor] = {}
         self._lendable: set[str] = set()
+        self._vast = False
+
+    def begin_example(self) -> None:
+        """Memory of gigabytes goes back to the device, which other processes want to use too."""
+        if self._vast:
+            self._vast = False
+            self._blank.clear()
+            torch.cuda.empty_cache()
 
     def begin_call(self) -> None:
         self._lendable = {"cpu", self.device} if self.guards else set()
@@ -164,6 +173,7 @@ class Allocator:
 
     def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
         """Memory whose contents nobody looks at; pools with huge strides take gigabytes, so a call is lent one."""
+        self._vast |= nbytes > _VAST and device != "cpu"
         if device not in self._lendable:
             return torch.empty(nbytes, dtype=torch.uint8, device=device)
         self._lendable.remove(device)

@@ -70,6 +70,7 @@ class InProcess:
 
     def begin(self) -> None:
         self._builder.names.clear()
+        self._builder.allocator.begin_example()
         if self.watched is not None:
             self.watched.begin()
 

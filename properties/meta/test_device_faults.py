@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from properties.device import Fault
-from properties.harness.device.faults import death, fault_told_by
+from properties.harness.device.faults import death, fault_told_by, wants_memory
 from properties.harness.device.port import Patience
 
 
@@ -58,3 +58,21 @@ def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:
 )
 def test_the_status_of_a_dead_process_has_a_kind(status: int, fault: Fault) -> None:
     assert death(status) == fault
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "wanted"),
+    [
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", True),
+        ("AcceleratorError", "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'", True),
+        ("AcceleratorError", "CUDA error: an illegal memory access was encountered", False),
+        ("ValueError", "blocks = 3, but should be 2: out of memory", False),
+    ],
+)
+def test_a_lack_of_memory_has_many_names(name: str, message: str, wanted: bool) -> None:
+    assert wants_memory(name, message) is wanted
+
+
+def test_a_lack_of_memory_is_tried_again_as_others_may_have_it() -> None:
+    assert fault_told_by("CUDA error: out of memory").from_outside
+    assert not fault_told_by("CUDA error: an illegal memory access was encountered").from_outside

@@ -53,8 +53,8 @@ def record(tested: Property, examples: int = 2) -> Recorded:
     return Recorder(load("impl"), "cuda", SEED).record(tested, examples)
 
 
-def difference(case: Case, *, guards: bool = True) -> str | None:
-    return replay(case, InProcess(load("impl"), "cpu", guards=guards))
+def difference(trial: Bench, case: Case, *, guards: bool = True) -> str | None:
+    return replay(case, InProcess(load("impl"), trial.port.device, guards=guards))
 
 
 @pytest.mark.parametrize("name", LAUNCHING)
@@ -70,12 +70,12 @@ def test_a_recorded_case_launches_a_kernel_unless_it_is_refused(name: str) -> No
 
 
 @pytest.mark.parametrize("name", LAUNCHING[::4])
-def test_a_recorded_case_is_one_that_the_subject_answers_by_the_rules(name: str) -> None:
-    assert difference(recorded(name).cases[0]) is None
+def test_a_recorded_case_is_one_that_the_subject_answers_by_the_rules(trial: Bench, name: str) -> None:
+    assert difference(trial, recorded(name).cases[0]) is None
 
 
-def test_a_recorded_case_runs_without_guard_bytes_as_well() -> None:
-    assert difference(recorded(DOCUMENTED).cases[0], guards=False) is None
+def test_a_recorded_case_runs_without_guard_bytes_as_well(trial: Bench) -> None:
+    assert difference(trial, recorded(DOCUMENTED).cases[0], guards=False) is None
 
 
 def test_a_recorded_case_survives_its_file(tmp_path: Path) -> None:
@@ -500,13 +500,13 @@ def test_cases_are_really_run(folder: Path) -> None:
 
 
 def test_a_call_that_raises_and_should_not_is_noted(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trial: Bench, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raising = "def compute_varlen_chunk_metadata(*_):\n    raise RuntimeError('two\\nlines')\n"
     (folder / "raising_subject.py").write_text(raising)
     monkeypatch.syspath_prepend(str(folder))
     (path,) = record(of(st.just(1), lambda trial, drawn: trial.agrees(chunks(drawn)))).save(folder)
-    sanitize_gpu_replay.main(["--device", "cpu", "--subject", "raising_subject", str(path)])
+    sanitize_gpu_replay.main(["--device", trial.port.device, "--subject", "raising_subject", str(path)])
     told = capsys.readouterr().out
     assert "NOTE 0 compute_varlen_chunk_metadata raised RuntimeError: two lines\nDONE 0" in told
 

@@ -6,12 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
+from properties.harness import profiles
 from properties.harness.case import Case
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.registry import load_properties
@@ -43,6 +46,21 @@ UNMASKED = Variant(
     "tl.load(num_draft_tokens_ptr + slots, mask=mask, other=0)",
     "tl.load(num_draft_tokens_ptr + slots)",
 )
+NEXT_BLOCK = Variant(
+    "the_block_behind",
+    "align/kernels/states.py",
+    "block_id(table, dst_col, table_width)\n",
+    "block_id(table, dst_col, table_width) + 1\n",
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_a_database() -> Iterator[None]:
+    """Counterexamples to other copies would be tried first."""
+    settings.register_profile("no_database", settings(database=None))
+    settings.load_profile("no_database")
+    yield
+    profiles.load()
 
 
 @pytest.fixture(autouse=True)
@@ -151,9 +169,24 @@ def test_a_case_is_explained_on_the_command_line(
     assert capsys.readouterr().out.startswith("CLEAN: ")
 
 
-def test_wrong_bytes_in_an_engine_are_told_with_whose_they_are(tmp_path: Path) -> None:
-    finding = search(BEHIND, LIVES, tmp_path, sanitized=False, examples=60).case.finding
-    assert re.match(r"Block \d+ belongs to r\d+, because it stands in column \d+ of r\d+\. ", finding)
+def told_about_a_life(variant: Variant, folder: Path) -> str:
+    return search(variant, LIVES, folder, sanitized=False, examples=60).case.finding
+
+
+def test_a_block_that_nobody_owns_is_told_with_who_wrote_it(tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"Block \d is free\. Byte \d+ of `pool0` was written last by program \(\d, \d, 0\) of "
+        r"precopy_mamba_align_fused_kernel in step \d, call \d+ \(`preprocess_mamba`\) at copies\.py:\d+\.",
+        told_about_a_life(NEXT_BLOCK, tmp_path),
+    )
+
+
+def test_a_state_that_is_missing_is_told_with_whose_it_is(tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"Block \d belongs to r\d, because it stands in column \d of r\d\. "
+        r"No kernel of these calls has written byte \d+ of `pool0`: it holds what the host left there\.",
+        told_about_a_life(BEHIND, tmp_path),
+    )
 
 
 def suspected(case: Case, subject: Subject, name: str, first: int) -> str:

@@ -40,8 +40,8 @@ class Fault:
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody else has killed the worker, such as the system when it runs out of memory."""
-        return self in (UNSEEN, Fault(DIED, signal.SIGKILL.name))
+        """Whether others may be to blame: who has killed the worker, or has the memory that it asked for."""
+        return self.kind == MEMORY or self in (UNSEEN, Fault(DIED, signal.SIGKILL.name))
 
     @property
     def outcome(self) -> Raised:
@@ -64,6 +64,11 @@ class Faulted(Exception):
 def fault_of_kind(kind: str) -> Fault:
     """A fault of a kind that needs no further words."""
     return Fault(kind, _WORDS[kind])
+
+
+def wants_memory(name: str, message: str) -> bool:
+    """Whether an exception, by the name of its type and what it says, is about a lack of the device's memory."""
+    return name == "OutOfMemoryError" or (name == "AcceleratorError" and "out of memory" in message.lower())
 
 
 def fault_told_by(text: str) -> Fault:

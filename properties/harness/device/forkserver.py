@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import select
 import signal
 import socket
 import struct
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -28,6 +30,7 @@ _REQUEST, _REPLY = struct.Struct("<cqd"), struct.Struct("<q")
 _FORK, _END = b"f", b"e"
 _PR_SET_PDEATHSIG = 1
 _REAP_SECONDS = 10.0
+_WATCH_MILLISECONDS = 50
 _TRIES = 3
 UNKNOWN = -(1 << 32)
 """The status of a process that nobody could tell."""
@@ -165,12 +168,37 @@ def main(device: str, descriptor: int) -> None:
     """The server's life: forks until its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
-    preload(device)
+    with _ending_with(control):
+        preload(device)
     with contextlib.suppress(OSError):
         while _served(device, control):
             """One more request."""
     # Without the ends of what has been imported: nobody is left to be told of leaks.
     os._exit(0)
+
+
+@contextlib.contextmanager
+def _ending_with(control: socket.socket) -> Iterator[None]:
+    """End the process when the other end is gone, which otherwise shows only once imports of seconds are over.
+
+    The thread is over before anything is forked.
+    """
+    done, poll = threading.Event(), select.poll()
+    poll.register(control, 0)
+
+    def watch() -> None:
+        while not done.is_set():
+            # Nothing was asked for: what is told all the same is that nobody is there any more.
+            if poll.poll(_WATCH_MILLISECONDS):
+                os._exit(0)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _served(device: str, control: socket.socket) -> bool:

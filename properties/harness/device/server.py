@@ -20,7 +20,15 @@ import torch
 from properties.harness import compilations
 from properties.harness.device.channel import Channel
 from properties.harness.device.compiling import COMPILING, tell_compilations
-from properties.harness.device.faults import DIED, MEMORY, Fault, Faulted, fault_of_kind, fault_told_by
+from properties.harness.device.faults import (
+    DIED,
+    MEMORY,
+    Fault,
+    Faulted,
+    fault_of_kind,
+    fault_told_by,
+    wants_memory,
+)
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.values import Outcome, Raised, Step
 from properties.subjects import load
@@ -56,6 +64,8 @@ class Server:
         except Faulted as faulted:
             word, value = "fault", faulted.fault
         except Exception as error:
+            if wants_memory(type(error).__name__, str(error)):
+                return _pickled("fault", fault_of_kind(MEMORY), compilations.take())
             poison = self._poison()
             if poison is not None:
                 word, value = "fault", fault_told_by(poison)
@@ -69,7 +79,7 @@ class Server:
         """A subject that raised may have left the device unusable, whatever it raised."""
         if self.device == "cpu" or not isinstance(value, Raised):
             return "done", value
-        if value.exception == "OutOfMemoryError":
+        if wants_memory(value.exception, value.message):
             return "fault", fault_of_kind(MEMORY)
         poison = self._poison()
         return ("done", value) if poison is None else ("fault", fault_told_by(poison))
