@@ -451,6 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engines", type=int, default=2, help="of a campaign (default 2)")
     parser.add_argument("--jobs", type=int, default=1, help="campaigns at a time (default 1)")
     options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as folder:
         ground = Ground(Path(folder), options.device, options.seconds, options.engines)
         place = Range(ground, jobs=options.jobs)
@@ -458,9 +459,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = {}
         for kind in options.kind:
             found[kind] = place.moments(kind, options.moments, options.seed)
-            print("\n".join([f"{kind}: {options.moments} moments", *violations(found[kind])]), flush=True)
+            # Kind by kind, for whoever has no time to wait for all of them.
+            console.print(table({kind: found[kind]}), *violations(found[kind]), sep="\n")
         place.close()
-    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
     return 1 if any(map(violations, found.values())) else 0
 
 
