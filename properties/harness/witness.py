@@ -28,7 +28,7 @@ from properties.harness.sanitizer.findings import FINDINGS, RACES, Access
 from properties.harness.values import Call, Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
-SECONDS = 120.0
+SECONDS = 30.0
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
 _ROOT = Path(__file__).resolve().parents[2]
