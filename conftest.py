@@ -79,6 +79,13 @@ def trial(request: pytest.FixtureRequest) -> Bench:
     return request.config.stash[_BENCH]
 
 
+@pytest.fixture(scope="session")
+def interpreted(trial: Bench) -> None:
+    """For tests of what only the interpreter can do, such as running programs in another order."""
+    if trial.port.device != "cpu":
+        pytest.skip("kernels are compiled in this process, and this is about interpreted ones")
+
+
 @pytest.fixture(autouse=True)
 def _known_deviations(request: pytest.FixtureRequest) -> Iterator[None]:
     """A declared deviation that did not show is a failure: the declaration is out of date."""

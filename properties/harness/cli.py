@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import secrets
 import sys
 import traceback
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.cli_options import add_port_options, seconds, setting_of
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli_traces import add_traces
 from properties.harness.display import Display, conclusion, kernels, summary
-from properties.harness.worker import Setting
 
 if TYPE_CHECKING:
     from properties.harness.registry import Property
@@ -28,21 +27,6 @@ if TYPE_CHECKING:
 
 CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
 _PLAIN_WIDTH = 120
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def seconds(text: str, name: str = "budget") -> float:
-    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds; `name` is that of the argument.
-
-    Raises:
-        ValueError: not a positive number with one of these units.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None or float(match[1]) <= 0:
-        raise ValueError(
-            f"{name} = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
-        )
-    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,41 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
     return parser
-
-
-def add_port_options(parser: argparse.ArgumentParser) -> None:
-    """How a command runs the subject."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--isolated",
-        action="store_true",
-        default=None,
-        help="run the subject in processes that can be killed (default on a GPU)",
-    )
-    where.add_argument(
-        "--in-process",
-        dest="isolated",
-        action="store_false",
-        help="run it where inputs are searched (default on a CPU); a fault or a hang there ends everything",
-    )
-    parser.add_argument(
-        "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"
-    )
-    parser.add_argument(
-        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch interpreted kernels"
-    )
-
-
-def setting_of(options: argparse.Namespace, device: str) -> Setting:
-    """The setting that the options of a campaign ask for.
-
-    Raises:
-        ValueError: a time limit that is none.
-    """
-    limit = seconds(options.time_limit, "time_limit")
-    return Setting(
-        options.subject, device, options.reports, options.isolated, limit, sanitized=options.sanitized
-    )
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:

@@ -54,6 +54,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
     from properties.harness import cli
+    from properties.harness.cli_options import seconds
     from properties.harness.sanitize_gpu import Options, sanitize
 
     asked = Options(
@@ -64,7 +65,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         out=options.out,
         only=options.only,
         seed=options.seed,
-        timeout=cli.seconds(options.timeout),
+        timeout=seconds(options.timeout),
         choose=cli.select,
     )
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)

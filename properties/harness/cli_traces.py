@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from properties.harness.cli_options import add_port_options, seconds, setting_of
+
 _PLAIN_WIDTH = 160
 
 
@@ -28,8 +30,6 @@ def add_traces(commands: Any) -> None:
     traces.add_argument("--seed", type=int, default=None, help="repeat a run's random choices")
     traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
-    from properties.harness.cli import add_port_options
-
     add_port_options(traces)
     traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
@@ -58,8 +58,8 @@ def run_traces(options: argparse.Namespace) -> int:
     chosen, skipped = cli.applicable(
         cli.select(machines(tested), options.only), tested, load(options.subject), device
     )
-    setting = cli.setting_of(options, device)
-    budget = cli.seconds(options.budget) if options.budget else None
+    setting = setting_of(options, device)
+    budget = seconds(options.budget) if options.budget else None
     seed = secrets.randbits(31) if options.seed is None else options.seed
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
     traces = Traces(

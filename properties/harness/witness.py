@@ -5,10 +5,12 @@ A case says what is wrong; maintainers ask which program of which launch did it,
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from properties.harness import triton_mode
 from properties.harness.blocks import GUARD_BYTES, Block, Window
 from properties.harness.case import Case
 from properties.harness.compare import outcome_difference
-from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.device.faults import DEVICE_FAULT, HANG
 from properties.harness.port import InProcess
 from properties.harness.registry import launches
 from properties.harness.replay import replay
@@ -28,9 +30,12 @@ from properties.harness.sanitizer.findings import FINDINGS, RACES, Access
 from properties.harness.values import Call, Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
-SECONDS = 30.0
+SECONDS, _OF_A_HANG = 30.0, 10.0
+"""How long another process may take: less where the case is known not to end."""
+_STARTS = 60.0
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
+_FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
 _ROOT = Path(__file__).resolve().parents[2]
 ORDERS = (
     "",
@@ -45,17 +50,20 @@ ORDERS = (
 def explained(case: Case, subject: Subject) -> Case:
     """The case with its finding: what the sanitizer says of it, or who wrote the bytes that are wrong.
 
-    Where kernels are compiled in this process, or have ended one, another one interprets them. Without an answer, or for calls that
-    launch nothing, the case stays as it is.
+    Where kernels are compiled in this process, or have ended one, another one interprets them. Without an answer, or for
+    calls that launch nothing and end no process, the case stays as it is.
     """
-    if case.finding or not any(launches(call.function) for call in case.calls):
+    fault = next(
+        (one for one in case.actual if isinstance(one, Raised) and one.exception == DEVICE_FAULT), None
+    )
+    if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
-    faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
-    if triton_mode.interprets() and not faulted:
+    if triton_mode.interprets() and fault is None:
         return replace(case, finding=_tried(case, subject), order=_order_that_shows(case, subject))
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
-        return replace(case, finding=_asked(path))
+        hangs = fault is not None and fault.message.startswith(HANG)
+        return replace(case, finding=_asked(path, _OF_A_HANG if hangs else SECONDS))
 
 
 def _tried(case: Case, subject: Subject) -> str:
@@ -81,21 +89,36 @@ def _shows(case: Case, subject: Subject) -> bool:
         return False
 
 
-def _asked(path: Path) -> str:
+def _asked(path: Path, seconds: float) -> str:
     """What another process says, in which kernels are interpreted."""
-    command = [sys.executable, "-m", "properties.harness.witness", str(path)]
+    command = [sys.executable, "-m", "properties.harness.witness", str(path), str(seconds)]
     variables = dict(os.environ) | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     variables["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
     try:
         told = subprocess.run(
-            command, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
+            command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"In the interpreter it does not end within {SECONDS:.0f} s."
-    if told.returncode:
-        last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
-        return f"It could not be tried in the interpreter: {last}"
-    return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
+        return "In the interpreter it does not end either."
+    if told.returncode == 0:
+        return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
+    if told.stderr.startswith(_LATE):
+        return f"In the interpreter it does not end within {seconds:g} s either{_place(told.stderr)}."
+    if told.returncode < 0:
+        return f"In the interpreter it ends the process as well{_place(told.stderr)}."
+    last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
+    return f"It could not be tried in the interpreter: {last}"
+
+
+def _place(trace: str) -> str:
+    """The innermost line of the subject in what faulthandler says, in words, if there is one."""
+    import triton
+
+    installed = (str(Path(triton.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
+    machinery = (str(_ROOT / "properties" / "harness"), *installed)
+    frames = _FRAME.findall(trace)
+    found = (f", at {Path(file).name}:{line}" for file, line in frames if not file.startswith(machinery))
+    return next(found, "")
 
 
 def finding(case: Case, subject: Subject) -> str:
@@ -223,4 +246,6 @@ def explain_case(path: Path, subject: str = "") -> int:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)
     explain_case(Path(sys.argv[1]))

@@ -20,7 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from properties.harness import campaign as campaign_module
-from properties.harness import cli, profiles
+from properties.harness import cli, cli_options, profiles
 from properties.harness import confirm as confirm_module
 from properties.harness.campaign import Campaign, Row, Status
 from properties.harness.case import Case
@@ -419,7 +419,7 @@ def test_the_exit_code_is_that_of_the_worst_finding(
     [("90", 90), ("60s", 60), ("5m", 300), ("8h", 28800), ("0.5s", 0.5), ("1.5m", 90)],
 )
 def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
-    assert cli.seconds(text) == seconds
+    assert cli_options.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
 )
 def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=rf"^budget = {re.escape(repr(text))}, but should be a positive"):
-        cli.seconds(text)
+        cli_options.seconds(text)
 
 
 NAMES = ["chunks_cover", "chunks_end", "decodes_end"]

@@ -9,16 +9,11 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.trial import Bench
 from properties.sanitizer import Bfloat16Arithmetic, sanitize
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 BF16 = torch.bfloat16
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, where nothing can be watched")
 
 
 @triton.jit

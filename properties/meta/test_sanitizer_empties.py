@@ -17,16 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 from properties.harness.sanitizer.empties import empties_unwritten
-from properties.harness.trial import Bench
 from properties.sanitizer import Sanitizer, UnwrittenRead, sanitize
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 ROWS, COLUMNS = 4, 8
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, and nothing is watched")
 
 
 @pytest.fixture

@@ -10,14 +10,9 @@ import triton
 import triton.language as tl
 
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
 from properties.sanitizer import RaceWithinProgram, sanitize
 
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, where nothing can be watched")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @triton.jit

@@ -13,16 +13,11 @@ import triton.language as tl
 
 from properties.harness.sanitizer.orders import ORDERS, OrderDependence, every_order
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
 from properties.sanitizer import OutsideView, RaceBetweenPrograms, sanitize
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 ONE_BY_ONE = ("reversed", "shuffled:1")
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, and no order applies")
 
 
 @triton.jit

@@ -11,14 +11,9 @@ import triton
 import triton.language as tl
 
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
 from properties.sanitizer import Finding, FreedBlock, Sanitizer, UnwrittenRead, sanitize
 
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, where nothing can be watched")
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @triton.jit

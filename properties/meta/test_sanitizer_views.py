@@ -10,16 +10,11 @@ import triton
 import triton.language as tl
 
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
 from properties.sanitizer import Misaligned, OutsideView, sanitize
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, where nothing can be watched")
 
 
 @triton.jit

@@ -15,19 +15,14 @@ import triton.language as tl
 
 from properties.harness import schedules
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 SEEDS = range(12)
 ORDERS = ("", "reversed", *(f"shuffled:{seed}" for seed in SEEDS))
 INTERLEAVED = tuple(f"interleaved:{seed}" for seed in SEEDS)
 WARPS = tuple(f"warps:{seed}" for seed in SEEDS)
 ALL = ORDERS + INTERLEAVED + WARPS
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, and no schedule applies")
 
 
 @pytest.fixture(autouse=True)

@@ -21,10 +21,12 @@ from properties.harness import traces as traces_module
 from properties.harness.case import Case
 from properties.harness.registry import load_properties
 from properties.harness.traces import CHUNK, Result, Traces, heading, machines
-from properties.harness.trial import Bench, Tally
+from properties.harness.trial import Tally
 from properties.harness.variants import broken_subject
 from properties.harness.worker import Finished, Setting, Task
 from properties.meta.lifecycle_breakages import LIFECYCLE
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 WITHOUT_COPIES = "requests_without_copies_live_by_the_states_of_exactly_their_tokens"
 SETTING = Setting("impl", "cpu", "reports")
@@ -61,12 +63,6 @@ def traces(folder: Path, *options: str) -> Ended:
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
         code = cli.main([*command, "--reports", str(folder / "reports"), *options])
     return Ended(code, told.getvalue(), folder)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled in this process, and these traces interpret them")
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,10 @@ import triton
 import triton.language as tl
 
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 SEEDS = range(12)
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled here, and no schedule applies")
 
 
 @triton.jit

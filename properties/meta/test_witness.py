@@ -14,18 +14,22 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from properties.harness import profiles
+from properties.harness import profiles, witness
 from properties.harness.case import Case
+from properties.harness.device.faults import DEVICE_FAULT
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.registry import load_properties
 from properties.harness.replay import replay_file
 from properties.harness.report import report_text, write_report
 from properties.harness.suspect import Suspect
 from properties.harness.trial import Bench, Falsified
+from properties.harness.values import Raised, Returned
 from properties.harness.variants import Variant, broken_subject
 from properties.harness.witness import explain_case, explained
 from properties.meta.broken import ROOT, a_case
 from properties.subjects import Subject, load
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 TWICE = "storing_the_same_step_twice_is_storing_it_once"
@@ -61,14 +65,6 @@ def _without_a_database() -> Iterator[None]:
     settings.load_profile("no_database")
     yield
     profiles.load()
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(trial: Bench) -> None:
-    if trial.port.device != "cpu":
-        pytest.skip(
-            "kernels are compiled here, and another process would interpret them: see test_device_confirm"
-        )
 
 
 @dataclass(frozen=True)
@@ -205,6 +201,38 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
     assert kept
     assert len(stored) + len(kept) == 5
     assert all(one.startswith("Block 1 belongs to r0. ") for one in told)
+
+
+def faulted(body: str, kind: str, folder: Path) -> str:
+    """The finding about a subject of its own whose function ended its process, told in `kind`."""
+    (folder / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
+    actual = (Raised(DEVICE_FAULT, f"{kind}: in words"),)
+    case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)
+    return explained(case, load("impl")).finding
+
+
+def test_what_ends_the_process_in_the_interpreter_too_is_told_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert faulted("ctypes.string_at(0)", "illegal access", tmp_path) == (
+        "In the interpreter it ends the process as well, at faulting_subject.py:5."
+    )
+
+
+def test_what_does_not_end_in_the_interpreter_either_is_told_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(witness, "_OF_A_HANG", 2.0)
+    assert faulted("while True: pass", "hang", tmp_path) == (
+        "In the interpreter it does not end within 2 s either, at faulting_subject.py:5."
+    )
+
+
+def test_what_only_a_device_does_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert faulted("return x // y", "illegal access", tmp_path) == ""
 
 
 def test_a_case_that_launches_nothing_stays_as_it_is() -> None:

@@ -1,0 +1,59 @@
+"""Options that commands share: how the subject is run, and how long things may take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from properties.harness.worker import Setting
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str, name: str = "budget") -> float:
+    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds; `name` is that of the argument.
+
+    Raises:
+        ValueError: not a positive number with one of these units.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None or float(match[1]) <= 0:
+        raise ValueError(
+            f"{name} = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
+        )
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def add_port_options(parser: argparse.ArgumentParser) -> None:
+    """How a command runs the subject."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--isolated",
+        action="store_true",
+        default=None,
+        help="run the subject in processes that can be killed (default on a GPU)",
+    )
+    where.add_argument(
+        "--in-process",
+        dest="isolated",
+        action="store_false",
+        help="run it where inputs are searched (default on a CPU); a fault or a hang there ends everything",
+    )
+    parser.add_argument(
+        "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"
+    )
+    parser.add_argument(
+        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch interpreted kernels"
+    )
+
+
+def setting_of(options: argparse.Namespace, device: str) -> Setting:
+    """The setting that the options of a campaign ask for.
+
+    Raises:
+        ValueError: a time limit that is none.
+    """
+    limit = seconds(options.time_limit, "time_limit")
+    return Setting(
+        options.subject, device, options.reports, options.isolated, limit, sanitized=options.sanitized
+    )
