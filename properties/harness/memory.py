@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from properties.harness.values import Call, Let, Overwrite, Tensor, Value, View, resolve
+from properties.harness.values import Call, Let, Overwrite, Tensor, Value, View, is_closed, resolve
 
 ITEM_SIZES = {
     "bool": 1,
@@ -37,11 +40,14 @@ class Memory:
 
     names: dict[str, Value] = field(default_factory=dict)
     found: dict[str, Value] = field(default_factory=dict)
-    written: dict[str, dict[int, int]] = field(default_factory=dict)
+    written: dict[str, Runs] = field(default_factory=dict)
+    _closed: set[str] = field(default_factory=set)
 
     def bind(self, name: str, value: Value) -> None:
         """`name` stands for `value` from now on; what was known below the name is forgotten."""
         self.names[name] = value
+        # Models are resolved for every call, and are large.
+        (self._closed.add if is_closed(value) else self._closed.discard)(name)
         self.written.pop(name, None)
         for path in [path for path in self.found if path.startswith(f"{name}.")]:
             del self.found[path]
@@ -63,7 +69,7 @@ class Memory:
         return replace(call, arguments=arguments, keywords=keywords)
 
     def _resolved(self, value: Value) -> Value:
-        return resolve(value, self.names, self.found)
+        return resolve(value, self.names, self.found, self._closed)
 
     def known(self, call: Call) -> dict[str, Value]:
         """Contents by name, None where unknown: every tensor, container and path, and whatever `call` observes."""
@@ -96,36 +102,88 @@ class Memory:
                 self.names[name] = replace(old, elements=value.elements)
             elif name in self.names:
                 self.names[name] = value
+                self._closed.discard(name)
             else:
                 self.found[name] = value
 
     def _view(self, view: View) -> Tensor | None:
-        held = self._bytes(view.of)
-        places = list(_places(view))
-        if any(place not in held for place in places):
+        runs = [self._read(view.of, start, end) for start, end in _places(view)]
+        if None in runs:
             return None
-        return described(view.dtype, view.shape, bytes(held[place] for place in places))
+        return described(view.dtype, view.shape, b"".join(run for run in runs if run is not None))
 
-    def _bytes(self, pool: str) -> dict[int, int]:
+    def _read(self, pool: str, start: int, end: int) -> bytes | None:
         tensor = self.names[pool]
         if tensor.elements is None:
-            return self.written.get(pool, {})
-        return dict(enumerate(as_bytes(tensor.elements, tensor.dtype)))
+            return self.written[pool].read(start, end) if pool in self.written else None
+        held = as_bytes(tensor.elements, tensor.dtype)
+        return held[start:end] if start >= 0 and end <= len(held) else None
 
     def _write(self, view: View, raw: bytes) -> None:
-        tensor, changed = self.names[view.of], dict(zip(_places(view), raw, strict=True))
+        tensor, places = self.names[view.of], _places(view)
+        assert len(raw) == sum(end - start for start, end in places), (
+            f"{len(raw)} bytes are not those of {view}"
+        )
         if tensor.elements is None:
-            self.written.setdefault(view.of, {}).update(changed)
+            written = self.written.setdefault(view.of, Runs())
+            for start, piece in _pieces(raw, places):
+                written.write(start, piece)
             return
-        held = bytes((self._bytes(view.of) | changed).values())
-        self.names[view.of] = replace(tensor, elements=as_elements(held, tensor.dtype))
+        held = bytearray(as_bytes(tensor.elements, tensor.dtype))
+        assert all(start >= 0 and end <= len(held) for start, end in places), f"{view} leaves its storage"
+        for start, piece in _pieces(raw, places):
+            held[start : start + len(piece)] = piece
+        self.names[view.of] = replace(tensor, elements=as_elements(bytes(held), tensor.dtype))
 
 
-def _places(view: View) -> Iterator[int]:
-    """The byte positions of a view's elements in their storage, in row-major order."""
+class Runs:
+    """The bytes that are known of a memory too large to spell, in runs that neither overlap nor touch."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._runs: list[bytes] = []
+
+    def read(self, start: int, end: int) -> bytes | None:
+        """The bytes from `start` to `end`; None unless all of them are known."""
+        index = bisect_right(self._starts, start) - 1
+        if index < 0:
+            return None
+        first, run = self._starts[index], self._runs[index]
+        return run[start - first : end - first] if end <= first + len(run) else None
+
+    def write(self, start: int, raw: bytes) -> None:
+        """Know `raw` at `start` from now on, whatever was known there before."""
+        low, high = bisect_left(self._starts, start), bisect_right(self._starts, start + len(raw))
+        if low and self._end(low - 1) >= start:
+            low -= 1
+        if low < high:
+            start, raw = self._joined(low, high, start, raw)
+        self._starts[low:high], self._runs[low:high] = [start], [raw]
+
+    def _end(self, index: int) -> int:
+        return self._starts[index] + len(self._runs[index])
+
+    def _joined(self, low: int, high: int, start: int, raw: bytes) -> tuple[int, bytes]:
+        """`raw` with what sticks out on either side of the runs that it meets."""
+        before = self._runs[low][: max(0, start - self._starts[low])]
+        after = self._runs[high - 1][max(0, start + len(raw) - self._starts[high - 1]) :]
+        return start - len(before), before + raw + after
+
+
+def _pieces(raw: bytes, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+    """`raw` cut into what belongs at each place, with where that begins."""
+    first = 0
+    for start, end in places:
+        yield start, raw[first : first + end - start]
+        first += end - start
+
+
+@lru_cache(64)
+def _places(view: View) -> tuple[tuple[int, int], ...]:
+    """Where each run of the view's bytes begins and ends in its storage, in row-major order of the elements."""
     size = ITEM_SIZES[view.dtype]
-    for position in Tensor(view.dtype, view.shape, None, view.strides, view.offset).positions():
-        yield from range(position * size, (position + 1) * size)
+    starts, length = Tensor(view.dtype, view.shape, None, view.strides, view.offset).runs()
+    return tuple((start * size, (start + length) * size) for start in starts)
 
 
 def described(dtype: str, shape: tuple[int, ...], raw: bytes) -> Tensor:
@@ -143,9 +201,7 @@ def as_elements(raw: bytes, dtype: str) -> tuple[int, ...] | bytes:
     """
     if dtype == "uint8":
         return raw
-    size = _integer_size(dtype)
-    starts = range(0, len(raw), size)
-    return tuple(int.from_bytes(raw[i : i + size], "little", signed=dtype[0] == "i") for i in starts)
+    return struct.unpack(_format(dtype, len(raw) // ITEM_SIZES[dtype]), raw)
 
 
 def as_bytes(elements: tuple[int, ...] | bytes, dtype: str) -> bytes:
@@ -156,11 +212,12 @@ def as_bytes(elements: tuple[int, ...] | bytes, dtype: str) -> bytes:
     """
     if isinstance(elements, bytes):
         return elements
-    size = _integer_size(dtype)
-    return b"".join(element.to_bytes(size, "little", signed=dtype[0] == "i") for element in elements)
+    return struct.pack(_format(dtype, len(elements)), *elements)
 
 
-def _integer_size(dtype: str) -> int:
+def _format(dtype: str, count: int) -> str:
+    """How `struct` spells so many elements."""
     if "float" in dtype:
         raise ValueError(f"dtype = {dtype!r}, but should be an integer type, or its elements bytes [Memory]")
-    return ITEM_SIZES[dtype]
+    code = {1: "b", 2: "h", 4: "i", 8: "q"}[ITEM_SIZES[dtype]]
+    return f"<{count}{code if dtype[0] == 'i' else code.upper()}"

@@ -8,7 +8,7 @@ sent and compared where no subject is installed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
@@ -53,9 +53,12 @@ class Tensor:
 
     def positions(self) -> Iterator[int]:
         """Storage position of each element of the view, in row-major order."""
-        strides = self.strides or self.contiguous_strides
-        for index in itertools.product(*map(range, self.shape)):
-            yield self.offset + sum(i * stride for i, stride in zip(index, strides, strict=True))
+        starts, length = self.runs()
+        return itertools.chain.from_iterable(range(start, start + length) for start in starts)
+
+    def runs(self) -> tuple[tuple[int, ...], int]:
+        """Where each run of neighbouring elements of the view begins in the storage, in row-major order; their length."""
+        return _runs(self.shape, self.strides or self.contiguous_strides, self.offset)
 
     def values(self) -> tuple[int, ...]:
         """The view's elements in row-major order."""
@@ -63,7 +66,10 @@ class Tensor:
             raise ValueError("elements = None, but should be known to read a tensor's values")
         if self.is_dense:
             return tuple(self.elements)
-        return tuple(self.elements[position] for position in self.positions())
+        starts, length = self.runs()
+        runs = [self.elements[start : start + length] for start in starts]
+        assert all(len(run) == length for run in runs), f"{self} reaches beyond its storage"
+        return tuple(itertools.chain.from_iterable(runs))
 
     @property
     def is_dense(self) -> bool:
@@ -84,10 +90,23 @@ class Tensor:
         """The whole storage as a vector, which is how observed memory is described; of "uint8" as bytes."""
         assert self.elements is not None
         kept = bytes(self.elements) if self.dtype == "uint8" else self.elements
+        if kept is self.elements and self.is_dense and len(self.shape) == 1:
+            return self
         return Tensor(self.dtype, (len(kept),), kept, on=self.on)
 
     def on_host(self) -> Tensor:
         return replace(self, on="host")
+
+
+def _runs(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[tuple[int, ...], int]:
+    if 0 in shape:
+        return (), 0
+    axes, length, starts = list(zip(shape, strides, strict=True)), 1, [offset]
+    while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
+        length *= axes.pop()[0]
+    for size, stride in axes:
+        starts = [start + index * stride for start in starts for index in range(size)]
+    return tuple(starts), length
 
 
 @dataclass(frozen=True)
@@ -340,19 +359,43 @@ def boolean(values: Sequence[bool]) -> Tensor:
     return _tensor("bool", [int(value) for value in values])
 
 
-def resolve(value: Value, names: Mapping[str, Value], found: Mapping[str, Value] | None = None) -> Value:
+_CLOSED = (int, str, bytes, Tensor, View, DType, Call, type(None))
+"""What has no names in it, or none to look up any more."""
+
+
+def is_closed(value: Value) -> bool:
+    """Whether there is nothing in `value` to resolve."""
+    if isinstance(value, Record):
+        return all(is_closed(item) for _, item in value.fields)
+    if isinstance(value, (list, tuple)):
+        return all(map(is_closed, value))
+    if isinstance(value, dict):
+        return all(map(is_closed, value.values()))
+    return not isinstance(value, (Name, Rows, NumPy, Attribute))
+
+
+def resolve(
+    value: Value,
+    names: Mapping[str, Value],
+    found: Mapping[str, Value] | None = None,
+    closed: Container[str] = (),
+) -> Value:
     """`value` with every `Name` replaced by what it is bound to, and every `Attribute` by its contents.
 
     Args:
         found: contents by dotted path, as far as they are known. An `Attribute` that is not stays one, of what it is of.
+        closed: names that are known to be bound to something in which there is nothing to resolve.
     """
+    if isinstance(value, _CLOSED):
+        return value
     found = found or {}
 
     def inside(item: Value) -> Value:
-        return resolve(item, names, found)
+        return resolve(item, names, found, closed)
 
     if isinstance(value, Name):
-        return inside(names[value.name])
+        bound = names[value.name]
+        return bound if value.name in closed else inside(bound)
     if isinstance(value, Record):
         return Record(value.type, tuple((field, inside(item)) for field, item in value.fields))
     if isinstance(value, (list, tuple)):

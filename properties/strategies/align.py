@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 
 from hypothesis import strategies as st
@@ -48,6 +48,7 @@ WIDE = (0,) * 15 + (304, 301, 17003)
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "warps:1")
 
 
+@cache
 def schedules() -> st.SearchStrategy[str]:
     """Orders in which the programs of a launch run, the usual one first."""
     return st.sampled_from(SCHEDULES)
@@ -70,7 +71,7 @@ class Kept:
     def itemsize(self) -> int:
         return DTYPES[self.dtype]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return prod(self.shape) * self.itemsize
 
@@ -84,7 +85,7 @@ class Group:
     lead: int = 0
     padding: int = 0
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Where in a page each state begins: behind the one before it, at a multiple of its item size."""
         found: list[int] = []
@@ -152,6 +153,10 @@ class Setup(NamedSituations):
 
     def pages(self) -> dict[str, int]:
         """Bytes from one block to the next, by pool: room for whichever group needs most."""
+        return self._pages
+
+    @cached_property
+    def _pages(self) -> dict[str, int]:
         unit = max(group.itemsize for group in self.groups)
         pages: dict[str, int] = {}
         for group, names in zip(self.groups, self.pool_names, strict=True):
@@ -297,20 +302,44 @@ def setups(
 def _setups(
     draw: st.DrawFn, layouts: tuple[str, ...], kinds: tuple[tuple[str, ...], ...], min_spec: int, plain: bool
 ) -> Setup:
-    layout, chosen = draw(st.sampled_from(layouts)), draw(st.sampled_from(kinds))
-    spec = draw(st.integers(min_spec, 3))
-    block_size = 1 + spec + draw(st.sampled_from((0, 1, 3, 4)))
+    layout, chosen = draw(_one_of(layouts)), draw(_one_of(kinds))
+    spec = draw(_drafts(min_spec))
+    block_size = 1 + spec + draw(_ROOM)
     first = draw(_groups(layout, spec, chosen, plain))
     if plain:
         return Setup((first,), chosen, block_size, spec, layout)
-    others = draw(st.lists(st.sampled_from(OTHERS), max_size=1))
-    shared, attention = draw(st.booleans()), draw(st.sampled_from((False, False, False, True)))
+    others = draw(_OTHERS)
+    shared, attention = draw(_SHARED), draw(_ATTENTION)
     groups = (first, *(_other(first, difference) for difference in others))
     return Setup(groups, chosen, block_size, spec, layout, shared and len(groups) > 1, attention)
 
 
 OTHERS = ("alike", "fewer states", "more padding", "wider states", "other types", "another layer")
 """How a second group can differ from the first."""
+
+# Strategies are made once, because making them takes longer than drawing from them.
+_OTHERS = st.lists(st.sampled_from(OTHERS), max_size=1)
+_ROOM = st.sampled_from((0, 1, 3, 4))
+_SHARED = st.booleans()
+_ATTENTION = st.sampled_from((False, False, False, True))
+_LAYERS = st.sampled_from((1, 1, 2))
+_LEADS = st.sampled_from((0, 0, 0, 1, 5))
+_PADDINGS = st.sampled_from((0, 0, 1, 7, 64))
+_ROWS, _CHANNELS = st.integers(1, 3), st.integers(1, 6)
+_DIMS = st.sampled_from((2, 1, 3))
+_WIDE = st.sampled_from(WIDE)
+_one_of = cache(st.sampled_from)
+
+
+@cache
+def _drafts(least: int) -> st.SearchStrategy[int]:
+    return st.integers(least, 3)
+
+
+@cache
+def _counts(most: int) -> st.SearchStrategy[int]:
+    """How many of its states a group has: all of them, or the first."""
+    return st.sampled_from((most, most, 1))
 
 
 def _other(group: Group, difference: str) -> Group:
@@ -332,29 +361,31 @@ def _other(group: Group, difference: str) -> Group:
     return group
 
 
+@cache
 @st.composite
 def _groups(draw: st.DrawFn, layout: str, spec: int, kinds: tuple[str, ...], plain: bool) -> Group:
-    count = len(kinds) if plain else draw(st.sampled_from((len(kinds), len(kinds), 1)))
+    count = len(kinds) if plain else draw(_counts(len(kinds)))
     dtypes = ("uint8",) if plain else tuple(DTYPES)
     states = tuple(draw(_kept(kind, layout, spec, count, dtypes, plain)) for kind in kinds[:count])
     if plain:
         return Group(states)
     return Group(
         states,
-        layers=draw(st.sampled_from((1, 1, 2))),
-        lead=draw(st.sampled_from((0, 0, 0, 1, 5))),
-        padding=draw(st.sampled_from((0, 0, 1, 7, 64))),
+        layers=draw(_LAYERS),
+        lead=draw(_LEADS),
+        padding=draw(_PADDINGS),
     )
 
 
+@cache
 @st.composite
 def _kept(
     draw: st.DrawFn, kind: str, layout: str, spec: int, count: int, dtypes: tuple[str, ...], plain: bool
 ) -> Kept:
     # The same draws for both kinds, so that one can shrink to the other.
-    rows, channels, dtype = draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.sampled_from(dtypes))
-    dims = draw(st.sampled_from((2, 1, 3)))
-    wide = 0 if plain else draw(st.sampled_from(WIDE))
+    rows, channels, dtype = draw(_ROWS), draw(_CHANNELS), draw(_one_of(dtypes))
+    dims = draw(_DIMS)
+    wide = 0 if plain else draw(_WIDE)
     if kind == "conv":
         channels = max(43, wide // (spec + rows) // DTYPES[dtype]) if wide else channels
         shape = (spec + rows, channels)

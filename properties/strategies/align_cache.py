@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from hashlib import shake_128
 from random import Random
 
@@ -211,6 +211,7 @@ def pattern(seed: int, name: str, size: int) -> bytes:
     return bytes(range(size)) if size <= 256 and not seed else _noise(seed, name, size)
 
 
+@lru_cache(256)
 def _noise(seed: int, name: str, size: int) -> bytes:
     """Bytes of which any beginning is the same for every size."""
     return shake_128(f"{seed} {name}".encode()).digest(size)
@@ -226,6 +227,7 @@ def with_context(cache: Cache, max_num_reqs: int) -> list[Step]:
     return [*cache.steps(), cache.setup.create(max_num_reqs), cache.setup.initialize()]
 
 
+@cache
 def fillings() -> st.SearchStrategy[Filling]:
     """What surrounds the blocks, where pools are small."""
     return st.builds(
@@ -237,6 +239,7 @@ def fillings() -> st.SearchStrategy[Filling]:
     )
 
 
+@cache
 def far_fillings() -> st.SearchStrategy[Filling]:
     """Addresses beyond 32 bits: by pages that are gigabytes long, or by block ids that are millions."""
     return st.sampled_from((Filling(far=HUGE), Filling(far=HUGE_ID_PAGE, first=HUGE // HUGE_ID_PAGE)))

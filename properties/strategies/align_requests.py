@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -115,10 +116,14 @@ class Starting:
 
 Row = TypeVar("Row", Sampled, Starting)
 
+# Strategies are made once per block size and number of drafts: making them takes longer than drawing from them. Those
+# that others consist of are made anew for each use, because `one_of` takes what is there twice for a mistake.
 
-def sampled(setup: Setup, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
+
+@cache
+def sampled(size: int, spec: int, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
     """Requests after a forward: decodes, with up to all drafts, and chunks of prompts; some of them have a flaw."""
-    found = st.one_of(chunks(setup), passing(setup), decodes(setup), passing(setup))
+    found = st.one_of(chunks(size), passing(size, spec), decodes(size, spec), passing(size, spec))
     return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
 
 
@@ -126,9 +131,8 @@ def _flawed(one: Row, flaw: str) -> Row:
     return replace(one, flaw=flaw)
 
 
-def chunks(setup: Setup) -> st.SearchStrategy[Sampled]:
+def chunks(size: int) -> st.SearchStrategy[Sampled]:
     """Chunks of prompts, many of which end on a boundary."""
-    size = setup.block_size
     ends = st.builds(
         lambda computed, blocks: Sampled(computed, blocks * size - computed % size), _UP_TO_9, _UP_TO_2
     )
@@ -140,21 +144,20 @@ _UP_TO_3 = st.integers(1, 3)
 _UP_TO_9 = st.integers(0, 9)
 
 
-def decodes(setup: Setup) -> st.SearchStrategy[Sampled]:
+def decodes(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes with any drafts anywhere in a block."""
-    drafts = st.integers(0, setup.num_spec)
+    drafts = st.integers(0, spec)
 
     def decode(computed: int, accepted: int, rejected: int) -> Sampled:
-        accepted = min(accepted, setup.num_spec)
-        rejected = min(rejected, setup.num_spec - accepted)
+        accepted = min(accepted, spec)
+        rejected = min(rejected, spec - accepted)
         return Sampled(computed, 1 + accepted + rejected, accepted + rejected, 1 + accepted)
 
-    return st.builds(decode, st.integers(1, 3 * setup.block_size), drafts, drafts)
+    return st.builds(decode, st.integers(1, 3 * size), drafts, drafts)
 
 
-def passing(setup: Setup) -> st.SearchStrategy[Sampled]:
+def passing(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes whose accepted tokens reach a boundary, or pass it."""
-    size, spec = setup.block_size, setup.num_spec
 
     def decode(blocks: int, before: int, beyond: int, rejected: int) -> Sampled:
         beyond = min(beyond, spec - before)
@@ -167,18 +170,20 @@ def passing(setup: Setup) -> st.SearchStrategy[Sampled]:
     return st.builds(decode, _UP_TO_3, drafts, drafts, drafts)
 
 
-def ending_in_place(setup: Setup) -> st.SearchStrategy[Sampled]:
+@cache
+def ending_in_place(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes that accept all of at least one draft, up to the boundary of their running column."""
 
     def decode(blocks: int, drafts: int) -> Sampled:
-        computed = blocks * setup.block_size - drafts - 1
-        return Sampled(computed + (0 if computed else setup.block_size), 1 + drafts, drafts, 1 + drafts)
+        computed = blocks * size - drafts - 1
+        return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + drafts)
 
-    return st.builds(decode, _UP_TO_3, st.integers(1, setup.num_spec))
+    return st.builds(decode, _UP_TO_3, st.integers(1, spec))
 
 
+@cache
 def starting(
-    setup: Setup, *, flawed: bool = False, moving: bool = False, uncounted: bool = False
+    size: int, spec: int, *, flawed: bool = False, moving: bool = False, uncounted: bool = False
 ) -> st.SearchStrategy[Starting]:
     """Requests before a forward: after a decode with up to all drafts, in a prompt, after a hit, and new ones.
 
@@ -187,9 +192,9 @@ def starting(
         moving: all leave their column.
         uncounted: an accepted count may be 0.
     """
-    found = st.one_of(hits(setup), leaving(setup), going_back(setup))
+    found = st.one_of(hits(size, spec), leaving(size, spec), going_back(size, spec))
     if not moving:
-        found = st.one_of(_new(setup), leaving(setup), going_on(setup), found)
+        found = st.one_of(_new(size, spec), leaving(size, spec), going_on(size, spec), found)
     if uncounted:
         found = st.builds(_uncounted, found, st.sampled_from((False, False, False, True)))
     return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
@@ -199,36 +204,35 @@ def _uncounted(one: Starting, none: bool) -> Starting:
     return replace(one, accepted=0) if none and one.accepted == 1 else one
 
 
-def _lengths(setup: Setup) -> st.SearchStrategy[int]:
-    return st.integers(1, 1 + setup.num_spec) | st.integers(1, 2 * setup.block_size + 1)
+def _lengths(size: int, spec: int) -> st.SearchStrategy[int]:
+    return st.integers(1, 1 + spec) | st.integers(1, 2 * size + 1)
 
 
-def _new(setup: Setup) -> st.SearchStrategy[Starting]:
-    return st.builds(lambda length: Starting(0, length, remembered=False), _lengths(setup))
+def _new(size: int, spec: int) -> st.SearchStrategy[Starting]:
+    return st.builds(lambda length: Starting(0, length, remembered=False), _lengths(size, spec))
 
 
-def hits(setup: Setup) -> st.SearchStrategy[Starting]:
+def hits(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """New and resumed requests whose first blocks are in the cache; nobody remembers their column."""
     return st.builds(
-        lambda blocks, length: Starting(blocks * setup.block_size, length, remembered=False),
+        lambda blocks, length: Starting(blocks * size, length, remembered=False),
         _UP_TO_3,
-        _lengths(setup),
+        _lengths(size, spec),
     )
 
 
-def going_on(setup: Setup) -> st.SearchStrategy[Starting]:
+def going_on(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests after a decode or a chunk, anywhere."""
-    drafts = st.integers(0, setup.num_spec)
+    drafts = st.integers(0, spec)
 
     def going(first: int, length: int, accepted: int, rejected: int) -> Starting:
-        return Starting(first, length, 1 + accepted, min(rejected, setup.num_spec - accepted))
+        return Starting(first, length, 1 + accepted, min(rejected, spec - accepted))
 
-    return st.builds(going, st.integers(1, 3 * setup.block_size), _lengths(setup), drafts, drafts)
+    return st.builds(going, st.integers(1, 3 * size), _lengths(size, spec), drafts, drafts)
 
 
-def leaving(setup: Setup) -> st.SearchStrategy[Starting]:
+def leaving(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests that pass the end of their column in this step."""
-    size, spec = setup.block_size, setup.num_spec
 
     def going(blocks: int, short: int, more: int, accepted: int, rejected: int) -> Starting:
         short = min(short, size - 1)
@@ -240,11 +244,10 @@ def leaving(setup: Setup) -> st.SearchStrategy[Starting]:
     return st.builds(going, _UP_TO_3, drafts, st.integers(1, 1 + size), drafts, drafts)
 
 
-def going_back(setup: Setup) -> st.SearchStrategy[Starting]:
+def going_back(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests whose rejected drafts were in a later column than all tokens of this step; others where none can be."""
-    size, spec = setup.block_size, setup.num_spec
     if spec < 2:
-        return leaving(setup)
+        return leaving(size, spec)
 
     def going(blocks: int, short: int, fewer: int, more: int, accepted: int) -> Starting:
         short = min(short, spec - 1)

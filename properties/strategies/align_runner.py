@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -323,25 +325,37 @@ class RunnerStep(NamedSituations):
 
 def runner_steps(*, pointers: bool | None = None) -> st.SearchStrategy[RunnerStep]:
     """Steps of the runner before a forward; through lists of pointers only what a pointer and a size can say."""
-    return setups().flatmap(lambda setup: _steps(setup, pointers)).map(noted)
+    return _steps(setups(), pointers).map(noted)
 
 
 def shifting_steps() -> st.SearchStrategy[RunnerStep]:
     """Steps with accepted drafts and channel-first conv states, whose rows have to be shifted on the way."""
     conv = tuple(kinds for kinds in KINDS if kinds[0] == "conv")
     found = setups(layouts=("DS",), kinds=conv, min_spec=1)
-    steps = found.flatmap(lambda setup: _steps(setup, False, moving=True))
-    return steps.filter(RunnerStep.shifts).map(noted)
+    return _steps(found, False, moving=True).filter(RunnerStep.shifts).map(noted)
 
 
-def _steps(setup: Setup, pointers: bool | None, *, moving: bool = False) -> st.SearchStrategy[RunnerStep]:
-    one = starting(setup, moving=moving)
-    some = st.lists(one, min_size=1, max_size=4)
-    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: st.just([]) if none else some)
-    steps = st.builds(
-        RunnerStep,
-        st.just(setup),
-        requests.map(tuple),
+@st.composite
+def _steps(
+    draw: st.DrawFn, models: st.SearchStrategy[Setup], pointers: bool | None, *, moving: bool = False
+) -> RunnerStep:
+    setup = draw(models)
+    return RunnerStep(setup, **draw(_parts(setup.block_size, setup.num_spec, setup.layout, pointers, moving)))
+
+
+_NOBODY: st.SearchStrategy[list] = st.just([])
+
+
+@cache
+def _parts(
+    size: int, spec: int, layout: str, pointers: bool | None, moving: bool
+) -> st.SearchStrategy[dict[str, Any]]:
+    """What a step is made of beside its model, as keywords; made once, which takes longer than drawing."""
+    some = st.lists(starting(size, spec, moving=moving), min_size=1, max_size=4)
+    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: _NOBODY if none else some)
+    parts: st.SearchStrategy[dict[str, Any]] = st.builds(
+        dict,
+        requests=requests.map(tuple),
         resumed=st.booleans(),
         gone=st.lists(st.sampled_from(FORGETTING), max_size=3).map(tuple),
         spare=st.integers(0, 2),
@@ -349,12 +363,12 @@ def _steps(setup: Setup, pointers: bool | None, *, moving: bool = False) -> st.S
         filling=fillings(),
         schedule=schedules(),
     )
-    return steps.map(_representable)
+    return parts.map(partial(_representable, layout))
 
 
-def _representable(step: RunnerStep) -> RunnerStep:
+def _representable(layout: str, parts: dict[str, Any]) -> dict[str, Any]:
     """Through a pointer and a size a channel-first conv state is copied as a whole or not at all."""
-    if not step.pointers or step.setup.layout == "SD":
-        return step
-    plain = (replace(one, accepted=1, first_state=one.computed) for one in step.requests)
-    return replace(step, requests=tuple(plain))
+    if not parts["pointers"] or layout == "SD":
+        return parts
+    plain = (replace(one, accepted=1, first_state=one.computed) for one in parts["requests"])
+    return parts | {"requests": tuple(plain)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -338,12 +339,22 @@ def look(history: History) -> Call:
 
 def histories(*, min_spec: int = 1, max_lives: int = 3, max_decodes: int = 4) -> st.SearchStrategy[History]:
     """Requests with a prompt each, then decodes."""
-    drawn = setups(min_spec=min_spec)
-    return drawn.flatmap(lambda setup: _histories(setup, max_lives, max_decodes)).map(noted)
+    return _histories(setups(min_spec=min_spec), max_lives, max_decodes).map(noted)
 
 
-def _histories(setup: Setup, max_lives: int, max_decodes: int) -> st.SearchStrategy[History]:
-    size, spec = setup.block_size, setup.num_spec
+@st.composite
+def _histories(
+    draw: st.DrawFn, models: st.SearchStrategy[Setup], max_lives: int, max_decodes: int
+) -> History:
+    setup = draw(models)
+    most = 2 if setup.is_large else max_lives
+    parts = draw(_parts(setup.block_size, setup.num_spec, most, max_decodes))
+    return History(setup, **parts)
+
+
+@cache
+def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchStrategy[dict[str, Any]]:
+    """What a history is made of beside its model, as keywords; made once, which takes longer than drawing."""
 
     def decode(accepted: int, rejected: int) -> Turn:
         drafts = accepted + min(rejected, spec - accepted)
@@ -360,9 +371,8 @@ def _histories(setup: Setup, max_lives: int, max_decodes: int) -> st.SearchStrat
         st.sampled_from((0, 0, 1)),
     )
     return st.builds(
-        History,
-        st.just(setup),
-        st.lists(life, min_size=1, max_size=2 if setup.is_large else max_lives).map(tuple),
+        dict,
+        lives=st.lists(life, min_size=1, max_size=max_lives).map(tuple),
         slots=st.integers(0, 3),
         filling=st.builds(Filling, shuffle=st.integers(0, 2), seed=st.integers(0, 3)),
         schedule=schedules(),

@@ -64,7 +64,7 @@ class Recurrence:
         rows = [self._row(place, request, token, channels * item) for token in tokens]
         if self.cache.setup.layout == "SD":
             return rows
-        return [b"".join(row[c * item : (c + 1) * item] for row in rows) for c in range(channels)]
+        return _transposed(rows, item)
 
     def _row(self, place: Place, request: int, token: int, size: int) -> bytes:
         return pattern(1, f"{place} {request} token {token}", size) if token >= 0 else bytes(size)
@@ -112,6 +112,16 @@ class Recurrence:
         if not self.rows(place):
             return self.temporal(place, request, tokens)
         return b"".join(self.window(place, request, range(tokens - self.rows(place), tokens)))
+
+
+def _transposed(rows: list[bytes], item: int) -> list[bytes]:
+    """The columns of a matrix of elements of `item` bytes, given by its rows, of which there is at least one."""
+    line = len(rows) * item
+    found = bytearray(len(rows) * len(rows[0]))
+    for number, row in enumerate(rows):
+        for byte in range(item):
+            found[number * item + byte :: line] = row[byte::item]
+    return [bytes(found[start : start + line]) for start in range(0, len(found), line)]
 
 
 def _bytes_at(pool: str, start: int, lines: list[bytes], apart: int) -> Iterator[Step]:

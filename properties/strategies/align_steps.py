@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import Setup, schedules, setups
+from properties.strategies.align import schedules, setups
 from properties.strategies.align_batches import VECTOR, After, Before, Standing
 from properties.strategies.align_cache import far_fillings, fillings
 from properties.strategies.align_requests import (
@@ -31,41 +32,45 @@ def afters(
         mapped: requests are in slots, as the second runner keeps them.
     """
     if in_place:
-        drawn = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")))
-        return drawn.flatmap(
-            lambda setup: _batches(After, setup, ending_in_place(setup), mapped, crowded)
-        ).map(noted)
-    return (
-        setups()
-        .flatmap(lambda one: _batches(After, one, sampled(one, flawed=flawed), mapped, crowded))
-        .map(noted)
-    )
+        models = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")))
+        return _batches(After, models, ending_in_place, mapped, crowded).map(noted)
+    return _batches(After, setups(), partial(sampled, flawed=flawed), mapped, crowded).map(noted)
 
 
 def befores(
     *, flawed: bool = False, moving: bool = False, uncounted: bool = False, crowded: bool = False
 ) -> st.SearchStrategy[Before]:
     """Batches before a forward; the arguments as of `starting` and `afters`."""
-
-    def of(setup: Setup) -> st.SearchStrategy[Before]:
-        one = starting(setup, flawed=flawed, moving=moving, uncounted=uncounted)
-        tiles = st.sampled_from((256, 32) if crowded else (256, 4, 1))
-        return _batches(Before, setup, one, True, crowded, tile=tiles)
-
-    return setups().flatmap(of).map(noted)
+    requests = partial(starting, flawed=flawed, moving=moving, uncounted=uncounted)
+    tiles = (256, 32) if crowded else (256, 4, 1)
+    return _batches(Before, setups(), requests, True, crowded, tiles).map(noted)
 
 
-def _batches(kind, setup: Setup, one, mapped: bool, crowded: bool, **more):  # type: ignore[no-untyped-def]
-    some = st.lists(one, min_size=1, max_size=2 if setup.is_large else 4)
-    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: st.just([]) if none else some)
+@st.composite
+def _batches(draw, kind, models, one_of, mapped, crowded, tiles=()):  # type: ignore[no-untyped-def]
+    setup = draw(models)
+    one = one_of(setup.block_size, setup.num_spec)
+    parts = draw(_parts(one, 2 if setup.is_large else 4, mapped, crowded, tiles))
+    requests = tuple(parts.pop("requests"))
+    return _fitting(kind(setup, requests, **parts))
+
+
+@cache
+def _parts(one, most: int, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
+    """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
+    some = st.lists(one, min_size=1, max_size=most)
+    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: _NOBODY if none else some)
     return st.builds(
-        lambda requests, rows, **parts: _fitting(kind(setup, tuple(requests), rows, **parts)),
-        requests,
-        _standings(crowded=crowded, mapped=mapped),
+        dict,
+        requests=requests,
+        rows=_standings(crowded=crowded, mapped=mapped),
         filling=fillings(),
-        **more,
+        **({"tile": st.sampled_from(tiles)} if tiles else {}),
         schedule=schedules(),
     )
+
+
+_NOBODY: st.SearchStrategy[list] = st.just([])
 
 
 def _fitting(batch):  # type: ignore[no-untyped-def]
@@ -103,9 +108,11 @@ def far_befores() -> st.SearchStrategy[Before]:
     return _far(Before, leaving)
 
 
-def _far(kind, request):  # type: ignore[no-untyped-def]
-    return setups(plain=True, kinds=(("temporal",), ("conv",))).flatmap(
-        lambda setup: st.builds(
-            lambda one, filling: noted(kind(setup, (one,), filling=filling)), request(setup), far_fillings()
-        )
-    )
+@st.composite
+def _far(draw, kind, requests):  # type: ignore[no-untyped-def]
+    setup = draw(_FAR)
+    one = draw(requests(setup.block_size, setup.num_spec))
+    return noted(kind(setup, (one,), filling=draw(far_fillings())))
+
+
+_FAR = setups(plain=True, kinds=(("temporal",), ("conv",)))
