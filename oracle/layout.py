@@ -5,10 +5,19 @@ from math import prod
 from typing import Final, Literal
 
 from oracle.errors import Refused, require, require_int
+from oracle.marks import mark
 from oracle.types import NULL_BLOCK_ID
 
 Layout = Literal["SD", "DS"]
 LAYOUT_VARIABLE: Final = "VLLM_SSM_CONV_STATE_LAYOUT"
+
+_UNSET = mark("the layout variable is not set")
+_SKIPPED_ROWS = mark("a specification of SD rows skips those of accepted drafts")
+_LAST_ROW = mark("a specification of the last SD row alone")
+_IN_PIECES = mark("DS rows behind accepted drafts are refused, as they lie in pieces")
+_DRAFTED_COLUMN = mark("the state of an accepted draft is in a column of its own")
+_LAST_COLUMN = mark("the state of the last accepted token is in the request's last column")
+_FAR_BLOCK = mark("a specification of a block beyond 31 bits")
 
 
 class Unrepresentable(NotImplementedError):
@@ -21,6 +30,7 @@ def conv_state_layout(environment: Mapping[str, str]) -> Layout:
     Source: document 2, `get_conv_state_layout`.
     """
     if LAYOUT_VARIABLE not in environment:
+        _UNSET.reached()
         return "SD"
     return _known_layout(LAYOUT_VARIABLE, environment[LAYOUT_VARIABLE])
 
@@ -84,9 +94,12 @@ def conv_copy_run(
 
     first_row = num_accepted_tokens - 1
     if oriented == "DS" and first_row > 0:
+        _IN_PIECES.reached()
         raise Unrepresentable(
             f"DS layout, rows from {first_row}: each channel's rows are a piece of their own"
         )
+    _SKIPPED_ROWS.reached_if(first_row > 0)
+    _LAST_ROW.reached_if(0 < first_row == num_rows - 1)
     return _one_run(_conv_pieces(geometry, oriented, first_row, start), geometry.itemsize)
 
 
@@ -99,7 +112,10 @@ def temporal_copy_run(
     Source: document 2, `get_temporal_copy_spec`; contract 1.8.
     """
     _require_columns(block_ids, cur_block_idx, num_accepted_tokens)
-    start = _block_start(geometry, block_ids, cur_block_idx + num_accepted_tokens - 1)
+    column = cur_block_idx + num_accepted_tokens - 1
+    start = _block_start(geometry, block_ids, column)
+    _DRAFTED_COLUMN.reached_if(column > cur_block_idx)
+    _LAST_COLUMN.reached_if(column == len(block_ids) - 1)
     size = prod(geometry.block_shape) * geometry.itemsize
     return _one_run([(start, start + size)], geometry.itemsize)
 
@@ -146,4 +162,5 @@ def _one_run(pieces: Sequence[tuple[int, int]], itemsize: int) -> ByteRun:
         assert before[1] == after[0], f"bytes {before[1]}..{after[0]} lie between two pieces"
     begin = pieces[0][0]
     end = pieces[-1][1]
+    _FAR_BLOCK.reached_if(begin >= 2**31)
     return ByteRun(begin, end - begin, itemsize)

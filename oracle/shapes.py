@@ -1,8 +1,15 @@
 from oracle.errors import Refused, require, require_int
+from oracle.marks import mark
 from oracle.types import divide
 
 ConvShape = tuple[int, int]
 """One block's convolution state in the order of the layout: rows and channels, or channels and rows."""
+
+_ONE_ROW = mark("a conv state of a single row")
+_DRAFT_ROWS = mark("a conv state with a row more for each draft")
+_REPEATED = mark("groups are repeated, as there are more ranks than groups")
+_SHARED = mark("several ranks share the groups without a rest")
+_KEYS_AS_VALUES = mark("key heads are not given, and are those of the values")
 
 
 def _require_sizes(**sizes: int) -> None:
@@ -30,11 +37,13 @@ def orient_conv_shape(dim: int, state_len: int, layout: str) -> ConvShape:
     """
     match layout:
         case "SD":
-            return (state_len, dim)
+            shape = (state_len, dim)
         case "DS":
-            return (dim, state_len)
+            shape = (dim, state_len)
         case _:
             raise Refused("layout", layout, "be one of 'SD', 'DS'")
+    _ONE_ROW.reached_if(state_len == 1)
+    return shape
 
 
 def extra_groups_for_head_shards(ngroups: int, tp_size: int) -> int:
@@ -49,8 +58,10 @@ def extra_groups_for_head_shards(ngroups: int, tp_size: int) -> int:
 
 def _extra_groups(argument: str, groups: int, tp_argument: str, tp: int) -> int:
     if groups % tp == 0:
+        _SHARED.reached_if(tp > 1)
         return 0
     require(tp % groups == 0, argument, groups, f"be divisible by {tp_argument} = {tp}, or divide it")
+    _REPEATED.reached()
     return tp - groups
 
 
@@ -102,6 +113,7 @@ def mamba2_state_shape(
     groups = n_groups + _extra_groups("n_groups", n_groups, "tp_world_size", tp_world_size)
 
     channels = divide(intermediate_size + 2 * groups * state_size, tp_world_size)
+    _DRAFT_ROWS.reached_if(num_spec)
     conv = orient_conv_shape(channels, conv_kernel - 1 + num_spec, layout)
     return conv, (divide(num_heads, tp_world_size), head_dim, state_size)
 
@@ -117,6 +129,7 @@ def short_conv_state_shape(
     _require_conv(num_spec, conv_kernel=conv_kernel)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size)
     channels = divide(intermediate_size, tp_world_size)
+    _DRAFT_ROWS.reached_if(num_spec)
     return (orient_conv_shape(channels, conv_kernel - 1 + num_spec, layout),)
 
 
@@ -140,6 +153,7 @@ def gated_delta_net_state_shape(
     _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
     _require_shards("tp_world_size", tp_world_size, num_k_heads=num_k_heads, num_v_heads=num_v_heads)
     channels = divide(2 * num_k_heads * head_k_dim + num_v_heads * head_v_dim, tp_world_size)
+    _DRAFT_ROWS.reached_if(num_spec)
     conv = orient_conv_shape(channels, conv_kernel_size - 1 + num_spec, layout)
     return conv, (divide(num_v_heads, tp_world_size), head_v_dim, head_k_dim)
 
@@ -167,6 +181,8 @@ def kda_state_shape(
     _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
     _require_shards("tp_world_size", tp_world_size, num_heads=num_heads, num_k_heads=k_heads)
 
+    _DRAFT_ROWS.reached_if(num_spec)
+    _KEYS_AS_VALUES.reached_if(num_k_heads is None)
     rows = conv_kernel_size - 1 + num_spec
     value_conv = orient_conv_shape(divide(num_heads * head_dim, tp_world_size), rows, layout)
     key_conv = orient_conv_shape(divide(k_heads * k_dim, tp_world_size), rows, layout)

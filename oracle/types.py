@@ -3,6 +3,7 @@ from math import prod
 from typing import Final
 
 from oracle.errors import Refused, require, require_int
+from oracle.marks import mark
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
@@ -22,6 +23,10 @@ GRAPH_SUPPORT: Final = {
 }
 """For which batches a builder's metadata fits a full graph, from none to all."""
 
+_NEGATIVE = mark("a negative quotient is rounded up")
+_PADDED = mark("a page has bytes behind its states")
+_PART = mark("the last block of the longest request is not full")
+
 
 def cdiv(x: int, y: int) -> int:
     """The quotient rounded up: one more than the floor whenever the floor leaves a remainder.
@@ -32,6 +37,7 @@ def cdiv(x: int, y: int) -> int:
     require_int("y", y)
     require(y != 0, "y", y, "not be 0")
     floor, remainder = divmod(x, y)
+    _NEGATIVE.reached_if(remainder and floor < 0)
     return floor if remainder == 0 else floor + 1
 
 
@@ -66,6 +72,7 @@ def page_size_bytes(
     if page_size_padded is None:
         return natural
     require_int("page_size_padded", page_size_padded, minimum=natural)
+    _PADDED.reached_if(page_size_padded > natural)
     return page_size_padded
 
 
@@ -85,7 +92,9 @@ def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, m
             return 2 + num_speculative_blocks
         case "all":
             # Every block of the longest request keeps its own state.
-            return cdiv(max_model_len, block_size)
+            pages = cdiv(max_model_len, block_size)
+            _PART.reached_if(max_model_len % block_size)
+            return pages
         case _:
             raise Refused("mamba_cache_mode", mode, "be one of 'none', 'align', 'all'")
 

@@ -9,9 +9,19 @@ from typing import Final
 from oracle.align.memory import Kind, StateTensor, conv_rows
 from oracle.errors import Refused, require, require_int
 from oracle.layout import StateGeometry
+from oracle.marks import mark
 
 _CONV_RANK: Final = 3
 _LEAST_RANK: Final = 2
+
+_OTHER_GROUP = mark("a group without recurrent state stands before one with")
+_OTHER_SHAPES = mark("mamba groups have states of different shapes")
+_JUST_A_BLOCK = mark("a block is just as long as a step of drafts")
+_JUST_ROWS = mark("a conv state has just a row for each token of a step")
+_WIDER_TABLE = mark("a block table is a part of a wider one")
+_FEWER_STATES = mark("a layer has fewer states than copy functions")
+_UNUSED = mark("slots that no layer uses describe nothing")
+_HIGH_BIT = mark("an address has its highest bit set")
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ def mamba_groups(groups: Sequence[CacheGroup]) -> tuple[tuple[int, ...], StateSp
     alike = {(spec.block_size, spec.num_speculative_blocks, spec.mode) for spec in specs.values()}
     rule = "have one block size, number of speculative blocks and cache mode in all mamba groups"
     require(len(alike) == 1, "kv_cache_config", tuple(groups), rule)
+    _OTHER_GROUP.reached_if(any(index not in specs for index in range(max(specs))))
+    _OTHER_SHAPES.reached_if(len({spec.shapes for spec in specs.values()}) > 1)
     return tuple(specs), next(iter(specs.values()))
 
 
@@ -61,6 +73,7 @@ def require_geometry(groups: Sequence[CacheGroup], layout: str) -> None:
     tokens = 1 + first.num_speculative_blocks
     rule = f"be < {first.block_size}, the block size"
     require(tokens <= first.block_size, "num_speculative_blocks", tokens - 1, rule)
+    _JUST_A_BLOCK.reached_if(tokens == first.block_size)
     for group in groups:
         shapes = group.spec.shapes if group.spec is not None else ()
         convs = shapes[:-1] if len(shapes) > 1 else shapes
@@ -68,6 +81,7 @@ def require_geometry(groups: Sequence[CacheGroup], layout: str) -> None:
             if len(shape) == _CONV_RANK - 1:
                 rows = shape[0] if layout == "SD" else shape[1]
                 require(rows >= tokens, f"shapes[{index}]", shape, f"have at least {tokens} conv rows")
+                _JUST_ROWS.reached_if(rows == tokens)
 
 
 def require_context(
@@ -130,6 +144,7 @@ def require_tables(tables: Sequence[TableView], num_groups: int) -> None:
         require(gapless, argument, table, "have rows without gaps")
         form, first = (table.shape[1], table.strides[0]), (tables[0].shape[1], tables[0].strides[0])
         require(form == first, argument, form, f"have width and row stride {first}, as block_tables[0]")
+    _WIDER_TABLE.reached_if(any(table.strides[0] > table.shape[1] for table in tables))
 
 
 Layers = Mapping[str, Sequence[StateView]]
@@ -160,6 +175,7 @@ def bound_states(
             most = min(len(kinds), num_state_types)
             place = f"forward_context[{name!r}].kv_cache"
             require(len(views) <= most, place, len(views), f"be at most {most} states")
+            _FEWER_STATES.reached_if(len(views) < most)
             for index, (view, kind) in enumerate(zip(views, kinds, strict=False)):
                 assert kind is not None, "copy functions were looked at above"
                 _require_view(view, kind, f"{place}[{index}]")
@@ -218,6 +234,7 @@ def metadata(states: Sequence[StateTensor], layout: str, num_slots: int) -> tupl
     """An entry per state, then zeros for the slots that no layer uses."""
     assert len(states) <= num_slots, f"{len(states)} states, but only {num_slots} slots"
     unused = [StateMetadata()] * (num_slots - len(states))
+    _UNUSED.reached_if(unused)
     return tuple(chain((metadata_of(state, layout) for state in states), unused))
 
 
@@ -225,4 +242,5 @@ def as_int64(address: int) -> int:
     """The signed number with the 64 bits of an address."""
     if not 0 <= address < 2**64:
         raise Refused("address", address, "have 64 bits")
+    _HIGH_BIT.reached_if(address >= 2**63)
     return address if address < 2**63 else address - 2**64

@@ -1,12 +1,12 @@
 """Pools of bytes, the states that lie in them, and copies of a state between the blocks of a request."""
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import Literal, NamedTuple
 
+from oracle.align import situations
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.types import NULL_BLOCK_ID
@@ -59,6 +59,8 @@ class Piece(NamedTuple):
 
 Copy = tuple[Piece, ...]
 """What is copied as one: pieces of one copy may overlap each other, those of different copies may not."""
+_Span = tuple[str, int, int, int]
+"""Bytes that a copy reads or writes: the pool, where they begin and end, and the copy's number."""
 
 
 def apply_moves(
@@ -73,10 +75,13 @@ def apply_moves(
 
 def copies_of(move: Move, states: Sequence[StateTensor], layout: str, tables: Tables) -> Iterator[Copy]:
     """One copy for each state that has something to move."""
+    groups = set()
     for state in states:
         found = state_copy(state, layout, tables[state.group][move.row], move)
         if found:
+            groups.add(state.group)
             yield found
+    situations.note_groups(groups)
 
 
 def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) -> Copy:
@@ -88,15 +93,20 @@ def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) 
     assert move.bias >= 0, f"{move} goes back in time"
     src_col = source_column(state.kind, move)
     if min(move.src_col, move.dst_col) < 0 or max(src_col, move.dst_col) >= len(row):
+        situations.note_skipped(row, move, src_col)
         return ()
     blocks = row[src_col], row[move.dst_col]
     if min(blocks) <= NULL_BLOCK_ID:
+        situations.note_skipped(row, move, src_col)
         return ()
     source, target = (_block_place(state, block) for block in blocks)
-    return tuple(
+    pieces = tuple(
         Piece(_further(source, begin), _further(target, end), length)
         for begin, end, length in _lines(state, layout, move.bias)
     )
+    if pieces:
+        situations.note_copy(state, layout, move.bias, pieces, inside=blocks[0] == blocks[1])
+    return pieces
 
 
 def source_column(kind: Kind, move: Move) -> int:
@@ -126,6 +136,8 @@ def _lines(state: StateTensor, layout: str, bias: int) -> Iterator[tuple[int, in
         line = channels * itemsize
         for row in range(bias, rows):
             yield row * line, (row - bias) * line, line
+    elif bias == 0:
+        yield 0, 0, channels * rows * itemsize
     elif bias < rows:
         for channel in range(channels):
             first = channel * rows
@@ -147,8 +159,12 @@ def _further(place: Place, distance: int) -> Place:
 def moved(memory: Memory, copies: Sequence[Copy]) -> dict[str, Pool]:
     """The memory after all copies: first everything is read, then everything is written."""
     _assert_independent(copies)
-    contents = [(piece.target, read(memory, piece.source, piece.length)) for copy in copies for piece in copy]
-    return {name: _written(name, pool, contents) for name, pool in memory.items()}
+    contents: dict[str, list[tuple[int, bytes]]] = {name: [] for name in memory}
+    for source, target, length in chain.from_iterable(copies):
+        data = read(memory, source, length)
+        if target.pool in contents:
+            contents[target.pool].append((target.offset, data))
+    return {name: _written(name, pool, contents[name]) for name, pool in memory.items()}
 
 
 def read(memory: Memory, place: Place, length: int) -> bytes:
@@ -164,16 +180,17 @@ def read(memory: Memory, place: Place, length: int) -> bytes:
     return bytes(pool[offset] for offset in offsets)
 
 
-def _written(name: str, pool: Pool, contents: Sequence[tuple[Place, bytes]]) -> Pool:
-    own = [(place.offset, data) for place, data in contents if place.pool == name]
+def _written(name: str, pool: Pool, contents: Sequence[tuple[int, bytes]]) -> Pool:
+    if not contents:
+        return pool
     if isinstance(pool, bytes):
         whole = bytearray(pool)
-        for offset, data in own:
+        for offset, data in contents:
             assert 0 <= offset <= len(pool) - len(data), f"{name}, offset {offset}: outside the pool"
             whole[offset : offset + len(data)] = data
         return bytes(whole)
     known = dict(pool)
-    for offset, data in own:
+    for offset, data in contents:
         for position, byte in enumerate(data, offset):
             assert position in known, f"{name}, offset {position}: outside every window of the pool"
             known[position] = byte
@@ -182,19 +199,31 @@ def _written(name: str, pool: Pool, contents: Sequence[tuple[Place, bytes]]) -> 
 
 def _assert_independent(copies: Sequence[Copy]) -> None:
     """Copies run in any order, so memory that one writes is nobody else's to write or read."""
-    writes = sorted(
-        (piece.target, piece.target.offset + piece.length, owner)
-        for owner, copy in enumerate(copies)
-        for piece in copy
-    )
-    for (first, end, one), (second, _, other) in pairwise(writes):
-        apart = first.pool != second.pool or end <= second.offset
-        assert apart, f"copies {one} and {other} both write {second}"
-    starts = [start for start, _, _ in writes]
+    reads, writes = [], []
     for owner, copy in enumerate(copies):
-        for piece in copy:
-            last = _further(piece.source, piece.length - 1)
-            for start, end, writer in reversed(writes[: bisect_right(starts, last)]):
-                if start.pool != last.pool or end <= piece.source.offset:
-                    break
-                assert writer == owner, f"copy {owner} reads {piece.source}, which copy {writer} writes"
+        for (source_pool, source), (target_pool, target), length in copy:
+            reads.append((source_pool, source, source + length, owner))
+            writes.append((target_pool, target, target + length, owner))
+    reads.sort()
+    writes.sort()
+    _assert_apart(writes)
+    _assert_unwritten(reads, writes)
+
+
+def _assert_apart(writes: Sequence[_Span]) -> None:
+    for (pool, _, end, one), (other_pool, start, _, other) in pairwise(writes):
+        apart = pool != other_pool or end <= start
+        assert apart, f"copies {one} and {other} both write {Place(pool, start)}"
+
+
+def _assert_unwritten(reads: Sequence[_Span], writes: Sequence[_Span]) -> None:
+    """Both in order, and writes apart from each other: those before a read are before every later one too."""
+    first, count = 0, len(writes)
+    for pool, start, end, owner in reads:
+        while first < count and (writes[first][0], writes[first][2]) <= (pool, start):
+            first += 1
+        index = first
+        while index < count and writes[index][:2] < (pool, end):
+            writer = writes[index][3]
+            assert writer == owner, f"copy {owner} reads {Place(pool, start)}, which copy {writer} writes"
+            index += 1

@@ -8,9 +8,19 @@ from oracle.align.decisions import before_step, column_of
 from oracle.align.memory import Memory, Move, Pool, StateTensor, apply_moves
 from oracle.align.pointers import Entry, entries, memory_after, require_columns
 from oracle.errors import require, require_int
+from oracle.marks import mark
 
 T = TypeVar("T")
 _INT32_MAX: Final = 2**31 - 1
+
+_FINISHED = mark("the column of a finished request is forgotten")
+_PREEMPTED = mark("the column of a preempted request is forgotten")
+_RESUMED = mark("the column of a request that comes back is forgotten")
+_UNTOLD = mark("nobody says which requests were preempted")
+_NO_ROW = mark("a step of a runner without rows")
+_NOT_REMEMBERED = mark("a request that is not remembered goes on from computed tokens")
+_SOME_MOVE = mark("some rows bring their state along, and some stay")
+_SOME_STAGED = mark("some rows of a batch are staged")
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,10 @@ def cleaned(state_idx: Mapping[str, int], forgotten: Forgotten) -> dict[str, int
 
     Source: document 4, `cleanup_mamba_state_idx`.
     """
+    _FINISHED.reached_if(state_idx.keys() & set(forgotten.finished))
+    _PREEMPTED.reached_if(state_idx.keys() & set(forgotten.preempted or ()))
+    _RESUMED.reached_if(state_idx.keys() & set(forgotten.resumed))
+    _UNTOLD.reached_if(forgotten.preempted is None)
     gone = {*forgotten.finished, *(forgotten.preempted or ()), *forgotten.resumed}
     return {request: column for request, column in state_idx.items() if request not in gone}
 
@@ -72,12 +86,15 @@ def preprocess(
         computed = requests[request].num_computed_tokens
         previous = remembered.get(request, column_of(computed, block_size))
         require(previous >= -1, f"mamba_state_idx[{request!r}]", previous, "be >= -1")
+        _NOT_REMEMBERED.reached_if(request not in remembered and previous >= 0)
         run = column_of(computed + scheduled[request], block_size)
         remembered[request] = run
         move = before_step(row, previous, run, counts[row])
         if move is not None:
             moves.append(move)
             new_counts[row] = 1
+    _NO_ROW.reached_if(not req_ids)
+    _SOME_MOVE.reached_if(0 < len(moves) < len(req_ids))
     return Plan(remembered, tuple(new_counts), tuple(moves))
 
 
@@ -185,6 +202,7 @@ def staged_rows(req_ids: Sequence[str], num_reqs: int, capacity: int) -> Sequenc
     most = min(len(req_ids), capacity)
     require_int("num_reqs", num_reqs, minimum=0)
     require(num_reqs <= most, "num_reqs", num_reqs, f"be <= {most}")
+    _SOME_STAGED.reached_if(num_reqs < len(req_ids))
     return req_ids[:num_reqs]
 
 
@@ -198,11 +216,8 @@ def staged_metadata(
 
     Source: document 4, `stage_postprocess_metadata_to_gpu`.
     """
-    return (
-        _numbers("num_scheduled_tokens", scheduled, rows),
-        _numbers("requests", computed, rows),
-        tuple(len(drafts.get(request, ())) for request in rows),
-    )
+    numbers = _numbers("num_scheduled_tokens", scheduled, rows), _numbers("requests", computed, rows)
+    return (*numbers, tuple(len(drafts.get(request, ())) for request in rows))
 
 
 def staged(

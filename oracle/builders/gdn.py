@@ -2,13 +2,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from oracle.builders import batch
+from oracle.builders import batch, situations
 from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
+from oracle.marks import mark
 from oracle.types import NULL_BLOCK_ID
 
 T = TypeVar("T")
+
+_SPEC_BEHIND = mark("a row with drafts stands behind one without")
+_SPEC_MIXED = mark("rows with drafts beside prompts")
+_PLAIN_DECODE = mark("a decode that may not have accepted drafts counts as a prefill beside rows with drafts")
+_SPEC_ALONE = mark("a decode that nobody offered drafts is read behind those that it accepted")
+_SPEC_NONE = mark("a decode that was offered no draft counts as one with drafts")
+_SPEC_PADDED = mark("padded rows stand behind those with drafts in a full graph")
+_SPEC_PADDED_MIXED = mark("padded rows stand behind prompts and rows with drafts")
+_SPEC_TOO_MANY = mark("tokens of rows with drafts do not fit the buffers of full graphs")
 
 _INT32: Final = "int32"
 _INT64: Final = "int64"
@@ -71,14 +81,35 @@ def gdn_metadata(step: Step, config: BuilderConfig, capture: bool = False) -> GD
     if config.num_spec > 0:
         _require_speculation(step, config)
 
+    metadata = _metadata(step, config)
+    if capture:
+        situations.note_capture(step)
+    return metadata
+
+
+def _metadata(step: Step, config: BuilderConfig) -> GDNMetadata:
     spec_rows = [r for r, row in enumerate(step.rows) if is_spec_row(step, config, row)]
     if not spec_rows:
         return _without_speculation(step, config)
     batch.require_prior_state(step, spec_rows)
     metadata = _with_speculation(step, config, spec_rows)
-    if metadata.num_prefills > 0:
-        return _mixed(metadata, step, config, spec_rows)
-    return _pure(metadata, step, config)
+    mixed = metadata.num_prefills > 0
+    metadata = _mixed(metadata, step, config, spec_rows) if mixed else _pure(metadata, step, config)
+    situations.note_rows(step, config)
+    _note_speculation(step, spec_rows, mixed=mixed)
+    return metadata
+
+
+def _note_speculation(step: Step, spec_rows: Sequence[int], *, mixed: bool) -> None:
+    drafted = [_drafts(step, step.rows[r]) for r in spec_rows]
+    padded = any(row.is_padding for row in step.rows)
+    others = [row for r, row in enumerate(step.rows) if r not in spec_rows]
+    _SPEC_ALONE.reached_if(-1 in drafted)
+    _SPEC_NONE.reached_if(0 in drafted)
+    _SPEC_BEHIND.reached_if(max(spec_rows) >= len(spec_rows))
+    _SPEC_MIXED.reached_if(mixed)
+    _SPEC_PADDED_MIXED.reached_if(mixed and padded)
+    _PLAIN_DECODE.reached_if(any(_is_decode(step, row) and row.query_len == 1 for row in others))
 
 
 def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
@@ -144,6 +175,7 @@ def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
         non_spec_query_start_loc=step.starts,
         non_spec_state_indices_tensor=tuple(row[0] for row in batch.indexing_table(step, config)),
     )
+    situations.note_step(step, config, split, "gdn")
     if prefills:
         return _with_prefills(metadata, step.rows)
     if batch.fits_graph_buffers(step, config, "gdn"):
@@ -204,12 +236,14 @@ def _pure(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetada
     tokens_fit = metadata.num_spec_decode_tokens <= batch.graph_limit(config, "gdn")
     if tokens_fit and batch.fits_graph_buffers(step, config, "gdn"):
         return _for_full_graph(metadata, step, config)
+    _SPEC_TOO_MANY.reached_if(config.full_cudagraphs and not tokens_fit)
     return metadata
 
 
 def _for_full_graph(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetadata:
     """A full graph sees all rows: behind those with drafts come null blocks, no tokens and a count of 1."""
     padding = len(step.rows) - metadata.num_spec_decodes
+    _SPEC_PADDED.reached_if(padding)
     no_blocks = (NULL_BLOCK_ID,) * (1 + config.num_spec)
     return replace(
         metadata,

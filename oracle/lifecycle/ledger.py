@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Row
+from oracle.marks import mark
 from oracle.types import cdiv
+
+_ON_ITS_WAY = mark("a chunk leaves a state at a boundary on its way")
+_SEVERAL_ON_ITS_WAY = mark("a chunk leaves states at several boundaries on its way")
+_PUBLISHED = mark("the state at a boundary goes to the boundary's column")
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,9 @@ class Ledger:
         """In mode all, kernels leave the state at every boundary on their way in its own column."""
         size = self.geometry.block_size
         if self.geometry.mode == "all":
-            for boundary in range((row.computed // size + 1) * size, row.end + 1, size):
+            passed = range((row.computed // size + 1) * size, row.end + 1, size)
+            (_SEVERAL_ON_ITS_WAY if len(passed) > 1 else _ON_ITS_WAY).reached_if(passed)
+            for boundary in passed:
                 prefix = row.prefixes[boundary - row.computed - 1]
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
 
@@ -114,6 +121,7 @@ class Ledger:
             if boundary >= first:
                 prefix = row.prefixes[boundary - row.computed - 1]
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
+                _PUBLISHED.reached()
 
     def at(self, request: str, group: int, column: int) -> Held:
         """What the block in a request's column holds."""

@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable
 
+from oracle.marks import mark
+
+_BEFORE_FIRST = mark("a conv window reaches before the request's first token")
+
 
 class Prefixes:
     """Equal sequences of tokens have equal numbers, different ones different numbers; the empty one is 0.
@@ -45,6 +49,7 @@ class Prefixes:
 
         These identify the rows of a conv window: a token's conv input depends on all tokens up to it.
         """
+        _BEFORE_FIRST.reached_if(0 < self._lengths[prefix] < count)
         found = []
         for _ in range(count):
             found.append(prefix)

@@ -5,7 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool, Key
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, Row, Stage, Step, Wish
+from oracle.marks import mark
 from oracle.types import cdiv
+
+_LAST_CUT = mark("the last prompt chunk is cut, to begin at a boundary")
+_SAME_STEP = mark("a hit on a block of the same step is refused")
+_NO_ROOM = mark("a request cannot come in for want of blocks")
+_GAVE_WAY = mark("a running request makes way for itself")
+_OTHERS_GAVE_WAY = mark("a running request makes way for another one")
+_WAITING_ENDS = mark("a request ends while it waits")
+_SEVERAL_GROUPS = mark("a hit is on blocks of several groups")
+_RESET_HELD = mark("the prefix cache is emptied while requests run")
 
 
 def aligned_length(computed: int, length: int, num_tokens: int, block_size: int) -> int:
@@ -17,6 +27,7 @@ def aligned_length(computed: int, length: int, num_tokens: int, block_size: int)
     last, end = num_tokens // block_size * block_size, computed + length
     if end < last:
         return length // block_size * block_size
+    _LAST_CUT.reached_if(computed < last < end)
     return last - computed if computed < last < end else length
 
 
@@ -49,6 +60,7 @@ class Scheduler:
         """The request's end, for whatever reason; what is registered of it stays in the prefix cache."""
         request = self.requests[request_id]
         (self.running if request.stage is Stage.RUNNING else self.waiting).remove(request)
+        _WAITING_ENDS.reached_if(request.stage is Stage.WAITING)
         request.stage = Stage.FINISHED
         self._free(request)
         request.forget_blocks()
@@ -58,6 +70,7 @@ class Scheduler:
     def reset(self) -> None:
         """Empty the prefix cache, for which every running request is preempted, and no worker is told."""
         self._reset += [request.id for request in self.running]
+        _RESET_HELD.reached_if(self.running)
         for request in reversed(self.running):
             self._wait_again(request)
         self.running.clear()
@@ -129,6 +142,7 @@ class Scheduler:
         while self._missing(request, request.computed + length) > self.pool.num_free:
             last = self.running[-1]
             gone.append(self._preempt(last))
+            (_GAVE_WAY if last is request else _OTHERS_GAVE_WAY).reached()
             if last is request:
                 return []
         return [self._scheduled(request, length, drafts)]
@@ -137,6 +151,7 @@ class Scheduler:
         """The part of a request that was waiting, with what the prefix cache has of it."""
         hit = self._hit(request)
         if any(block in self._registered for blocks in hit for block in blocks):
+            _SAME_STEP.reached()
             return []
         request.computed = (len(hit[0]) if hit else 0) * self.geometry.block_size
         length, drafts = self._length(request, wish)
@@ -144,6 +159,7 @@ class Scheduler:
         for own, found in zip(request.lists, hit, strict=False):
             own.hit(found)
         if length == 0 or self._missing(request, request.computed + length) > self.pool.num_free - taken:
+            _NO_ROOM.reached_if(length)
             request.forget_blocks()
             return []
         for blocks in hit:
@@ -163,6 +179,7 @@ class Scheduler:
         for count in range((len(request.tokens) - 1) // self.geometry.block_size, 0, -1):
             found = [self._columns(request, group, count) for group in groups]
             if all(found):
+                _SEVERAL_GROUPS.reached_if(len(found) > 1)
                 return found
         return []
 

@@ -3,7 +3,13 @@
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool
+from oracle.marks import mark
 from oracle.types import cdiv
+
+_MOVED = mark("speculative columns move behind the running one")
+_SKIPPED = mark("columns in front of the running one stay null")
+_KEPT_HIT = mark("the column of a hit is kept until its state was taken along")
+_DROPPED_STATE = mark("the column of the last state is freed")
 
 
 @dataclass
@@ -57,6 +63,9 @@ class BlockList:
             return
         padded, moved = max(len(self.columns), needed - num_spec - 1), self._moved(needed, num_spec)
         fresh = pool.take(self.missing_aligned(needed, num_spec))
+        _MOVED.reached_if(moved)
+        _SKIPPED.reached_if(padded > len(self.columns))
+        _KEPT_HIT.reached_if(self.columns and not self.allocated)
         if self.columns:
             self.last_state = len(self.columns) - 1 - (num_spec if self.allocated else 0)
         new = [NULL_BLOCK] * (padded - len(self.columns)) + [self.columns[column] for column in moved]
@@ -81,6 +90,7 @@ class BlockList:
             self._drop(pool, column)
         if 0 <= self.last_state < cdiv(certain, block_size) - 1:
             if self.columns[self.last_state] != NULL_BLOCK:
+                _DROPPED_STATE.reached()
                 self._drop(pool, self.last_state)
             self.last_state = -1
 

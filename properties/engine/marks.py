@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
+from oracle.marks import mark
 from properties.engine.world import World
 
 MARKS = (
@@ -45,6 +46,7 @@ MARKS = (
     "rows in another order",
     "rows of padding",
 )
+_DECLARED = {name: mark(name) for name in MARKS}
 
 
 @dataclass(eq=False)
@@ -63,10 +65,11 @@ class Marks:
     def seen(self) -> set[str]:
         return set(self.counts)
 
-    def note(self, mark: str, holds: bool = True) -> None:
-        assert mark in MARKS, mark
+    def note(self, name: str, holds: bool = True) -> None:
+        declared = _DECLARED[name]
         if holds:
-            self.counts[mark] = self.counts.get(mark, 0) + 1
+            declared.reached()
+            self.counts[name] = self.counts.get(name, 0) + 1
 
     def reset(self, running: Sequence[str] = ()) -> None:
         self.note("reset of the prefix cache")

@@ -18,6 +18,7 @@ from oracle.align.context import (
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, memory_after, require_capacity, require_lists
 from oracle.errors import Refused, require, require_int
+from oracle.marks import mark
 from properties.harness.answers import answers
 from properties.harness.answers.align import Answer, context_record, spec_record, zeros
 from properties.harness.answers.align_values import (
@@ -36,6 +37,8 @@ from properties.harness.values import Address, Attribute, Call, Record, Tensor, 
 _LISTS = "MambaCopyBuffers"
 _Change = Callable[[Call], "Lists"]
 _KEYWORDS = ("dtype", "device", "pin_memory", "with_numpy")
+_STAYS = mark("a request that stays where it is adds no entry to the lists")
+_UNUSED = mark("an entry without bytes is copied by a list of addresses")
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ def _collected_lists(call: Call) -> Lists:
     bufs, _, copy_funcs, group_ids, src_col, dst_col, bias, req_state, forward_context = call.named.values()
     before = lists_of(bufs)
     if src_col == dst_col and bias == 0:
+        _STAYS.reached()
         return before
     layout, all_ids = layout_of(dict(call.environment)), mamba_groups(before.groups)[0]
     groups = tuple(
@@ -288,6 +292,7 @@ def memcpy(memory: Known, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Ans
         _places(vector, name) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
     )
     listed = [Entry(sources[i], targets[i], size) for i, size in enumerate(size_vector) if size > 0]
+    _UNUSED.reached_if(len(listed) < len(size_vector))
     states = _states_behind(src_ptrs) + _states_behind(dst_ptrs)
     before = memory_of(states, memory) | _whole_pools(listed, memory)
     return None, pools_after(states, before, memory_after(before, listed), memory)

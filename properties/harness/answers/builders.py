@@ -7,9 +7,13 @@ from typing import Any
 
 from oracle.builders import base, batch, gdn
 from oracle.chunks import CONV_BLOCK_M, ConvPrograms
+from oracle.marks import mark
 from properties.harness.answers import answer, answers
 from properties.harness.answers.typed import matrix, vector
 from properties.harness.values import Call, Record, Returned, Tensor, Value, boolean, int32, int64, record
+
+_REPLAYED = mark("a captured graph is replayed for another step", device="cuda")
+_REPLAYED_PADDED = mark("a captured graph is replayed with padded rows", device="cuda")
 
 _KINDS = {
     "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
@@ -102,6 +106,9 @@ def replayed(graph: Call, latest: Call) -> Value:
     built = answer(latest)
     assert isinstance(built, Returned)
     fields = dict(built.value.fields)
+    starts = latest.named["common_attn_metadata"]["query_start_loc_cpu"].values()
+    _REPLAYED.reached()
+    _REPLAYED_PADDED.reached_if(starts[-2:] == (starts[-1],) * 2)
     return record("GraphReads", values={name: fields[name] for name in graph.named["names"]})
 
 
