@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
+from properties.harness.arena import Arena
 from properties.harness.values import CANARY, Address, Tensor, Value, View
 
 GUARD_BYTES = 64
@@ -22,18 +24,25 @@ class SubjectError(Exception):
 class Block:
     """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
 
-    What a result holds has no guards, nor has anything that an allocator without guards makes.
+    What a result holds has no guards, nor has anything that an allocator without guards makes. `image` is memory of the
+    host that holds the same (see `Arena`); then `before` is on the host as well.
     """
 
     view: torch.Tensor
     memory: torch.Tensor
     before: torch.Tensor | None = None
     guarded: bool = True
+    image: torch.Tensor | None = None
 
     @property
     def inside(self) -> torch.Tensor:
         """The bytes of the storage."""
         return self.within(self.memory)
+
+    @property
+    def seen(self) -> torch.Tensor:
+        """What to look at, and to write to where it is not the device that writes."""
+        return self.memory if self.image is None else self.image
 
     def within(self, memory: torch.Tensor) -> torch.Tensor:
         """Without the guards, where there are any."""
@@ -44,22 +53,22 @@ class Block:
         if self.before is None and not self.guarded:
             return False
         if self.before is None:
-            ends = torch.cat((self.memory[:GUARD_BYTES], self.memory[-GUARD_BYTES:]))
+            ends = torch.cat((self.seen[:GUARD_BYTES], self.seen[-GUARD_BYTES:]))
             return (ends != CANARY).any()
-        if self.memory.device.type == "cpu":
-            return not torch.equal(self.memory, self.before)
-        return (self.memory != self.before).any()
+        if self.seen.device.type == "cpu":
+            return not torch.equal(self.seen, self.before)
+        return (self.seen != self.before).any()
 
     def guards(self) -> tuple[bytes, bytes]:
         """The bytes before and behind the storage."""
         if not self.guarded:
             return b"", b""
-        return raw_bytes(self.memory[:GUARD_BYTES]), raw_bytes(self.memory[-GUARD_BYTES:])
+        return raw_bytes(self.seen[:GUARD_BYTES]), raw_bytes(self.seen[-GUARD_BYTES:])
 
     def accept(self) -> None:
         """What the storage holds now is right; guard bytes never change rightly."""
         if self.before is not None:
-            self.within(self.before).copy_(self.inside)
+            self.within(self.before).copy_(self.within(self.seen))
 
 
 @dataclass
@@ -78,11 +87,17 @@ class Window:
     view: torch.Tensor
     block: Block
 
+    @property
+    def seen(self) -> torch.Tensor:
+        """As `Block.seen`, of the view."""
+        image = self.block.image
+        return self.view if image is None else _view(self.block.within(image), _as_tensor(self.value))
+
     def accept(self) -> None:
         """What the view holds now is right."""
         if self.block.before is not None:
             before = self.block.within(self.block.before)
-            _view(before, _as_tensor(self.value)).copy_(self.view)
+            _view(before, _as_tensor(self.value)).copy_(self.seen)
 
 
 @dataclass
@@ -127,24 +142,66 @@ class Scope:
 
 
 class Allocator:
-    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are."""
+    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are.
 
-    def __init__(self, device: str, *, guards: bool = True) -> None:
+    Args:
+        arena: where tensors on the device lie that are small and guarded; without one, each has memory of its own.
+    """
+
+    def __init__(self, device: str, *, guards: bool = True, arena: Arena | None = None) -> None:
         self.device = device
         self.guards = guards
+        self.arena = arena
         self._blank: dict[str, torch.Tensor] = {}
         self._lendable: set[str] = set()
         self._vast = False
 
     def begin_example(self) -> None:
         """Memory of gigabytes goes back to the device, which other processes want to use too."""
+        if self.arena is not None:
+            self.arena.begin()
         if self._vast:
             self._vast = False
             self._blank.clear()
             torch.cuda.empty_cache()
 
+    def give_back(self) -> None:
+        """As `begin_example`, in the middle of one, of what was lent to calls."""
+        lent = self._blank.get(self.device)
+        if lent is not None and self.device != "cpu" and lent.numel() > _VAST:
+            del lent, self._blank[self.device]
+            torch.cuda.empty_cache()
+
     def begin_call(self) -> None:
         self._lendable = {"cpu", self.device} if self.guards else set()
+
+    def flush(self) -> None:
+        """The subject may look at everything, and write to it."""
+        if self.arena is not None:
+            self.arena.flush()
+
+    def pull(self) -> None:
+        """What the subject has written can be looked at."""
+        if self.arena is not None:
+            self.arena.pull()
+
+    def imaged(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor, or what shows it on the host."""
+        found = None if self.arena is None else self.arena.imaged(tensor)
+        return tensor if found is None else found
+
+    def overwrite(self, target: Block | Window, raw: torch.Tensor) -> None:
+        """These bytes are the elements of a whole storage, or of a view, from now on."""
+        block = target if isinstance(target, Block) else target.block
+        if block.image is not None:
+            self.pull()
+        into = block.within(block.seen) if isinstance(target, Block) else target.seen
+        raw = raw.to(into.device)
+        into.copy_(raw.view(into.dtype).reshape(into.shape))
+        if block.before is not None:
+            block.before.copy_(block.seen)
+        if self.arena is not None and block.image is not None:
+            self.arena.written(block.memory)
 
     def named(self, tensor: Tensor) -> Block:
         """A block that stays for longer than a call."""
@@ -153,11 +210,30 @@ class Allocator:
 
     def allocate(self, tensor: Tensor) -> Block:
         device = self.device if tensor.on == "device" else "cpu"
+        block = self._in_arena(tensor) if tensor.on == "device" and self.guards else None
+        if block is not None:
+            return block
         memory = self._memory(tensor, device)
         block = Block(memory, memory, guarded=self.guards)
         block.view = _view(block.inside, tensor)
         if tensor.elements is not None:
             block.before = memory.clone()
+        return block
+
+    def _in_arena(self, tensor: Tensor) -> Block | None:
+        if self.arena is None:
+            return None
+        dtype = getattr(torch, tensor.dtype)
+        nbytes = tensor.storage_size * dtype.itemsize + 2 * GUARD_BYTES
+        begin = self.arena.reserve(nbytes)
+        if begin is None:
+            return None
+        memory = self.arena.memory(begin, nbytes)
+        image, right = self.arena.image_at(begin, nbytes)
+        raw = None if tensor.elements is None else _array(tensor.elements, tensor.dtype)
+        self.arena.put(begin, begin + nbytes, GUARD_BYTES, CANARY, raw)
+        block = Block(memory, memory, right if raw is not None else None, image=image)
+        block.view = _view(block.inside, tensor)
         return block
 
     def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
@@ -217,6 +293,15 @@ def contents(elements: tuple[int, ...] | bytes, dtype: torch.dtype) -> torch.Ten
     return raw
 
 
+def _array(elements: tuple[int, ...] | bytes, dtype: str) -> np.ndarray:
+    """The bytes of `elements`, as an array; NumPy knows all integers, and torch the rest."""
+    if isinstance(elements, bytes):
+        return np.frombuffer(elements, np.uint8)
+    if dtype == "bool" or "int" in dtype:
+        return np.array(elements, dtype).view(np.uint8)
+    return contents(elements, getattr(torch, dtype)).numpy()
+
+
 def raw_bytes(tensor: torch.Tensor) -> bytes:
     """The elements of a tensor, in row-major order, as the bytes that they are."""
     return tensor.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -229,6 +314,7 @@ def joined(path: str, name: str) -> str:
 
 def _view(inside: torch.Tensor, tensor: Tensor) -> torch.Tensor:
     dtype = getattr(torch, tensor.dtype)
-    whole = inside[: inside.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+    rest = inside.numel() % dtype.itemsize
+    whole = (inside[:-rest] if rest else inside).view(dtype)
     strides = tensor.strides or tensor.contiguous_strides
     return whole.as_strided(tensor.shape, strides, whole.storage_offset() + tensor.offset)

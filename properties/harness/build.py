@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from properties.harness.arena import Arena
 from properties.harness.blocks import (
     Allocator,
     Block,
@@ -47,12 +48,18 @@ class Builder:
     """Builds values for `subject` on `device`, and keeps what names are bound to."""
 
     def __init__(
-        self, subject: Subject, device: str, *, guards: bool = True, watched: Watched | None = None
+        self,
+        subject: Subject,
+        device: str,
+        *,
+        guards: bool = True,
+        watched: Watched | None = None,
+        arena: Arena | None = None,
     ) -> None:
         self.subject = subject
         self.device = device
         self.watched = watched
-        self.allocator = Allocator(device, guards=guards)
+        self.allocator = Allocator(device, guards=guards, arena=arena)
         self.names: dict[str, Bound] = {}
 
     def let(self, name: str, value: Value) -> None:
@@ -85,16 +92,14 @@ class Builder:
     def overwrite(self, step: Overwrite) -> None:
         target = self.names[step.name]
         assert isinstance(target, (Block, Window))
-        raw = contents(step.elements, target.view.dtype).to(self.device)
-        block, into = (target, target.inside) if isinstance(target, Block) else (target.block, target.view)
+        raw = contents(step.elements, target.view.dtype)
+        into = target.inside if isinstance(target, Block) else target.view
         assert raw.numel() == into.numel() * into.element_size(), (
             f"{step} does not have the size of its tensor"
         )
         if self.watched is not None:
             self.watched.overwritten(into, raw)
-        into.copy_(raw.view(into.dtype).reshape(into.shape))
-        if block.before is not None:
-            block.before = block.memory.clone()
+        self.allocator.overwrite(target, raw)
 
     def build(self, value: Value, path: str, scope: Scope) -> Any:
         """The object that `value`, found at `path` among a call's arguments, stands for."""
@@ -156,13 +161,13 @@ class Builder:
         make = self.subject.resolve("CpuGpuBuffer")
         return make(*size, dtype=dtype, device=torch.device(self.device), pin_memory=pinned)
 
-    @staticmethod
-    def run(function: Callable[..., Any], *arguments: Any) -> Any:
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call code of the subject.
 
         Raises:
             SubjectError: it raised something.
         """
+        self.allocator.flush()
         try:
             return function(*arguments)
         except Exception as error:

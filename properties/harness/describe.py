@@ -19,10 +19,13 @@ MISSING = record("Missing")
 
 
 class Describer:
-    """Describes objects as they are found from a run on `device`."""
+    """Describes objects as they are found from a run on `device`; `imaged` gives what to read instead of a tensor."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(
+        self, device: str, imaged: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    ) -> None:
         self.device = device
+        self._imaged = imaged
 
     def result(self, result: Any, path: str, scope: Scope, *, by_content: bool = False) -> Value:
         """`result` as a value: its parts, and tensors by what they hold or by which of the arguments they are."""
@@ -48,7 +51,7 @@ class Describer:
                 return SameAs(scope.paths[id(result)])
             scope.add(path, Block(result, result, guarded=False))
         name = str(result.dtype).removeprefix("torch.")
-        elements = result.reshape(-1).tolist()
+        elements = self._imaged(result).reshape(-1).tolist()
         flat = tuple(map(int, elements)) if result.dtype is torch.bool else tuple(elements)
         return Tensor(name, tuple(result.shape), flat, on=self._place(result))
 
@@ -106,7 +109,7 @@ class Describer:
     def _contents(self, found: Any) -> Value:
         """As `result`, by content; unsigned bytes, and the elements of float types, as bytes."""
         if isinstance(found, torch.Tensor) and (found.dtype is torch.uint8 or found.is_floating_point()):
-            raw = raw_bytes(found)
+            raw = raw_bytes(self._imaged(found))
             shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
             return Tensor("uint8", shape, raw, on=self._place(found))
         return self.result(found, "", Scope(), by_content=True)

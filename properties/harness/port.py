@@ -7,13 +7,14 @@ process, or on another machine, needs no change in any property.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from properties.harness.arena import Arena
 from properties.harness.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
 from properties.harness.build import Bound, Builder
 from properties.harness.describe import Describer
@@ -38,6 +39,20 @@ class Port(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesSeveral(Protocol):
+    """A port to which every message is a journey, so that it takes several steps at once."""
+
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]: ...
+
+
+def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
+    """The outcome of each of the steps, None of those that are no calls."""
+    if isinstance(port, TakesSeveral):
+        return port.execute_all(steps)
+    return [port.execute(step) for step in steps]
+
+
 class InProcess:
     """Executes in this process, on `device` ("cpu" or "cuda").
 
@@ -45,6 +60,7 @@ class InProcess:
         guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
+        arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
 
     Raises:
         ValueError: kernels are to be watched on a device where they are compiled.
@@ -58,14 +74,18 @@ class InProcess:
         guards: bool = True,
         sanitized: bool = False,
         record: bool = False,
+        arena: bool | None = None,
     ) -> None:
         if sanitized and device != "cpu":
             raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
         self.subject = subject
         self.device = device
         self.watched = Watched(record=record) if sanitized else None
-        self._builder = Builder(subject, device, guards=guards, watched=self.watched)
-        self._describer = Describer(device)
+        together = guards and (device != "cpu" if arena is None else arena)
+        self._builder = Builder(
+            subject, device, guards=guards, watched=self.watched, arena=Arena(device) if together else None
+        )
+        self._describer = Describer(device, self._builder.allocator.imaged)
         self._sync_mode = "default"
 
     def begin(self) -> None:
@@ -73,6 +93,10 @@ class InProcess:
         self._builder.allocator.begin_example()
         if self.watched is not None:
             self.watched.begin()
+
+    def give_back(self) -> None:
+        """Memory of gigabytes that no name is bound to goes back to the device: somebody else may want it."""
+        self._builder.allocator.give_back()
 
     def execute(self, step: Step) -> Outcome | None:
         if isinstance(step, Let):
@@ -89,7 +113,9 @@ class InProcess:
 
     def materialise(self, value: Value) -> Any:
         """The object that `value` stands for, on this port's device."""
-        return self._builder.build(value, "", Scope())
+        built = self._builder.build(value, "", Scope())
+        self._builder.allocator.flush()
+        return built
 
     def _call(self, call: Call) -> Outcome:
         scope = Scope()
@@ -98,9 +124,11 @@ class InProcess:
             with self.subject.environment(dict(call.environment)):
                 result = self._run(self._prepared(call, scope), call, scope)
         except SubjectError as error:
+            self._builder.allocator.pull()
             self._bind(call, error)
             cause = error.__cause__
             return Raised(type(cause).__name__, str(cause), *self._traces(call, scope))
+        self._builder.allocator.pull()
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
         return Returned(described, *self._traces(call, scope))
@@ -146,6 +174,7 @@ class InProcess:
 
     def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
         watching = nullcontext() if self.watched is None else self.watched.watching(scope, kept=call.keeps)
+        self._builder.allocator.flush()
         try:
             with self._sync_debug_mode(), watching, program_schedule(call.schedule):
                 result = function()

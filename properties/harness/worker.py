@@ -8,6 +8,7 @@ of its own (see `properties.device`), what it is about to run is on disk as well
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -27,6 +28,7 @@ from properties.harness.device.forkserver import die_with_parent, server_for
 if TYPE_CHECKING:
     from properties.harness.confirm import Confirmation
     from properties.harness.device.port import InWorker
+    from properties.harness.registry import Property
 
 _DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
 _PROGRESS_SECONDS = 0.2
@@ -38,7 +40,8 @@ class Setting:
 
     `isolated`: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
     None, this is so on every device but the CPU. `sanitized`: where kernels are interpreted, the sanitizer watches; it
-    always does in a process of its own.
+    always does in a process of its own. `share` is where workers are shared (see `device.share`), `gpu` the index of the only GPU to
+    use, "" for the first.
     """
 
     subject: str
@@ -47,6 +50,8 @@ class Setting:
     isolated: bool | None = None
     time_limit: float = 30.0
     sanitized: bool = True
+    share: str = ""
+    gpu: str = ""
 
     @property
     def in_worker(self) -> bool:
@@ -95,7 +100,9 @@ class Worker:
     """Runs tasks on one bench."""
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
-        if setting.in_worker:
+        if setting.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
+        if setting.in_worker and not setting.share:
             # It imports what it needs while this process does.
             server_for(setting.device)
         # Imported here because a spawned process pays for torch only once it knows that it is needed.
@@ -116,19 +123,25 @@ class Worker:
         self.setting = setting
         subject = load(setting.subject)
         self._isolated = self._in_worker() if setting.in_worker else None
-        here = ordinary_port(subject, setting.device, sanitized=setting.sanitized)
-        self.bench = Bench(subject, self._isolated or here)
+        self.bench = Bench(
+            subject,
+            self._isolated or ordinary_port(subject, setting.device, sanitized=setting.sanitized),
+        )
         self.bench.on_example = self._count
         self.bench.on_falsified = self._keep
+        self.troubles: list[str] = []
+        """What could not be written, a sentence for each place and reason."""
         self._current = ""
         self._unsent = 0
         self._last_sent = 0.0
         self._latest: Case | None = None
+        self._last_note = ""
 
     def _in_worker(self) -> InWorker:
         from properties.harness.device.port import InWorker
 
-        port = InWorker(self.setting.subject, self.setting.device, time_limit=self.setting.time_limit)
+        setting = self.setting
+        port = InWorker(setting.subject, setting.device, time_limit=setting.time_limit, share=setting.share)
         # Or else the first property would be taken for a slow one.
         port.warm_up()
         return port
@@ -142,9 +155,13 @@ class Worker:
         seconds = time.monotonic() - started
         if self._isolated is not None:
             self._isolated.end_property()
+        compiled = self._take_compilations()
         self.pipe.send(
-            Finished(task.property, status, seconds, detail, report, known, self._take_compilations())
+            self._finished(Finished(task.property, status, seconds, detail, report, known, compiled))
         )
+
+    def _finished(self, finished: Finished) -> Finished:
+        return finished
 
     def _begin(self, task: Task) -> None:
         self._current, self._latest = task.property, None
@@ -164,12 +181,15 @@ class Worker:
         """Status, detail and report of a task."""
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                self.properties[task.property].explore(
+                self._property(task.property).explore(
                     self.bench, seed=task.seed, max_examples=task.max_examples
                 )
         except Exception as error:
             return self._failed(error)
         return "passed", "", ""
+
+    def _property(self, name: str) -> Property:
+        return self.properties[name]
 
     def _failed(self, error: Exception) -> tuple[str, str, str]:
         from properties.harness.trial import Falsified
@@ -191,8 +211,9 @@ class Worker:
         directory = write_report(case, self.reports, module, note=note)
         if self._isolated is not None:
             note = " ".join(filter(None, (note, self._confirmed(case).note)))
+        self._last_note = note
         write_report(explained(case, self.bench.subject), self.reports, module, note=note)
-        pending_path(self.reports, self._current).unlink(missing_ok=True)
+        self._pending.unlink(missing_ok=True)
         return directory
 
     def _confirmed(self, case: Case) -> Confirmation:
@@ -211,7 +232,21 @@ class Worker:
 
     def _keep(self, case: Case) -> None:
         self._latest = case
-        case.save(pending_path(self.reports, self._current), durable=False)
+        try:
+            case.save(self._pending, durable=False)
+        except OSError as error:
+            # Or else a full disk would be taken for what fails, and shrunk.
+            self._trouble(self._pending.parent, error)
+
+    def _trouble(self, place: Path, error: Exception) -> None:
+        why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        told = f"{place} could not be written: {why}"
+        if told not in self.troubles:
+            self.troubles.append(told)
+
+    @property
+    def _pending(self) -> Path:
+        return pending_path(self.reports, self._current)
 
     def _count(self) -> None:
         self._unsent += 1
@@ -227,10 +262,18 @@ class Worker:
 
 def main(setting: Setting, pipe: Connection) -> None:
     """The process's life: tasks until None comes, or until the coordinator is gone."""
+    live(Worker, setting, pipe)
+
+
+def live(kind: type[Worker], setting: Setting, pipe: Connection) -> None:
+    """As `main`, for workers of any kind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
     os.environ.pop("CI", None)
-    worker = Worker(setting, pipe)
+    worker = kind(setting, pipe)
+    # What has been imported stays; there is no need to look through it again and again.
+    gc.collect()
+    gc.freeze()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while (task := pipe.recv()) is not None:
             worker.run(task)

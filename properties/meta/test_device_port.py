@@ -17,6 +17,8 @@ import pytest
 
 from properties.device import InWorker
 from properties.harness.compilations import Compiled
+from properties.harness.device.crew import WorkerProcess
+from properties.harness.device.wire import request
 from properties.harness.port import InProcess, Port
 from properties.harness.registry import load_properties
 from properties.harness.trial import Bench
@@ -248,7 +250,8 @@ def test_compiling_does_not_count_as_hanging(faulty: str, device: str) -> None:
 def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(port: InWorker) -> None:
     added(port, 1)
     worker = port._crew.worker()
-    worker._send("steps", True, False, (call("add_one", x=10),))
+    assert isinstance(worker, WorkerProcess)
+    worker._send(request("example", 0, True, ((False, (call("add_one", x=10),)),)))
     port.begin()
     assert added(port, 1) == Returned(2)
 

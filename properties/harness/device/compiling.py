@@ -7,9 +7,6 @@ from typing import Any
 
 from properties.harness import compilations
 
-COMPILING = "compiling"
-"""The word of messages that come before the answer; their value is "begun" or "done"."""
-
 
 class _Telling:
     """A hook of Triton's compiler that tells and then does what the hook before it does."""

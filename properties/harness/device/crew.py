@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from properties.harness.compilations import Kernels
 from properties.harness.device.channel import Channel
-from properties.harness.device.compiling import COMPILING
 from properties.harness.device.faults import DIED, UNSEEN, Fault, Faulted, death, hang
 from properties.harness.device.forkserver import UNKNOWN, fork, worker_environment
+from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, content_of, letter_of, request
 
 _START_SECONDS = 120.0
 _STARTS = 3
@@ -27,7 +27,7 @@ class WorkerProcess:
         self._server, self.pid, end = fork(device)
         self._channel = Channel(end)
         self._ready, self._closed = False, False
-        self._send("prepare", surroundings(device), subject)
+        self._send(request("prepare", surroundings(device), subject))
 
     def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Kernels]:
         """What a method of the worker's `Server` returns, and what was compiled for it.
@@ -39,18 +39,29 @@ class WorkerProcess:
             Faulted: the worker came to its end, and is gone.
             Exception: what the method raised.
         """
+        value, compiled = content_of(reply := self.ask_with(limit, request(method, *arguments)))
+        if letter_of(reply) == ERROR:
+            raise value
+        return value, compiled
+
+    def ask_with(
+        self, limit: float, message: bytes, told: Callable[[bytes], None] = lambda message: None
+    ) -> bytes:
+        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent; `told` hears of compilations."""
         self.wait_until_ready()
         if self._owes_answer:
             # Whoever asked was interrupted, and that answer would be taken for this one.
             self.close()
             raise Faulted(Fault(DIED, "its answer was not waited for"))
-        self._send(method, *arguments)
-        return self._answer(limit)
+        self._send(message)
+        return self._answer(limit, told)
 
     def wait_until_ready(self) -> None:
         """Raises as `ask`: what the subject raises when it is imported, for one."""
         if not self._ready:
-            self._answer(_START_SECONDS)
+            reply = self._answer(_START_SECONDS)
+            if letter_of(reply) == ERROR:
+                raise content_of(reply)[0]
             self._ready = True
 
     @property
@@ -58,36 +69,34 @@ class WorkerProcess:
         """Whether it lives and nobody waits for an answer of it any more, as after Ctrl-C."""
         return not (self._closed or self._owes_answer or self._channel.ended)
 
-    def _send(self, *request: Any) -> None:
-        message = pickle.dumps(request, protocol=5)
+    def _send(self, message: bytes) -> None:
         self._owes_answer = True
         try:
             self._channel.send(message)
         except OSError:
             """It is dead: who waits for the answer finds out, and of what."""
 
-    def _answer(self, limit: float) -> tuple[Any, Kernels]:
-        word, value, compiled = self._received(limit)
-        while word == COMPILING:
+    def _answer(self, limit: float, told: Callable[[bytes], None] = lambda message: None) -> bytes:
+        reply = self._received(limit)
+        while letter_of(reply) == COMPILING:
+            told(reply)
             # The limit is for what the subject does, so it starts anew when this is over.
-            word, value, compiled = self._received(limit if value == "done" else _COMPILE_SECONDS)
+            reply = self._received(limit if content_of(reply)[0] == "done" else _COMPILE_SECONDS)
         self._owes_answer = False
-        if word == "error":
-            raise value
-        if word == "fault":
+        if letter_of(reply) == FAULT:
             self.close()
-            raise Faulted(value)
-        return value, compiled
+            raise Faulted(content_of(reply)[0])
+        assert letter_of(reply) in (DONE, ERROR)
+        return reply
 
-    def _received(self, limit: float) -> Any:
+    def _received(self, limit: float) -> bytes:
         try:
-            message = self._channel.receive(limit)
+            return self._channel.receive(limit)
         except TimeoutError:
             self.close()
             raise Faulted(hang(limit)) from None
         except EOFError:
             raise Faulted(self._cause_of_death()) from None
-        return pickle.loads(message)  # noqa: S301 - our own worker's
 
     def _cause_of_death(self) -> Fault:
         status = self.close(_LAST_WORDS_SECONDS)
@@ -109,6 +118,8 @@ class Crew:
         self.device = device
         self.subject = subject
         self.replaced = 0
+        self.number = 0
+        """Under which a worker knows who asks."""
         self._with_spare = spare
         self._current: WorkerProcess | None = None
         self._spare: WorkerProcess | None = None

@@ -51,6 +51,8 @@ class Fault:
 
 UNSEEN = Fault(DIED, "nobody saw of what")
 """Who forked the worker has died as well."""
+INTERRUPTED = Fault(DIED, "of what somebody else ran")
+"""A worker that is shared; the example has to be run anew, however often that happens."""
 
 
 class Faulted(Exception):

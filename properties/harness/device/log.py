@@ -106,9 +106,14 @@ def put_down(path: Path) -> Path | None:
     """Turn a log into a case file beside it, if it was left behind with something in hand; the file's path."""
     case = recover(path)
     saved = case.save(path.with_suffix(".unfinished.json")) if case is not None else None
+    drop(path)
+    return saved
+
+
+def drop(path: Path) -> None:
+    """Remove a log that was left behind, as far as nobody is writing it."""
     if not _in_use(path):
         path.unlink(missing_ok=True)
-    return saved
 
 
 def _in_use(path: Path) -> bool:

@@ -12,13 +12,14 @@ from typing import Self
 
 from properties.harness.compilations import Kernels, added
 from properties.harness.device.crew import Crew
-from properties.harness.device.faults import HANG, Fault, Faulted, hang
+from properties.harness.device.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from properties.harness.device.forkserver import server_for
 from properties.harness.device.log import Log
+from properties.harness.device.shared import SharedCrew
 from properties.harness.values import Call, Outcome, Raised, Step
 
 Message = tuple[bool, bool, tuple[Step, ...]]
-"""Whether an example begins, whether waiting for the device is refused, and steps up to a call."""
+"""Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
 _TRIES_AGAIN = 2
 _SHORTEST_LIMIT = 2.0
 _TIMES_THE_LONGEST = 10.0
@@ -48,7 +49,11 @@ class Patience:
 
 
 class InWorker:
-    """Executes in a worker process on `device`; see `properties.device`."""
+    """Executes in a worker process on `device`; see `properties.device`.
+
+    Args:
+        share: address of a process that shares its workers (see `share`); without one, there are own ones.
+    """
 
     def __init__(
         self,
@@ -58,11 +63,12 @@ class InWorker:
         time_limit: float = 30.0,
         log: Path | None = None,
         spare: bool = True,
+        share: str = "",
     ) -> None:
         self.device = device
         self.faults: Counter[str] = Counter()
         self._subject = subject
-        self._crew = Crew(device, subject, spare=spare)
+        self._crew = SharedCrew(share) if share else Crew(device, subject, spare=spare)
         self._patience = Patience(time_limit)
         self._log = self._opened(log) if log is not None else None
         self._waiting: list[Step] = []
@@ -132,42 +138,86 @@ class InWorker:
 
     def execute(self, step: Step) -> Outcome | None:
         """As `InProcess`. After a fault, every call of the example has the outcome that the faulty one had."""
-        if self._fault is not None:
-            return self._fault if isinstance(step, Call) else None
-        self._waiting.append(step)
-        return self._sent() if isinstance(step, Call) else None
+        return self.execute_all((step,))[0]
 
-    def _sent(self) -> Outcome:
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]:
+        """As `execute`, of several steps in one message."""
+        last = max((number for number, step in enumerate(steps) if isinstance(step, Call)), default=-1)
+        self._waiting.extend(steps[: last + 1])
+        found = iter(self._sent() if last >= 0 else ())
+        self._waiting.extend(steps[last + 1 :])
+        return [next(found) if isinstance(step, Call) else None for step in steps]
+
+    def _sent(self) -> list[Outcome]:
+        """The outcomes of the calls among the steps that wait, of which the last is one."""
         steps = tuple(self._waiting)
         self._waiting.clear()
+        calls = sum(isinstance(step, Call) for step in steps)
+        if self._fault is not None:
+            return [self._fault] * calls
         if self._log is not None:
             self._log.note(steps)
         self._example.append((not self._example, self._refused, steps))
-        found = self._tried(self._example[-1:])
+        found = self._persistent(self._example[-1:])
+        if not isinstance(found, Fault):
+            return found
+        outcomes = self._one_by_one() if calls > 1 else []
+        if self._fault is None:
+            # With nothing to tell which call it was, it is the last.
+            self._fault = self._noted(found)
+            outcomes = [*outcomes[:-1], self._fault]
+        return outcomes
+
+    def _one_by_one(self) -> list[Outcome]:
+        """The calls of the last message, which ended in a fault, each in a message of its own: who is to blame?"""
+        begins, refused, steps = self._example.pop()
+        if self._example:
+            self._persistent(self._example)
+        outcomes: list[Outcome] = []
+        for part in _split(steps):
+            self._example.append((begins and not outcomes, refused, part))
+            found = self._fault or self._persistent(self._example[-1:])
+            if isinstance(found, Fault):
+                found = self._fault = self._noted(found)
+            outcomes += [found] if isinstance(found, Raised) else found
+        return outcomes
+
+    def _persistent(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
+        """Outcomes, or a fault for which nobody outside is to blame as far as one can tell."""
+        found = self._tried(messages)
         for _ in range(_TRIES_AGAIN):
             # No counterexample would repeat that; a subject that takes all the memory there is does it again.
             if isinstance(found, Fault) and found.from_outside:
                 found = self._tried(self._example)
-        if isinstance(found, Fault):
-            self._fault = found = self._noted(found)
         return found
 
-    def _tried(self, messages: Sequence[Message]) -> Outcome | Fault:
-        """The outcome of the last one, or the fault that ended them."""
+    def _tried(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
+        """The outcomes of the last one, or the fault that ended them."""
         try:
-            return [self._asked(*message) for message in messages][-1]
+            return self._asked(messages)
         except Faulted as faulted:
-            return faulted.fault
+            fault = faulted.fault
+        while fault == INTERRUPTED:
+            try:
+                # All at once: between two messages, somebody else could interrupt them again.
+                return self._asked(self._example)
+            except Faulted as faulted:
+                fault = faulted.fault
+        return fault
 
-    def _asked(self, begins: bool, refused: bool, steps: tuple[Step, ...]) -> Outcome:
+    def _asked(self, messages: Sequence[Message]) -> list[Outcome]:
+        begins = messages[0][0]
         worker = self._crew.worker(fresh=begins)
         started = monotonic()
-        outcome, compiled = worker.ask(self._patience.limit, "steps", begins, refused, steps)
+        limit = self._patience.limit * len(messages)
+        outcomes, compiled = worker.ask(
+            limit, "example", self._crew.number, begins, tuple(one[1:] for one in messages)
+        )
         if compiled:
             self._compiled = added(self._compiled, compiled)
         else:
             self._patience.healthy(monotonic() - started)
-        return outcome
+        return outcomes
 
     def _noted(self, fault: Fault) -> Raised:
         self.faults[fault.kind] += 1
@@ -194,3 +244,13 @@ class InWorker:
         """End the workers; the port can be used again, and then starts others."""
         self._crew.close()
         self._close_log()
+
+
+def _split(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """The steps in parts that end with a call each."""
+    part: list[Step] = []
+    for step in steps:
+        part.append(step)
+        if isinstance(step, Call):
+            yield tuple(part)
+            part.clear()

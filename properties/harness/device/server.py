@@ -1,8 +1,4 @@
-"""The worker's side: what it does with the messages that it is sent.
-
-A request is a pickled `(method, *arguments)`, an answer a pickled `(word, value, compiled)`: "done" and the result,
-"fault" and what it is, or "error" and the exception; `compiled` is what Triton compiled meanwhile.
-"""
+"""The worker's side: what it does with the messages that it is sent, see `wire`."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ import torch
 
 from properties.harness import compilations
 from properties.harness.device.channel import Channel
-from properties.harness.device.compiling import COMPILING, tell_compilations
+from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.faults import (
     DIED,
     MEMORY,
@@ -29,12 +25,15 @@ from properties.harness.device.faults import (
     fault_told_by,
     wants_memory,
 )
+from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, answer
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.values import Outcome, Raised, Step
-from properties.subjects import load
+from properties.subjects import Subject, load
 
 Surroundings = tuple[dict[str, str], str, list[str]]
 """Environment, folder and import path."""
+Message = tuple[bool, Sequence[Step]]
+"""Whether waiting for the device is refused, and steps of which the last is a call."""
 
 
 class Server:
@@ -43,7 +42,8 @@ class Server:
     def __init__(self, device: str, channel: Channel) -> None:
         self.device = device
         self._channel = channel
-        self._port: InProcess | None = None
+        self._subject: Subject | None = None
+        self._ports: dict[int, InProcess] = {}
 
     def run(self) -> None:
         """Answer until the parent is gone."""
@@ -56,33 +56,31 @@ class Server:
                 return
 
     def _tell_compiling(self, state: str) -> None:
-        self._channel.send(_pickled(COMPILING, state, {}))
+        self._channel.send(answer(COMPILING, state, {}))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
-            word, value = "done", getattr(self, method)(*arguments)
+            letter, value = DONE, getattr(self, method)(*arguments)
         except Faulted as faulted:
-            word, value = "fault", faulted.fault
+            letter, value = FAULT, faulted.fault
         except Exception as error:
             if wants_memory(type(error).__name__, str(error)):
-                return _pickled("fault", fault_of_kind(MEMORY), compilations.take())
+                return _pickled(FAULT, fault_of_kind(MEMORY), compilations.take())
             poison = self._poison()
             if poison is not None:
-                word, value = "fault", fault_told_by(poison)
+                letter, value = FAULT, fault_told_by(poison)
             else:
-                word, value = "error", _portable(error)
-        else:
-            word, value = self._judged(value)
-        return _pickled(word, value, compilations.take())
+                letter, value = ERROR, _portable(error)
+        return _pickled(letter, value, compilations.take())
 
-    def _judged(self, value: Any) -> tuple[str, Any]:
+    def _judged(self, value: Any) -> tuple[bytes, Any]:
         """A subject that raised may have left the device unusable, whatever it raised."""
         if self.device == "cpu" or not isinstance(value, Raised):
-            return "done", value
+            return DONE, value
         if wants_memory(value.exception, value.message):
-            return "fault", fault_of_kind(MEMORY)
+            return FAULT, fault_of_kind(MEMORY)
         poison = self._poison()
-        return ("done", value) if poison is None else ("fault", fault_told_by(poison))
+        return (DONE, value) if poison is None else (FAULT, fault_told_by(poison))
 
     def _poison(self) -> str | None:
         """What the device says where nothing works on it any more, None where it does."""
@@ -103,17 +101,35 @@ class Server:
             except Exception as error:
                 raise Faulted(Fault(DIED, f"{self.device} does not work: {error}")) from error
         if subject:
-            self._port = ordinary_port(load(subject), self.device)
+            self._subject = load(subject)
 
-    def steps(self, begin: bool, refused: bool, steps: Sequence[Step]) -> Outcome | None:
-        """Run steps of one example; the outcome of the last one."""
-        port, outcome = self._port, None
-        assert port is not None, "no subject was prepared"
-        if begin:
+    def forget(self, client: int) -> None:
+        """Whoever asked under this number asks no more."""
+        self._ports.pop(client, None)
+
+    def _port(self, client: int) -> InProcess:
+        assert self._subject is not None, "no subject was prepared"
+        if client not in self._ports:
+            self._ports[client] = ordinary_port(self._subject, self.device)
+        return self._ports[client]
+
+    def example(self, client: int, begins: bool, messages: Sequence[Message]) -> list[Outcome]:
+        """Run messages of the example that `client` has in hand; the outcomes of the calls of the last one."""
+        port = self._port(client)
+        outcomes: list[Outcome | None] = []
+        if begins:
             port.begin()
-        with port.waiting_refused() if refused else nullcontext():
-            for step in steps:
-                outcome = port.execute(step)
+        for refused, steps in messages:
+            with port.waiting_refused() if refused else nullcontext():
+                outcomes = [self._healthy(port.execute(step)) for step in steps]
+        port.give_back()
+        return [one for one in outcomes if one is not None]
+
+    def _healthy(self, outcome: Outcome | None) -> Outcome | None:
+        """Raises Faulted for an outcome after which the device is unusable."""
+        letter, value = self._judged(outcome)
+        if letter == FAULT:
+            raise Faulted(value)
         return outcome
 
     def function(self, surroundings: Surroundings, path: str, arguments: Sequence[Any]) -> Any:
@@ -141,11 +157,11 @@ def _touch(device: str) -> None:
     torch.zeros(1, device=device).add_(1).item()
 
 
-def _pickled(word: str, value: Any, compiled: Mapping[str, Any]) -> bytes:
+def _pickled(letter: bytes, value: Any, compiled: Mapping[str, Any]) -> bytes:
     try:
-        return pickle.dumps((word, value, compiled), protocol=5)
+        return answer(letter, value, compiled)
     except Exception as error:
-        return pickle.dumps(("error", _portable(error), compiled), protocol=5)
+        return answer(ERROR, _portable(error), compiled)
 
 
 def _portable(error: Exception) -> Exception:
