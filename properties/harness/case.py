@@ -5,23 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from properties.harness.codec import decode, encode
+from properties.harness.codec import decode, encode, spread
 from properties.harness.sanitizer.findings import FINDINGS
 from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Expected, Outcome, Raised, Step
 
-SCHEMA = 4
-_READABLE = (4, 3, 2, 1)
+SCHEMA = 5
+_READABLE = (5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
+    5: {"first_seen": {"dict": []}},
     4: {"suspect": None, "finding": "", "order": None},
     3: {"timeline": None},
 }
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
+HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40]
+"""Who writes: the names of files that are being written have it, and the number of the process."""
+_VERSIONS = " or ".join(map(str, _READABLE))
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,9 @@ class Case:
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `message` is the difference in one
     line. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
-    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, and `order` in which order of programs
-    (see `schedules`) a case shows that the sanitizer has found, if there is one.
+    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, `order` in which order of programs
+    (see `schedules`) a case shows that the sanitizer has found, if there is one, and `first_seen` the "date" and the
+    "commit" of the first campaign that met it.
     """
 
     property_name: str
@@ -47,6 +52,7 @@ class Case:
     suspect: Suspect | None = None
     finding: str = ""
     order: str | None = None
+    first_seen: dict[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -73,7 +79,7 @@ class Case:
 
     def to_json(self) -> str:
         content = {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
-        return json.dumps({"schema": SCHEMA, **content}, indent=1) + "\n"
+        return spread({"schema": SCHEMA, **content}) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Case:
@@ -82,11 +88,12 @@ class Case:
         Raises:
             ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
-        content = json.loads(text)
+        content = _parsed(text)
         schema = content.pop("schema", None) if isinstance(content, dict) else None
         if schema not in _READABLE:
-            readable = " or ".join(map(str, _READABLE))
-            raise ValueError(f"schema = {schema}, but should be {readable} [Case.from_json]")
+            newer = isinstance(schema, int) and schema > SCHEMA
+            why = ": a newer version has written it" if newer else ""
+            raise ValueError(f"schema = {schema}, but should be {_VERSIONS} [Case.from_json]{why}")
         for since, absent in _SINCE.items():
             content = (absent if schema < since else {}) | content
         unknown = set(content) ^ set(cls.__dataclass_fields__)
@@ -106,14 +113,19 @@ class Case:
             if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
                 raise ValueError(f"{name} = {items!r}, but should be a tuple of {kind} [Case.from_json]")
         told = {
+            **dict.fromkeys(("property_name", "sentence", "subject", "message", "device"), str),
+            "seed": int | None,
             "timeline": Timeline | None,
             "suspect": Suspect | None,
             "finding": str,
             "order": str | None,
+            "first_seen": dict,
         }
         for name, form in told.items():
             if not isinstance(getattr(self, name), form):
                 raise ValueError(f"{name} = {getattr(self, name)!r}, but should be a {form} [Case.from_json]")
+        if not all(isinstance(one, str) for pair in self.first_seen.items() for one in pair):
+            raise ValueError(f"first_seen = {self.first_seen}, but should be of text [Case.from_json]")
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:
@@ -128,15 +140,74 @@ class Case:
             durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(self.to_json())
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        write_whole(path, self.to_json(), durable=durable)
         return path
 
     @classmethod
     def load(cls, path: Path) -> Case:
         return cls.from_json(path.read_text(encoding="utf-8"))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"case = no JSON ({error}), but should be a case of schema {_VERSIONS} [Case.from_json]"
+        ) from error
+
+
+def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = False) -> None:
+    """Write a file so that at every moment `path` holds all of `text` or what it held before.
+
+    Args:
+        durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
+        new: there should be no such file yet.
+
+    Raises:
+        FileExistsError: there is one, as far as the file system can tell.
+    """
+    temporary = path.with_name(f"{path.stem}.{HOST}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        if not (new and _linked(temporary, path)):
+            temporary.replace(path)
+    finally:
+        _remove(temporary)
+    if durable:
+        _sync(path.parent)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """Unlike a rename, this fails where somebody else was first. Not every file system can do it."""
+    try:
+        target.hardlink_to(source)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        """What has become of the file is known by now, and nothing is to hide it."""
+
+
+def _sync(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        """Not every file system can do it to a folder."""
+    finally:
+        os.close(handle)

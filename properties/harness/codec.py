@@ -5,6 +5,7 @@ Loading builds dataclasses of `values`, `timeline` and `suspect` and executes no
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -50,6 +51,8 @@ _TOLD = {
     )
 }
 _TAGS: dict[str, type] = {**_TYPES, **_TOLD}
+_WIDTH = 120
+_LONG, _LONGEST = 64, 1 << 24
 
 
 def encode(value: Value) -> Any:
@@ -61,13 +64,26 @@ def encode(value: Value) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, tuple):
-        return {"tuple": [encode(item) for item in value]}
+        return _padded(value) or {"tuple": [encode(item) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
     if is_dataclass(value) and type(value).__name__ in _TAGS:
         content = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
         return {type(value).__name__: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
+
+
+def _padded(value: tuple[Value, ...]) -> dict[str, list[Any]] | None:
+    """A tuple that ends in one int many times, as tables with room do: what comes before, the int, how many times."""
+    if len(value) < _LONG or type(value[-1]) is not int:
+        return None
+    other = (
+        at for at in range(len(value) - 1, -1, -1) if value[at] != value[-1] or type(value[at]) is not int
+    )
+    kept = next(other, -1) + 1
+    if len(value) - kept < _LONG:
+        return None
+    return {"padded": [[encode(item) for item in value[:kept]], value[-1], len(value) - kept]}
 
 
 def decode(data: Any) -> Value:
@@ -92,6 +108,8 @@ def _decode(data: Any) -> Value:
     ((tag, content),) = data.items()
     if tag == "bytes":
         return bytes.fromhex(content)
+    if tag == "padded":
+        return _unpadded(*content)
     if tag not in ("tuple", "dict"):
         return _decode_dataclass(tag, content)
     if not isinstance(content, list):
@@ -99,6 +117,14 @@ def _decode(data: Any) -> Value:
     if tag == "tuple":
         return tuple(map(_decode, content))
     return {_decode(key): _decode(item) for key, item in content}
+
+
+def _unpadded(kept: list[Any], last: int, times: int) -> Value:
+    if type(last) is not int or type(times) is not int or not 0 <= times <= _LONGEST:
+        raise ValueError(
+            f"padded = {last!r} x {times!r}, but should be an int, at most {_LONGEST} times [decode]"
+        )
+    return (*map(_decode, kept), *(last,) * times)
 
 
 def _decode_dataclass(tag: str, content: Any) -> Value:
@@ -109,3 +135,24 @@ def _decode_dataclass(tag: str, content: Any) -> Value:
     if not isinstance(content, dict) or not set(content) <= known:
         raise ValueError(f"{tag} = {content!r}, but should only have the fields {sorted(known)} [decode]")
     return kind(**{field: _decode(item) for field, item in content.items()})
+
+
+def spread(data: Any, indent: int = 0) -> str:
+    """JSON over several lines, as few as are still to be read: what fits on one stands on it, as do scalars of one list."""
+    if isinstance(data, dict):
+        if len(data) == 1:
+            ((key, item),) = data.items()
+            return f"{{{json.dumps(key)}: {spread(item, indent)}}}"
+        ends = "{}"
+        items = [f"{json.dumps(key)}: {spread(item, indent + 1)}" for key, item in data.items()]
+    elif isinstance(data, list):
+        ends = "[]"
+        items = [spread(item, indent + 1) for item in data]
+    else:
+        return json.dumps(data)
+    line = ", ".join(items)
+    flat = isinstance(data, list) and not any(isinstance(item, (dict, list)) for item in data)
+    if flat or (len(line) < _WIDTH - indent and "\n" not in line):
+        return f"{ends[0]}{line}{ends[1]}"
+    margin = "\n" + " " * (indent + 1)
+    return f"{ends[0]}{margin}{f',{margin}'.join(items)}{margin[:-1]}{ends[1]}"

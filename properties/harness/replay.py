@@ -30,23 +30,45 @@ def replay_file(path: Path, subject: str, device: str) -> tuple[str, str]:
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
     device = choose_device(device)
     triton_mode.prepare(device)
-    target = load(subject)
-    missing = missing_functions(case, target)
-    if missing:
-        return "NOT APPLICABLE", f"{subject} has no {', '.join(missing)}"
-    found = _replayed(case, target, device)
+    return replay_case(case, load(subject), device)
+
+
+def replay_case(case: Case, subject: Subject, device: str, port: Port | None = None) -> tuple[str, str]:
+    """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
+
+    Raises:
+        ValueError: the case calls what no document has.
+    """
+    reason = _not_applicable(case, subject, device)
+    if reason is not None:
+        return "NOT APPLICABLE", reason
+    found = _replayed(case, subject, device, port)
     if found is None:
-        return "FIXED", f"{subject} now answers {case.property_name} by the rules"
+        return "FIXED", f"{subject.name} now answers {case.property_name} by the rules"
     return "FAILED", found
 
 
-def _replayed(case: Case, subject: Subject, device: str) -> str | None:
+def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
+    missing = missing_functions(case, subject)
+    if missing:
+        return f"{subject.name} has no {', '.join(missing)}"
+    if device == "cpu" and any(call.function in _NEED_CUDA for call in case.calls):
+        return "there are no graphs without CUDA"
+    return None
+
+
+_NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
+
+
+def _replayed(case: Case, subject: Subject, device: str, port: Port | None) -> str | None:
     """Where the case's fault, or any on a GPU, would take this process along, another one runs it."""
     faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
+    if isinstance(port, InWorker) or (port is not None and not faulted):
+        return replay(case, port)
     if device == "cpu" and not faulted:
         return replay(case, ordinary_port(subject, device))
-    with InWorker(subject.name, device, spare=False) as port:
-        return replay(case, port)
+    with InWorker(subject.name, device, spare=False) as own:
+        return replay(case, own)
 
 
 def missing_functions(case: Case, subject: Subject) -> list[str]:

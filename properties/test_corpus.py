@@ -1,0 +1,26 @@
+"""What was found once is looked at first: every case of the corpus, again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from properties.harness.corpus import Corpus, Entry, declared, replayed
+from properties.harness.trial import Bench
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    entries = Corpus(Path(metafunc.config.getoption("--corpus"))).entries()
+    metafunc.parametrize("entry", entries, ids=[entry.path.name for entry in entries])
+
+
+def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: Entry, trial: Bench) -> None:
+    record = replayed(entry, trial.subject, trial.port.device, trial.port)
+    if record.verdict == "NOT APPLICABLE":
+        pytest.skip(record.message)
+    known = declared(entry.case, trial.subject) if entry.case is not None else None
+    if record.verdict == "FAILED" and known is not None:
+        pytest.xfail(f"declared: {known.link}")
+    if record.verdict != "FIXED":
+        pytest.fail(f"{record.verdict}: {entry.path}: {record.message}", pytrace=False)
