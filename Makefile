@@ -10,6 +10,12 @@ ONLY ?=
 SEED ?=
 CASE ?=
 FUZZ_ARGS ?=
+GPUS ?=
+RAY ?=
+DIRS ?= reports/campaigns
+MERGE_ARGS ?=
+RESUME ?=
+NIGHTLY_ARGS ?=
 SCRIPT ?=
 SANITIZE_ARGS ?=
 TRACES ?= 300
@@ -39,12 +45,13 @@ CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz replay sanitize sanitize-gpu traces replay-trace demo bench lint types table check-table ci clean
+.PHONY: help test fuzz nightly merge replay sanitize sanitize-gpu traces replay-trace demo bench lint types table check-table ci clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
+	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
@@ -56,6 +63,14 @@ fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ON
 	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
+nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, RAY, SUBJECT, DEVICE, ONLY
+	@$(PY) -m properties nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
+	  $(CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(NIGHTLY_ARGS)
+
+merge: $(READY)  ## shards of a campaign into one, with its report: DIRS
+	@$(PY) -m properties merge $(DIRS) $(MERGE_ARGS)
+
 sanitize: $(READY)  ## a script of yours, or a case, under the sanitizer: SCRIPT
 	$(if $(SCRIPT),,$(error make sanitize needs SCRIPT=path/to/script.py))
 	@$(PY) -m properties sanitize $(call quote,$(SCRIPT)) $(SANITIZE_ARGS)
@@ -64,8 +79,8 @@ sanitize-gpu: $(READY)  ## saved and recorded cases under compute-sanitizer: CAS
 	@$(PY) -m properties sanitize-gpu $(if $(CASE),$(call quote,$(CASE))) --subject $(call quote,$(SUBJECT)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(SANITIZE_ARGS)
 
-replay: $(READY)  ## one recorded case again: CASE, SUBJECT, DEVICE
-	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json))
+replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CASE, SUBJECT, DEVICE
+	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))
 	@$(PY) -m properties replay $(call quote,$(CASE)) $(CHOICE)
 
 traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED

@@ -1,4 +1,4 @@
-"""The command line: `python -m properties fuzz|replay|sanitize|sanitize-gpu|traces|replay-trace|demo|bench|table`."""
+"""The command line: `python -m properties fuzz|nightly|merge|replay|sanitize|sanitize-gpu|traces|replay-trace|demo|bench|table`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.cli_merge import add_merge
+from properties.harness.cli_nightly import add_nightly
 from properties.harness.cli_options import add_port_options, seconds, setting_of
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
@@ -69,7 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser("replay", help="run a saved case again: FIXED, FAILED or NOT APPLICABLE")
-    replay.add_argument("case", type=Path, help="path to a case.json")
+    replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
+    replay.add_argument(
+        "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"
+    )
     _subject_options(replay)
     replay.set_defaults(run=_replay)
     demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
@@ -80,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _bench_options(bench)
     bench.set_defaults(run=_bench)
+    add_nightly(commands)
+    add_merge(commands)
     add_replay_trace(commands)
     add_traces(commands)
     add_sanitize(commands)
@@ -261,9 +268,11 @@ def _exit_code(rows: dict[str, Row], *, interrupted: bool) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from properties.harness.corpus import path_of
     from properties.harness.replay import replay_file
 
-    verdict, message = replay_file(options.case, options.subject, options.device)
+    path = path_of(options.case, options.corpus)
+    verdict, message = replay_file(path, options.subject, options.device)
     print(f"{verdict}: {message}")
     return {"FIXED": CLEAN, "FAILED": FALSIFIED}.get(verdict, INCOMPLETE)
 

@@ -206,15 +206,18 @@ def _actual(actual: Outcome) -> str:
     return f"{actual.exception}: {actual.message}" if isinstance(actual, Raised) else brief(actual.value)
 
 
-def _environment(case: Case) -> str:
-    rows = {
-        "device": _device_name(case.device),
-        "seed": str(case.seed),
+def environment() -> dict[str, str]:
+    """Revision, system and versions that results depend on, by name."""
+    return {
         "revision": revision(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         **{name: _version(name) for name in _VERSIONS},
     }
+
+
+def _environment(case: Case) -> str:
+    rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
 
 

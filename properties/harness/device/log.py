@@ -37,8 +37,12 @@ class Log:
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self._file = _opened(path)
-        os.ftruncate(self._file, 0)
-        self._head = self._write(dict(about))
+        try:
+            os.ftruncate(self._file, 0)
+            self._head = self._write(dict(about))
+        except OSError:
+            os.close(self._file)
+            raise
         self._empty = True
 
     def begin(self) -> None:

@@ -41,9 +41,18 @@ class SharedCrew:
 
     def worker(self, *, fresh: bool = True) -> SharedCrew:  # noqa: ARG002 - whoever shares it sees to that
         """Raises DeviceGone where nobody is at the address."""
-        if self._channel is None:
-            self._channel = _connected(self.address)
-            (self.number,) = NUMBER.unpack(self._channel.receive(_CONNECT_SECONDS))
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        while self._channel is None:
+            channel = _connected(self.address, deadline)
+            try:
+                (self.number,) = NUMBER.unpack(channel.receive(_CONNECT_SECONDS))
+            except (EOFError, OSError) as error:
+                # It has ended since; another one is on its way.
+                channel.close()
+                if time.monotonic() > deadline:
+                    raise DeviceGone(f"nobody answers at {self.address}: {error}") from error
+            else:
+                self._channel = channel
         return self
 
     def ask(self, limit: float, method: str, number: int, begins: bool, *rest: Any) -> tuple[Any, Kernels]:
@@ -85,8 +94,8 @@ class SharedCrew:
         self._channel = None
 
 
-def _connected(address: str) -> Channel:
-    end, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + _CONNECT_SECONDS
+def _connected(address: str, deadline: float) -> Channel:
+    end = socket.socket(socket.AF_UNIX)
     while True:
         try:
             end.connect(address)

@@ -1,0 +1,312 @@
+"""The command `nightly`: a campaign that people leave running."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from properties.harness.cli_options import add_port_options, seconds
+from properties.harness.nightly.claim import claimed
+from properties.harness.nightly.console import finish, prepare, say
+from properties.harness.nightly.plan import Plan, seed_of
+from properties.harness.nightly.record import FILE, Record
+from properties.harness.nightly.sharding import campaign_of, shard_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LINE_SECONDS = 10.0
+_MOST_WORKERS = 8
+_DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
+reports/campaigns/<id>/report.html. Several machines: set SHARD and SHARDS on each (those of Slurm arrays, indexed jobs of
+Kubernetes and parallel jobs of Buildkite are understood) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
+2: incomplete, --resume goes on. 3: cannot be run as given."""
+
+
+def add_nightly(commands: Any) -> None:
+    """Add the command's parser."""
+    parser = commands.add_parser(
+        "nightly", help="a campaign over hours, GPUs and machines, with a report", description=_DESCRIPTION
+    )
+    parser.add_argument("--budget", default=None, help="how long: 90, 60s, 5m, 8h (default 8h)")
+    parser.add_argument(
+        "--examples", type=int, default=None, help="how much, instead: so many examples in all"
+    )
+    parser.add_argument("--gpus", default="", help="such as 0,1,2,3; all (default: the first one)")
+    parser.add_argument("--engines", type=int, default=None, help="processes that search (default: by cores)")
+    parser.add_argument(
+        "--workers", type=int, default=None, help="processes per GPU that run the subject (default: by cores)"
+    )
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    parser.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    parser.add_argument("--corpus", default="corpus", help="where failing cases are kept (default corpus/)")
+    parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
+    parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
+    parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
+    parser.add_argument(
+        "--redis",
+        default=os.environ.get("STATECHECK_REDIS", ""),
+        metavar="URL",
+        help="a database of examples that a team shares (default: the variable STATECHECK_REDIS)",
+    )
+    add_port_options(parser)
+    parser.set_defaults(run=run_nightly)
+
+
+def run_nightly(options: argparse.Namespace) -> int:
+    """Run it; the exit code.
+
+    Raises:
+        ValueError: options that make no campaign.
+    """
+    prepare()
+    plan = planned(options, os.environ)
+    resumed = _to_resume(plan, options) if options.resume else None
+    if resumed is not None:
+        plan = replace(
+            plan,
+            id=resumed.id,
+            budget=resumed.budget,
+            examples=resumed.examples_wanted,
+            first_round=resumed.first_round,
+        )
+    named = bool(resumed or options.id or campaign_of(os.environ))
+    with claimed(plan, named=named) as plan:
+        _announce(plan, resumed)
+        watch = _watcher(plan)
+        record = _somewhere(plan, options.ray, watch, resumed)
+        # What went wrong at the end.
+        watch(record)
+        code = _conclude(plan, record)
+    finish()
+    return code
+
+
+def _somewhere(plan: Plan, ray: str, watch: Callable[[Record], None], resumed: Record | None) -> Record:
+    if not ray:
+        return _here(plan, watch, resumed)
+    from properties.harness.nightly.ray_actors import Cluster
+    from properties.harness.nightly.ray_cluster import run_on_ray
+
+    return run_on_ray(plan, Cluster(ray), watch=watch)
+
+
+def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
+    """The plan that options and variables ask for.
+
+    Raises:
+        ValueError: they contradict themselves or each other.
+    """
+    from properties.harness.port import choose_device
+
+    if options.budget is not None and options.examples is not None:
+        raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
+    if options.examples is not None and options.examples < 1:
+        raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
+    device = choose_device(options.device)
+    gpus = _gpus(options.gpus, device)
+    shard, shards = shard_of(environment)
+    isolated = device != "cpu" if options.isolated is None else options.isolated
+    workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
+    commit = commit_of(_ROOT)
+    plan = Plan(
+        options.id or campaign_of(environment) or _name(commit),
+        options.subject,
+        options.only,
+        device,
+        gpus,
+        engines,
+        seconds(options.budget or "8h") if options.examples is None else None,
+        options.examples,
+        commit,
+        shard,
+        shards,
+        reports=options.reports,
+        corpus=options.corpus,
+        redis=options.redis,
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        workers=workers,
+    )
+    return replace(plan, first_round=_first_round(plan))
+
+
+def _gpus(text: str, device: str) -> tuple[str, ...]:
+    if device == "cpu":
+        if text:
+            raise ValueError(f"gpus = {text!r}, but should be empty on a CPU [nightly]")
+        return ()
+    there = _there()
+    if not text:
+        return there[:1]
+    chosen = there if text == "all" else tuple(part.strip() for part in text.split(","))
+    if not set(chosen) <= set(there) or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"gpus = {text!r}, but should be different ones of {', '.join(there)}, or all [nightly]"
+        )
+    return chosen
+
+
+def _there() -> tuple[str, ...]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return tuple(part.strip() for part in visible.split(","))
+    import torch
+
+    return tuple(map(str, range(torch.cuda.device_count())))
+
+
+def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
+    """Workers per device, and engines in all: together as many as there are cores; an engine thinks longer than a worker works."""
+    from properties.harness.cli import cores
+
+    mine = cores()
+    workers = options.workers
+    if workers is None:
+        workers = min(_MOST_WORKERS, max(1, mine * 3 // (8 * gpus))) if isolated else 1
+    engines = options.engines
+    if engines is None:
+        engines = max(gpus, mine - gpus * workers) if isolated else mine
+    for name, value in (("workers", workers), ("engines", engines)):
+        if value < 1:
+            raise ValueError(f"{name} = {value}, but should be >= 1 [nightly]")
+    return workers, engines
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout: 12 hexadecimal digits, "+" behind them where files were changed; "" unknown."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD")[:12] + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _name(commit: str) -> str:
+    """By the time, which people look for."""
+    now = dt.datetime.now().astimezone()
+    return f"{now:%Y-%m-%d-%H%M%S}-{commit.rstrip('+')[:7] or 'unknown'}"
+
+
+def _earlier(plan: Plan) -> list[Record]:
+    """Campaigns of the same kind under the reports, the latest first; what cannot be read says nothing."""
+    found = []
+    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
+        try:
+            record = Record.load(path)
+        except (OSError, ValueError):
+            continue
+        same = (record.subject, record.device, record.only, record.shard, record.shards)
+        if same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
+            found.append(record)
+    return sorted(found, key=lambda one: (_moment(one.began), one.id), reverse=True)
+
+
+def _moment(text: str) -> float:
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _first_round(plan: Plan) -> int:
+    """Rounds of the same commit go on where they were: the same seeds would find the same again."""
+    same = (one for one in _earlier(plan) if one.commit.rstrip("+") == plan.commit.rstrip("+"))
+    return max((one.first_round + one.rounds for one in same), default=0)
+
+
+def _to_resume(plan: Plan, options: argparse.Namespace) -> Record:
+    wanted = [one for one in _earlier(plan) if not one.complete and options.id in ("", one.id)]
+    if not wanted:
+        raise ValueError(
+            "resume = True, but should only be where a campaign of this kind is incomplete [nightly]"
+        )
+    return wanted[0]
+
+
+def _announce(plan: Plan, resumed: Record | None) -> None:
+    what = f"{plan.examples:,} examples" if plan.budget is None else f"{plan.budget:,.0f} s"
+    where = f"GPU {','.join(plan.gpus)}, {plan.workers} workers each" if plan.gpus else plan.device
+    round_ = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
+    lines = [
+        f"campaign {plan.id}: subject {plan.subject} on {where}, {plan.engines} engines, {what}",
+        f"commit {plan.commit or 'unknown'}, shard {plan.shard} of {plan.shards}, {round_}",
+    ]
+    if resumed is not None:
+        lines.append(f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")
+    for line in lines:
+        say(line)
+
+
+def _watcher(plan: Plan) -> Callable[[Record], None]:
+    """Prints a line now and then, and of a bucket, of a trouble and of a round when it comes up."""
+    told: set[str] = set()
+    last = [float("-inf")]
+
+    def watch(record: Record) -> None:
+        for key, line in _news(record, plan):
+            if key not in told:
+                told.add(key)
+                say(line)
+        if record.seconds - last[0] > _LINE_SECONDS:
+            last[0] = record.seconds
+            say(_line(record))
+
+    return watch
+
+
+def _news(record: Record, plan: Plan) -> list[tuple[str, str]]:
+    found = [(one.id, f"FALSIFIED {one.id}: {one.property}: {one.message}") for one in record.buckets]
+    found += [(one, f"trouble: {one}") for one in record.troubles]
+    number = plan.first_round + record.rounds - 1
+    if record.rounds > 1:
+        found.append((f"round {number}", f"round {number}: seed {seed_of(plan, number)}"))
+    return found
+
+
+def _line(record: Record) -> str:
+    reached = sum(one.examples > 0 for one in record.marks)
+    behaviours = sum(one.behaviours for one in record.properties)
+    return (
+        f"{record.seconds:6.0f} s: {record.examples:,} examples, {record.examples / max(record.seconds, 1e-9):,.0f}/s, "
+        f"{behaviours:,} behaviours, {reached} of {len(record.marks)} marks, {len(record.buckets)} buckets"
+    )
+
+
+def _here(plan: Plan, watch: Callable[[Record], None], resumed: Record | None) -> Record:
+    from properties.harness.nightly.campaign import run
+    from properties.harness.nightly.comparison import find_previous
+    from properties.harness.nightly.page import write_reports
+
+    record = run(plan, watch, resumed=resumed)
+    reports = Path(plan.reports)
+    previous, warnings = find_previous(reports, record)
+    record.troubles += [one for one in warnings if one not in record.troubles]
+    write_reports(record, reports / "campaigns" / plan.name, previous)
+    return record
+
+
+def _conclude(plan: Plan, record: Record) -> int:
+    from properties.harness.nightly.comparison import compared, find_previous
+    from properties.harness.nightly.summary import verdict
+
+    told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
+    say(_line(record))
+    for line in (told.word, *(f"  {reason}" for reason in told.reasons)):
+        say(line)
+    page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
+    say(f"report: {page}")
+    return 1 if told.word == "NOT CLEAN" else 0 if told.clean else 2

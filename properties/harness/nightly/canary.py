@@ -1,0 +1,83 @@
+"""A property that must fail: if a campaign does not find, shrink, write down and replay it, its silence means nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from properties.harness.case import Case
+from properties.harness.own import LAST_TRUE_SONG
+from properties.harness.port import Port
+from properties.harness.registry import Property
+from properties.harness.replay import replay
+from properties.harness.report import write_report
+from properties.harness.trial import Bench, Falsified, Trial
+from properties.harness.values import Device, call
+
+NAME = "the_canary_sings_every_number_as_it_is"
+_EXAMPLES = 200
+_FILES = ("case.json", "repro.py", "report.md", "report.html")
+
+
+class Silent(Exception):
+    """The canary was not found, or not as it should be."""
+
+
+def _body(trial: Trial, number: int) -> None:
+    trial.agrees(call("harness.sing", number=number, device=Device()))
+
+
+CANARY = Property(
+    NAME,
+    "Every number is sung as it is. (It is not: this property has to fail, or no other one can be trusted.)",
+    "agreement",
+    ("harness.sing",),
+    _body,
+    {"number": st.integers(0, 10**6)},
+    __name__,
+)
+
+
+def listen(bench: Bench, folder: Path, port: Port | None = None) -> str:
+    """Have the canary found, shrunk, reported in `folder` and replayed; how that went, in a few words.
+
+    Args:
+        port: to replay it on; the bench's own without one.
+
+    Raises:
+        Silent: which of these did not happen.
+    """
+    started, before = time.monotonic(), bench.examples
+    case = _found(bench)
+    smallest = case.calls[-1].named["number"]
+    if smallest != LAST_TRUE_SONG + 1:
+        raise Silent(f"it was shrunk to {smallest}, but should be to {LAST_TRUE_SONG + 1}")
+    directory = write_report(case, folder, bench.subject.module)
+    missing = [name for name in _FILES if not (directory / name).is_file()]
+    if missing:
+        raise Silent(f"its report lacks {', '.join(missing)}")
+    if replay(Case.load(directory / "case.json"), port or bench.port) is None:
+        raise Silent("its case did not fail when it was replayed")
+    seconds = time.monotonic() - started
+    return f"found and shrunk to {smallest} in {bench.examples - before} examples, reported and replayed, {seconds:.1f} s"
+
+
+def _found(bench: Bench) -> Case:
+    unwatched: Callable[[Case], None] = lambda case: None  # noqa: E731 - in place of the bench's
+    watched, bench.on_falsified = bench.on_falsified, unwatched
+    settings.register_profile("before the canary", settings())
+    # It has to be found, not remembered.
+    settings.register_profile("canary", settings(), database=None)
+    settings.load_profile("canary")
+    try:
+        CANARY.explore(bench, seed=0, max_examples=_EXAMPLES)
+    except Falsified as error:
+        return error.case
+    finally:
+        settings.load_profile("before the canary")
+        bench.on_falsified = watched
+    raise Silent(f"{_EXAMPLES} examples of it passed")

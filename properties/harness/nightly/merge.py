@@ -1,0 +1,264 @@
+"""Adds up the shards of a campaign, or its units, to the record of the whole."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from properties.harness.campaign import Status
+from properties.harness.nightly.record import (
+    BucketRecord,
+    CorpusRecord,
+    MarkRecord,
+    Moment,
+    PropertyRecord,
+    Record,
+)
+
+_MOMENTS = 500
+_SAME = ("id", "subject", "device", "only", "shards")
+_STRONGEST = (
+    Status.FALSIFIED,
+    Status.ERROR,
+    # A deviation that showed in one shard is known, although it did not show in another.
+    Status.KNOWN,
+    Status.UNEXPECTED_PASS,
+    Status.PASSED,
+    Status.RUNNING,
+    Status.WAITING,
+    Status.NOT_APPLICABLE,
+)
+_STATUSES = [status.value for status in _STRONGEST]
+_VERDICTS = ["FAILED", "UNREADABLE", "FIXED", "NOT APPLICABLE"]
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A shard or unit: what people call it, and how many seconds after the campaign it began."""
+
+    name: str
+    record: Record
+    after: float = 0.0
+
+
+def merged(records: Sequence[Record]) -> Record:
+    """The shards of one campaign, added up; what is missing, and what came twice, is told in `troubles`.
+
+    Raises:
+        ValueError: none, or shards of different campaigns.
+    """
+    if not records:
+        raise ValueError("records = [], but should have one at least [merged]")
+    _check_same(records)
+    if records[0].shards == 1 and len(records) == 1:
+        return records[0]
+    shards = {one.shard: one for one in sorted(records, key=_preferred)}
+    whole = added([Part(f"shard {shard}", one) for shard, one in shards.items()])
+    missing = sorted(set(range(records[0].shards)) - set(shards))
+    whole.troubles += [f"shard {shard} of {records[0].shards} is missing" for shard in missing]
+    times = Counter(one.shard for one in records)
+    for shard in sorted(shard for shard, many in times.items() if many > 1):
+        whole.troubles.append(f"shard {shard} came {times[shard]} times, and counts once")
+    whole.complete = whole.complete and not missing
+    return whole
+
+
+def _preferred(record: Record) -> tuple[int, bool, int]:
+    """In the order of shards; of several records of one, that with the most work comes last."""
+    return record.shard, record.complete, record.examples
+
+
+def _check_same(records: Sequence[Record]) -> None:
+    first = records[0]
+    for other in records[1:]:
+        for name in _SAME:
+            mine, theirs = getattr(first, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(
+                    f"{name} = {theirs!r}, but should be {mine!r} as in the first record [merged]"
+                )
+
+
+def added(parts: Sequence[Part]) -> Record:
+    """Parts that ran at the same time or one after the other, as one record.
+
+    Of behaviours the largest count is taken: how many of them two parts have in common is not known.
+    """
+    records = [part.record for part in parts]
+    buckets = _buckets(parts)
+    return replace(
+        records[0],
+        commit=_told(one.commit for one in records),
+        shard=0,
+        shards=1,
+        gpus={_place(part, key): name for part in parts for key, name in part.record.gpus.items()},
+        engines=sum(one.engines for one in records),
+        began=min((one.began for one in records), key=_moment),
+        seconds=max(part.after + part.record.seconds for part in parts),
+        budget=max((one.budget for one in records if one.budget is not None), default=None),
+        examples_wanted=_total(one.examples_wanted for one in records),
+        rounds=sum(one.rounds for one in records),
+        complete=all(one.complete for one in records),
+        interrupted=any(one.interrupted for one in records),
+        environment=_environment(records),
+        properties=_grouped(_each(records, "properties"), lambda one: one.name, _property),
+        buckets=buckets,
+        marks=_grouped(_marks(parts), lambda one: one.name, _mark),
+        corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
+        kernels=_kernels(records),
+        faults=dict(sum((Counter(one.faults) for one in records), Counter())),
+        troubles=_troubles(parts),
+        canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",
+        series=_series(parts, buckets),
+    )
+
+
+def _each(records: Iterable[Record], name: str) -> list[Any]:
+    return [item for one in records for item in getattr(one, name)]
+
+
+def _grouped(
+    items: Iterable[Item], key: Callable[[Item], Key], together: Callable[[list[Item]], Item]
+) -> list[Item]:
+    """One item for each key, in the order in which they came."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return [together(group) for group in groups.values()]
+
+
+def _told(texts: Iterable[str]) -> str:
+    """Each of them once, as most often all are equal."""
+    return " | ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _place(part: Part, key: str) -> str:
+    return f"{part.name}: {key}"
+
+
+def _moment(began: str) -> datetime:
+    """When it was; the latest moment of all where that cannot be read."""
+    try:
+        moment = datetime.fromisoformat(began)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _environment(records: Sequence[Record]) -> dict[str, str]:
+    names = dict.fromkeys(name for one in records for name in one.environment)
+    return {name: _told(one.environment.get(name, "") for one in records) for name in names}
+
+
+def _rank(order: Sequence[str], value: str) -> int:
+    return order.index(value) if value in order else len(order)
+
+
+def _property(group: list[PropertyRecord]) -> PropertyRecord:
+    strongest = min(group, key=lambda one: _rank(_STATUSES, one.status))
+    return replace(
+        strongest,
+        examples=sum(one.examples for one in group),
+        seconds=sum(one.seconds for one in group),
+        behaviours=max(one.behaviours for one in group),
+        launches=any(one.launches for one in group),
+    )
+
+
+def _buckets(parts: Sequence[Part]) -> list[BucketRecord]:
+    """Each once, in the order in which they were found."""
+    moved = [replace(one, at=part.after + one.at) for part in parts for one in part.record.buckets]
+    return sorted(_grouped(moved, lambda one: one.id, _bucket), key=lambda one: one.at)
+
+
+def _bucket(group: list[BucketRecord]) -> BucketRecord:
+    smallest = min(group, key=lambda one: size_of(one.case))
+    seen = [one.first_seen for one in group if one.first_seen]
+    first = min(seen, key=lambda one: one.get("date") or "9999", default={})
+    return replace(
+        smallest,
+        examples=sum(one.examples for one in group),
+        at=min(one.at for one in group),
+        first_seen=first,
+    )
+
+
+def size_of(case: dict[str, Any]) -> tuple[bool, int, str]:
+    """What makes one case of a bucket preferable to another: that there is one, then fewer letters, then these."""
+    text = json.dumps(case, sort_keys=True)
+    return not case, len(text), text
+
+
+def _marks(parts: Sequence[Part]) -> list[MarkRecord]:
+    return [
+        one if one.at is None else replace(one, at=part.after + one.at)
+        for part in parts
+        for one in part.record.marks
+    ]
+
+
+def _mark(group: list[MarkRecord]) -> MarkRecord:
+    reached = [one for one in group if one.examples]
+    first = min(reached, key=lambda one: float("inf") if one.at is None else one.at, default=group[0])
+    return replace(first, examples=sum(one.examples for one in group))
+
+
+def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
+    return min(group, key=lambda one: _rank(_VERDICTS, one.verdict))
+
+
+def _kernels(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    names = sorted({name for one in records for name in one.kernels})
+    return {name: _kernel([one.kernels[name] for one in records if name in one.kernels]) for name in names}
+
+
+def _kernel(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    variants: list[Any] = []
+    for one in group:
+        variants += [variant for variant in one.get("variants", []) if variant not in variants]
+    return {"variants": variants, "compilations": sum(one.get("compilations", 0) for one in group)}
+
+
+def _troubles(parts: Sequence[Part]) -> list[str]:
+    commits = _told(part.record.commit for part in parts)
+    told = [f"{part.name}: {text}" for part in parts for text in part.record.troubles]
+    if any(part.record.canary for part in parts):
+        silent = [part.name for part in parts if not part.record.canary]
+        told += [f"{name}: the canary was not found" for name in silent]
+    return told if " | " not in commits else [f"the parts ran different commits: {commits}", *told]
+
+
+def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[Moment]:
+    """Where all parts together stood, at moments of any of them; a part stands still between its own."""
+    tracks = [[replace(one, at=part.after + one.at) for one in part.record.series] for part in parts]
+    times = sorted({one.at for track in tracks for one in track})
+    step = -(-len(times) // _MOMENTS) or 1
+    # From the end, so that the last moment is always among them.
+    grid = times[::-1][::step][::-1]
+    stood = zip(*(_standing(track, grid) for track in tracks), strict=True)
+    return [_moment_of(at, now, buckets) for at, now in zip(grid, stood, strict=False)]
+
+
+def _standing(track: Sequence[Moment], grid: Sequence[float]) -> list[Moment]:
+    """The latest of a part's moments at each time."""
+    times = [one.at for one in track]
+    start = Moment(0.0, 0, 0, 0)
+    return [track[place - 1] if (place := bisect_right(times, at)) else start for at in grid]
+
+
+def _moment_of(at: float, now: Sequence[Moment], buckets: Sequence[BucketRecord]) -> Moment:
+    examples, behaviours = sum(one.examples for one in now), max(one.behaviours for one in now)
+    return Moment(at, examples, behaviours, sum(one.at <= at for one in buckets))

@@ -1,0 +1,60 @@
+"""What a campaign is asked to do, as data that can be sent to another machine."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One shard of a campaign.
+
+    Args:
+        id: the campaign's name.
+        device: "cpu" or "cuda".
+        gpus: indices of the GPUs to use, empty on a CPU.
+        engines: processes that search, in all.
+        budget: seconds, or None where `examples` says how much work it is.
+        commit: of the repository, see `Record`.
+        shard: which of `shards` parts this is; `unit` tells apart pieces of work of one shard.
+        first_round: where rounds go on that another campaign of the same commit has begun.
+        reports: folder in which the campaign's folder is made.
+        corpus: folder of the corpus.
+        workers: processes per GPU in which the subject runs.
+        redis: URL of a database of examples that a team shares, "" without one.
+    """
+
+    id: str
+    subject: str = "impl"
+    only: str = ""
+    device: str = "cpu"
+    gpus: tuple[str, ...] = ()
+    engines: int = 1
+    budget: float | None = None
+    examples: int | None = None
+    commit: str = ""
+    shard: int = 0
+    shards: int = 1
+    unit: int = 0
+    first_round: int = 0
+    reports: str = "reports"
+    corpus: str = "corpus"
+    redis: str = ""
+    isolated: bool | None = None
+    time_limit: float = 30.0
+    sanitized: bool = True
+    workers: int = 1
+    canary: bool = True
+    replayed: bool = True
+
+    @property
+    def name(self) -> str:
+        """Of the campaign's folder."""
+        return self.id if self.shards == 1 else f"{self.id}-shard{self.shard}"
+
+
+def seed_of(plan: Plan, round_number: int, name: str = "") -> int:
+    """The seed of a round, or of a property in it: 48 bits that depend on commit, shard, unit, round and name alone."""
+    what = (plan.commit.rstrip("+"), plan.shard, plan.shards, plan.unit, round_number, name)
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:6], "big")

@@ -1,0 +1,259 @@
+"""What a campaign came to, in words: the verdict, what to type, and a summary as Markdown for the page of a CI job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from properties.harness.campaign import Status
+from properties.harness.nightly.comparison import Comparison
+from properties.harness.nightly.record import BucketRecord, PropertyRecord, Record
+
+WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
+UNDECIDED = (Status.ERROR.value, Status.WAITING.value, Status.RUNNING.value)
+CORPUS_ORDER = ("FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+_MARKUP = re.compile(r"([\\`|<>*\[\]#~])")
+_MOST_BUCKETS, _MOST_LINES, _MOST_NAMES = 12, 60, 5
+
+
+def visible(text: str) -> str:
+    """`text` with an escape for each character that XML forbids, such as NUL, or that would deceive a reader."""
+    return _HIDDEN.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def brief(text: str, room: int) -> str:
+    """`text` on one line of at most `room` characters."""
+    # Of a long text only so much is looked at as can be shown.
+    line = " ".join(visible(text[: 4 * room]).split())
+    return line if len(line) <= room else line[: room - 1] + "…"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Such as "1 bucket" and "2 buckets"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Such as "8 h 1 min", "3 min 20 s" and "4.2 s"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`word` in capital letters, and a sentence for each reason, the gravest first."""
+
+    word: str
+    reasons: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        return self.word == "CLEAN"
+
+
+def verdict(record: Record, comparison: Comparison) -> Verdict:
+    """What the campaign says of the subject, or why it says nothing."""
+    wrong, silent = list(_wrong(record, comparison)), list(_silent(record))
+    missing = list(_missing(record))
+    words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": silent, "INCOMPLETE": missing}
+    word = next((word for word, reasons in words.items() if reasons), "CLEAN")
+    return Verdict(word, (*wrong, *silent, *missing))
+
+
+def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
+    if record.buckets:
+        new = f", {len(comparison.new):,} of them new" if comparison.new else ", none of them new"
+        yield f"{counted(len(record.buckets), 'thing is', 'things are')} wrong{new}."
+    met = {one.property for one in record.buckets}
+    others = [one for one in record.properties if one.status in WRONG and one.name not in met]
+    if others:
+        listed = ", ".join(f"{one.name} ({one.status})" for one in others[:_MOST_NAMES])
+        yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
+    failed = sum(one.verdict == "FAILED" for one in record.corpus)
+    if failed:
+        yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
+
+
+def _silent(record: Record) -> Iterator[str]:
+    if not record.canary:
+        yield "The canary was SILENT: the property that must fail was not reported, so nothing that passed is proof."
+
+
+def _missing(record: Record) -> Iterator[str]:
+    if not record.examples:
+        yield "No example was run."
+    if not record.complete:
+        ended = "was interrupted" if record.interrupted else "has not used up its budget"
+        yield f"The campaign {ended}; --resume continues it."
+    for status in UNDECIDED:
+        found = sum(one.status == status for one in record.properties)
+        if found:
+            yield f"{counted(found, 'property', 'properties')}: {status}."
+    unreadable = sum(one.verdict == "UNREADABLE" for one in record.corpus)
+    if unreadable:
+        yield f"{counted(unreadable, 'case')} of the corpus cannot be read."
+
+
+def facts(record: Record) -> str:
+    """What was run, in one line."""
+    properties = counted(len(record.properties), "property", "properties")
+    parts = [
+        f"subject {record.subject}",
+        f"device {record.device}",
+        f"commit {record.commit or 'unknown'}",
+        f"began {record.began or 'at an unknown time'}",
+        f"{counted(record.examples, 'example')} of {properties} in {duration(record.seconds)}",
+    ]
+    parts += [f"only {record.only}"] if record.only else []
+    parts += [f"shard {record.shard} of {record.shards}"] if record.shards > 1 else []
+    return ", ".join(parts)
+
+
+def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[BucketRecord]:
+    """New ones first, then those that are back, then those that have been there."""
+    places = {"new": 0, "known": 1}
+    return sorted(buckets, key=lambda one: places.get(comparison.standings.get(one.id, ""), 2))
+
+
+def standing(bucket: BucketRecord, comparison: Comparison) -> str:
+    """Such as "new" and "still there, since 2026-11-02 (0123456789ab)"."""
+    kind = comparison.standings.get(bucket.id, "new")
+    since = comparison.since.get(bucket.id, "an unknown date")
+    words = {"known": f"back again, first seen {since}", "new": "new"}
+    return words.get(kind, f"still there, since {since}")
+
+
+def report_folder(bucket: BucketRecord, reports: Path) -> Path | None:
+    """The folder of a bucket's own report, as one reaches it from here; None where it is not on this machine."""
+    if not bucket.report:
+        return None
+    places = (reports / bucket.report, Path(bucket.report))
+    return next((place for place in places if (place / "case.json").is_file()), None)
+
+
+def commands(bucket: BucketRecord, record: Record, reports: Path) -> tuple[str, ...]:
+    """What to type, at the root of the repository, to run a bucket's case again; the shortest first."""
+    found = []
+    folder = report_folder(bucket, reports)
+    if bucket.corpus:
+        found += [_replay_by_id(bucket, record), _make_replay(_corpus_file(bucket), bucket, record)]
+    elif folder is not None:
+        found.append(_make_replay(folder / "case.json", bucket, record))
+    if folder is not None and (folder / "repro.py").is_file():
+        found.append(f"python {shlex.quote(str(folder / 'repro.py'))}")
+    return tuple(found)
+
+
+def _corpus_file(bucket: BucketRecord) -> PurePath:
+    """A name alone is one of the folder that every command looks into."""
+    path = PurePath(bucket.corpus)
+    return path if len(path.parts) > 1 else PurePath("corpus", path)
+
+
+def _replay_by_id(bucket: BucketRecord, record: Record) -> str:
+    folder = str(_corpus_file(bucket).parent)
+    options = ["--corpus", folder] if folder != "corpus" else []
+    options += ["--subject", bucket.subject] if bucket.subject != "impl" else []
+    # Where there is a GPU it is chosen; what was found without one is not to be looked for there.
+    options += ["--device", "cpu"] if record.device == "cpu" else []
+    return shlex.join(["python", "-m", "properties", "replay", bucket.id, *options])
+
+
+def _make_replay(path: PurePath, bucket: BucketRecord, record: Record) -> str:
+    values = {"CASE": str(path)}
+    values |= {"SUBJECT": bucket.subject} if bucket.subject != "impl" else {}
+    values |= {"DEVICE": "cpu"} if record.device == "cpu" else {}
+    # make expands a dollar sign even in what its command line sets.
+    words = (f"{name}={shlex.quote(value.replace('$', '$$'))}" for name, value in values.items())
+    return f"make replay {' '.join(words)}"
+
+
+def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
+    """The campaign as Markdown of at most 60 lines, the verdict first.
+
+    Args:
+        directory: the campaign's, where the whole report is.
+    """
+    found = verdict(record, comparison)
+    lines = [
+        f"# {found.word}: nightly campaign {_escaped(record.id, 80)}",
+        "",
+        _escaped(facts(record), 400),
+        "",
+    ]
+    lines += [f"- {_escaped(reason, 400)}" for reason in found.reasons]
+    lines += [f"- Canary: {_escaped(record.canary, 200)}"] if record.canary else []
+    lines += [*_bucket_lines(record, comparison, directory), *_trouble_lines(record)]
+    lines += [*_comparison_lines(comparison), *_table(record)]
+    lines += ["", f"Everything else: {_code(str(directory / 'report.html'))}"]
+    assert len(lines) <= _MOST_LINES, len(lines)
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str, room: int) -> str:
+    return _MARKUP.sub(r"\\\1", brief(text, room))
+
+
+def _code(text: str) -> str:
+    """`text` as code, in more backticks than it has."""
+    line = " ".join(visible(text).split())
+    most = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence, pad = "`" * (most + 1), " " if most else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _bucket_lines(record: Record, comparison: Comparison, directory: Path) -> Iterator[str]:
+    if record.buckets:
+        yield from ("", "## What is wrong", "")
+    for bucket in in_order(record.buckets, comparison)[:_MOST_BUCKETS]:
+        typed = next(iter(commands(bucket, record, directory.parent.parent)), "")
+        told = f"**{_escaped(bucket.property, 120)}** ({_escaped(standing(bucket, comparison), 80)}):"
+        yield f"- {told} {_escaped(bucket.message, 240)}{' ' + _code(typed) if typed else ''}"
+    if len(record.buckets) > _MOST_BUCKETS:
+        yield f"- and {len(record.buckets) - _MOST_BUCKETS:,} more"
+
+
+def _trouble_lines(record: Record) -> Iterator[str]:
+    if record.troubles:
+        yield from ("", f"## {counted(len(record.troubles), 'trouble')} of the campaign itself", "")
+    yield from (f"- {_escaped(trouble, 240)}" for trouble in record.troubles[:_MOST_NAMES])
+
+
+def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    if comparison.before is None:
+        return
+    yield from ("", f"## Since {_escaped(comparison.before.id, 80)}", "")
+    yield f"- {len(comparison.new)} new, {len(comparison.still)} still there, {len(comparison.gone)} gone"
+    if comparison.statuses:
+        shown = (f"{one.name}: {one.before} → {one.now}" for one in comparison.statuses[:_MOST_NAMES])
+        yield f"- {counted(len(comparison.statuses), 'status', 'statuses')} changed: {_escaped('; '.join(shown), 400)}"
+    if comparison.marks_lost:
+        yield f"- no longer reached: {_escaped(', '.join(comparison.marks_lost), 400)}"
+    if comparison.rate is not None:
+        yield f"- examples/s: {comparison.rate.before:,.1f} → {comparison.rate.now:,.1f}"
+
+
+def _table(record: Record) -> Iterator[str]:
+    yield from ("", "| properties | number | examples |", "|---|---:|---:|")
+    for status, found in by_status(record.properties)[: len(Status)]:
+        yield f"| {_escaped(status, 40)} | {len(found):,} | {sum(one.examples for one in found):,} |"
+
+
+def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:
+    """Properties by status, what is wrong first."""
+    order = [*WRONG, *UNDECIDED, *(one.value for one in Status if one.value not in WRONG + UNDECIDED)]
+    order += sorted({one.status for one in properties} - set(order))
+    found = ((status, [one for one in properties if one.status == status]) for status in order)
+    return [(status, some) for status, some in found if some]

@@ -1,0 +1,12 @@
+"""`nightly` with several devices that are all the CPU: the indices of --gpus only tell them apart."""
+
+from __future__ import annotations
+
+import sys
+
+from properties.harness import cli_nightly
+from properties.harness.cli import main
+
+if __name__ == "__main__":
+    cli_nightly._gpus = lambda text, device: tuple(filter(None, text.split(",")))
+    sys.exit(main())

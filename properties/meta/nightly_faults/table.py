@@ -1,0 +1,118 @@
+"""The table of faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from properties.meta.nightly_faults import places, processes
+from properties.meta.nightly_faults.ground import Ground
+from properties.meta.nightly_faults.observed import Observed
+
+FILE = Path(__file__).resolve().parents[1] / "FAULTS.md"
+_ROOM = 150
+_HEAD = """# Faults that nightly campaigns were put through
+
+Each was tried for real by `python -m properties.meta.nightly_faults --write`, which writes this table: a campaign as a process of
+its own, on a CPU, with a broken copy of the implementation as its subject. Found: buckets that a line or the record has told of,
+and of how many of them a case can be read afterwards, in the corpus, the folder that it falls back to, or the output.
+
+| fault | what was done | exit code | what was said | kept of found | seconds |
+|---|---|---|---|---:|---:|
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`done`: what is done to the campaign."""
+
+    name: str
+    done: str
+    run: Callable[[Ground], Observed]
+
+
+FAULTS = {
+    one.name: one
+    for one in (
+        Fault("small_disk", "reports and corpus on a disk of 64 KiB", places.small_disk),
+        Fault("disk_fills_up", "their disk is filled once the first case is kept", places.disk_fills_up),
+        Fault(
+            "no_room_anywhere", "no file may be longer than 512 bytes (RLIMIT_FSIZE)", places.no_room_anywhere
+        ),
+        Fault(
+            "isolated_on_full_disk",
+            "the same, with the subject in workers of their own",
+            places.isolated_on_full_disk,
+        ),
+        Fault("read_only_corpus", "the corpus may only be read", places.read_only_corpus),
+        Fault(
+            "corrupt_corpus",
+            "truncated, binary, of a newer version, empty, nested, a list, a folder, forbidden, a link to nothing; subject intact",
+            places.corrupt_corpus,
+        ),
+        Fault("two_at_once", "two campaigns, one corpus, one folder of reports", places.two_at_once),
+        Fault(
+            "clock_jumps", "the wall clock of all processes goes +1 day, then -1 day", processes.clock_jumps
+        ),
+        Fault(
+            "devices_lost",
+            "no worker of the second of two devices gets ready any more, then none of the first",
+            processes.devices_lost,
+        ),
+        Fault("only_device_lost", "the same of the only one; subject intact", processes.only_device_lost),
+        Fault("device_of_no_use", "one of two devices never gets a worker ready", processes.device_of_no_use),
+        Fault("engines_killed", "SIGKILL to the engine, twice", processes.engines_killed),
+        Fault(
+            "engine_without_memory",
+            "no more address space for the engine (RLIMIT_AS)",
+            processes.engine_without_memory,
+        ),
+        Fault(
+            "subject_without_memory",
+            "the subject raises MemoryError, and torch's OutOfMemoryError",
+            processes.subject_without_memory,
+        ),
+        Fault(
+            "broken_locale",
+            "LC_ALL=C, LANG=xx_YY, PYTHONIOENCODING=ascii, no UTF-8 mode, TERM=dumb",
+            processes.broken_locale,
+        ),
+        Fault(
+            "nobody_listens",
+            "standard output closed, on a full device, a pipe whose reader left",
+            processes.nobody_listens,
+        ),
+        Fault(
+            "fails_nearly_always", "a subject that is wrong for every input", processes.fails_nearly_always
+        ),
+        Fault(
+            "coordinator_killed",
+            "SIGKILL to the coordinator at random moments, then --resume",
+            places.coordinator_killed,
+        ),
+    )
+}
+
+
+def text(results: Mapping[str, Observed], earlier: str = "") -> str:
+    """The table as Markdown; faults that were not tried now have their row of an `earlier` one."""
+    rows = {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in earlier.splitlines()}
+    rows |= {name: _row(FAULTS[name], seen) for name, seen in results.items()}
+    return _HEAD + "".join(rows[name] for name in FAULTS if name in rows)
+
+
+def _row(fault: Fault, seen: Observed) -> str:
+    said = f"not tried: {seen.skipped}" if seen.skipped else "<br>".join(map(_brief, seen.said)) or "nothing"
+    wrong = "".join(f"<br>WRONG: {_brief(one)}" for one in seen.wrong)
+    kept = f"{seen.kept} of {seen.announced}"
+    cells = (fault.name, fault.done, seen.code, said + wrong, kept, f"{seen.seconds:.0f}")
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _brief(line: str) -> str:
+    """A sentence without folders, which are others each time."""
+    line = re.sub(r"/\S*?/(small|filling|\w+)/(reports|corpus)\b", r"\2", line.strip().partition("\n")[0])
+    line = re.sub(r"/tmp/\S*/", "", line).replace("|", "\\|").replace("<", "&lt;")  # noqa: S108 - is looked for
+    return line if len(line) <= _ROOM else line[: _ROOM - 1] + "…"

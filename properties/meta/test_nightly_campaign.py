@@ -1,0 +1,568 @@
+"""Nightly campaigns on one machine, with real engines: what becomes of a subject that is right, wrong, deadly, or mended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from properties.harness import cli, cli_nightly
+from properties.harness.case import Case
+from properties.harness.nightly import campaign as campaign_module
+from properties.harness.nightly.campaign import Nightly
+from properties.harness.nightly.comparison import Comparison, compared, find_previous
+from properties.harness.nightly.engine import EngineSetting, Explore, Explored, Listen, Listened
+from properties.harness.nightly.gpus import Gpu
+from properties.harness.nightly.plan import Plan
+from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.nightly.seats import Seat
+from properties.harness.values import call
+from properties.harness.worker import Progress, pending_path
+from properties.meta.broken import a_case, module
+
+EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
+PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
+TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
+COMMIT, LONG_AGO = "0123456789ab", {"date": "2026-01-31", "commit": "ba9876543210"}
+SURROUNDINGS = """
+SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
+BUILDKITE_BUILD_NUMBER BUILDKITE_PARALLEL_JOB BUILDKITE_PARALLEL_JOB_COUNT STATECHECK_REDIS
+"""
+"""Variables of whoever runs these tests, which are about none of them."""
+
+DIVIDES = """
+import os
+import time
+
+import impl
+from impl import *
+
+
+def divide(x, y):
+    time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+    right = impl.divide(x, y)
+    return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
+"""
+"""A subject that is right, or wrong, as slow as it is told."""
+
+MIXED = """
+import os
+import sys
+
+from impl import *
+from properties.subjects import KnownDeviation, Subject
+
+
+def divide(x, y):
+    return None
+
+
+def cdiv(x, y):
+    os._exit(9)
+
+
+class MambaSpec:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+    @property
+    def page_size_bytes(self):
+        return -1
+
+
+del get_temporal_copy_spec
+
+SUBJECT = Subject(
+    __name__,
+    sys.modules[__name__],
+    (
+        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
+        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
+    ),
+)
+"""
+
+DIES_ONCE = """
+import os
+from pathlib import Path
+
+import impl
+from impl import *
+
+_wrong = []
+
+
+def cdiv(x, y):
+    right = impl.cdiv(x, y)
+    if x < 12:
+        return right
+    _wrong.append(x)
+    mark = Path(os.environ["TOY_MARK"])
+    if len(_wrong) == 2 and not mark.exists():
+        mark.touch()
+        os._exit(9)
+    return right + 1
+"""
+"""Ends its process when a wrong answer of it is being shrunk, the first time."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A campaign that was run from the command line."""
+
+    code: int
+    output: str
+    id: str
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "reports" / "campaigns" / self.id
+
+    @property
+    def record(self) -> Record:
+        return Record.load(self.home / FILE)
+
+    @property
+    def bucket(self) -> BucketRecord:
+        (found,) = self.record.buckets
+        return found
+
+    @property
+    def page(self) -> str:
+        return (self.home / "report.html").read_text(encoding="utf-8")
+
+    @property
+    def comparison(self) -> Comparison:
+        return compared(self.record, find_previous(self.folder / "reports", self.record)[0])
+
+    def of(self, name: str) -> PropertyRecord:
+        (found,) = (one for one in self.record.properties if one.name == name)
+        return found
+
+
+def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **variables: str) -> Night:
+    """Run `nightly` in this process, with one engine of its own, on a subject made of `source`."""
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+        for variable in (*SURROUNDINGS.split(), "TOY_BROKEN", "TOY_SECONDS"):
+            patch.delenv(variable, raising=False)
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        patch.setattr(cli_nightly, "commit_of", lambda root: COMMIT)
+        with module(folder, "toy_of_nights", source) as subject:
+            code = cli.main([*arguments(folder, name, subject), *options])
+    return Night(code, told.getvalue(), name, folder)
+
+
+def arguments(folder: Path, name: str, subject: str) -> list[str]:
+    found = ["nightly", "--device", "cpu", "--engines", "1", "--id", name, "--subject", subject]
+    return [*found, "--reports", str(folder / "reports"), "--corpus", str(folder / "corpus")]
+
+
+def once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], tuple[Night, ...]]
+) -> tuple[Night, ...]:
+    """What `make` comes to in a folder of its own: of all processes that run tests, the first one makes it."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / name
+    folder.mkdir(exist_ok=True)
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "done.json"
+        if not done.exists():
+            nights = make(folder)
+            done.write_text(json.dumps([(one.code, one.output, one.id) for one in nights]))
+    return tuple(Night(code, told, one, folder) for code, told, one in json.loads(done.read_text()))
+
+
+DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    def make(folder: Path) -> tuple[Night, ...]:
+        return (night(folder, "clean", "--examples", "600", "--engines", "2", *DIVISIONS),)
+
+    return once(tmp_path_factory, "clean", make)[0]
+
+
+def test_a_clean_campaign_exits_0_and_says_so(clean: Night) -> None:
+    assert clean.code == 0, clean.output
+    assert "\nCLEAN\n" in clean.output
+    assert (clean.record.buckets, clean.record.troubles) == ([], [])
+
+
+def test_a_campaign_hears_the_canary(clean: Night) -> None:
+    assert clean.record.canary.startswith("found and shrunk to 10 in ")
+    assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
+
+
+def test_a_campaign_whose_budget_is_used_up_is_complete(clean: Night) -> None:
+    record = clean.record
+    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
+
+
+def test_several_engines_run_as_many_examples_as_were_asked_for(clean: Night) -> None:
+    assert 570 <= clean.record.examples <= 630
+
+
+def test_a_campaign_explores_its_properties_in_rounds(clean: Night) -> None:
+    record = clean.record
+    assert record.rounds > 1
+    assert all(one.status == "passed" and one.examples >= 80 for one in record.properties)
+
+
+def test_a_campaign_tells_which_marks_its_examples_reached_and_when(clean: Night) -> None:
+    marks = clean.record.marks
+    assert marks
+    assert all(one.examples > 0 and one.at is not None and one.property for one in marks)
+    assert all(one.behaviours > 0 for one in clean.record.properties)
+
+
+def test_the_series_ends_with_what_the_campaign_came_to(clean: Night) -> None:
+    first, *_, last = clean.record.series
+    assert first.at < last.at <= clean.record.seconds + 0.1
+    assert (last.examples, last.buckets) == (clean.record.examples, 0)
+
+
+def test_the_page_of_a_campaign_tells_its_verdict(clean: Night) -> None:
+    assert "CLEAN" in clean.page
+    assert f"report: {clean.home / 'report.html'}\n" in clean.output
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, ...]:
+    """Three of them: a defect is met, is still there, and is mended."""
+
+    def make(folder: Path) -> tuple[Night, ...]:
+        options = ("--examples", "500", *DIVISIONS)
+        first = night(folder, "night1", *options, TOY_BROKEN="1")
+        (kept,) = (folder / "corpus").glob("*.json")
+        replace(Case.load(kept), first_seen=LONG_AGO).save(kept)
+        return first, night(folder, "night2", *options, TOY_BROKEN="1"), night(folder, "night3", *options)
+
+    return once(tmp_path_factory, "nights", make)
+
+
+def test_a_defect_is_found_shrunk_and_told(nights: tuple[Night, ...]) -> None:
+    first = nights[0]
+    assert first.code == 1, first.output
+    assert Case.from_json(json.dumps(first.bucket.case)).calls[0] == call("divide", x=12, y=1)
+    assert f"FALSIFIED {first.bucket.id}: {EXACT}: " in first.output
+    assert first.bucket.id in first.page
+
+
+def test_a_defect_is_reported_and_kept_in_the_corpus(nights: tuple[Night, ...]) -> None:
+    bucket = nights[0].bucket
+    assert Path(bucket.corpus).name == f"{EXACT}-{bucket.id}.json"
+    assert Case.load(Path(bucket.report) / "case.json").calls[0].named == {"x": 12, "y": 1}
+    assert bucket.first_seen["commit"] == COMMIT
+
+
+def test_a_defect_is_gone_past_and_its_examples_are_counted(nights: tuple[Night, ...]) -> None:
+    first = nights[0]
+    assert first.bucket.examples > 20
+    assert first.record.rounds > 1
+    assert first.of(EXACT).status == "FALSIFIED"
+
+
+def test_other_properties_are_explored_beside_a_falsified_one(nights: tuple[Night, ...]) -> None:
+    found = nights[0].of(ROUNDS_UP)
+    assert found.status == "passed"
+    assert found.examples > 100
+
+
+def test_a_campaign_with_defects_runs_as_many_examples_as_were_asked_for(nights: tuple[Night, ...]) -> None:
+    assert [round(one.record.examples / 500, 1) for one in nights] == [1.0, 1.0, 1.0]
+
+
+def test_what_is_known_is_replayed_before_everything_else(nights: tuple[Night, ...]) -> None:
+    second = nights[1]
+    assert [one.verdict for one in second.record.corpus] == ["FAILED"]
+    assert (second.bucket.at, second.bucket.note) == (0.0, "Replayed from the corpus.")
+    assert second.code == 1
+
+
+def test_a_defect_that_is_still_there_is_known_since_the_first_night(nights: tuple[Night, ...]) -> None:
+    second = nights[1]
+    assert second.bucket.first_seen == LONG_AGO
+    assert [one.id for one in second.comparison.still] == [nights[0].bucket.id]
+    assert "still there, since 2026-01-31" in second.page
+
+
+def test_further_examples_of_what_was_replayed_are_counted(nights: tuple[Night, ...]) -> None:
+    assert nights[1].bucket.examples > 20
+
+
+def test_a_mended_defect_is_fixed_and_gone(nights: tuple[Night, ...]) -> None:
+    third = nights[2]
+    assert third.code == 0, third.output
+    assert [one.verdict for one in third.record.corpus] == ["FIXED"]
+    assert [one.id for one in third.comparison.gone] == [nights[0].bucket.id]
+    assert third.of(EXACT).status == "passed"
+
+
+def test_a_later_campaign_of_the_same_commit_goes_on_with_later_rounds(nights: tuple[Night, ...]) -> None:
+    rounds = [(one.record.first_round, one.record.rounds) for one in nights]
+    assert rounds[0][0] == 0
+    assert all(sum(before) == first for before, (first, _) in pairwise(rounds))
+
+
+def came_to(one: Night) -> tuple[object, ...]:
+    """What may not depend on how fast a machine is."""
+    record = one.record
+    properties = [(it.name, it.status, it.examples, it.behaviours, it.detail) for it in record.properties]
+    buckets = [
+        (it.id, it.examples, it.message, Case.from_json(json.dumps(it.case)).steps) for it in record.buckets
+    ]
+    return record.rounds, properties, buckets, [(it.name, it.examples) for it in record.marks]
+
+
+def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
+    nights: tuple[Night, ...], tmp_path: Path
+) -> None:
+    slow = night(tmp_path, "slow", "--examples", "500", *DIVISIONS, TOY_BROKEN="1", TOY_SECONDS="0.004")
+    assert came_to(slow) == came_to(nights[0])
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A campaign on a subject that meets every fate."""
+
+    def make(folder: Path) -> tuple[Night, ...]:
+        chosen = " or ".join((EXACT, ROUNDS_UP, PADDED, UNKNOWN, TEMPORAL))
+        return (night(folder, "mixed", "--examples", "800", "--only", chosen, source=MIXED),)
+
+    return once(tmp_path_factory, "mixed", make)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        (EXACT, "FALSIFIED"),
+        (ROUNDS_UP, "ERROR"),
+        (PADDED, "known deviation"),
+        (UNKNOWN, "UNEXPECTED PASS"),
+        (TEMPORAL, "not applicable"),
+    ],
+)
+def test_the_record_tells_each_property_s_fate(mixed: Night, name: str, status: str) -> None:
+    assert mixed.of(name).status == status
+
+
+def test_a_property_that_kills_its_engine_three_times_is_explored_no_more(mixed: Night) -> None:
+    deaths = [one for one in mixed.record.troubles if "an engine died with exit code 9 (seed " in one]
+    assert len(deaths) == 3
+    assert mixed.of(ROUNDS_UP).detail == "an engine died with exit code 9, 3 times"
+    assert mixed.of(EXACT).examples > 100
+
+
+def test_defects_weigh_more_than_errors(mixed: Night) -> None:
+    assert mixed.code == 1
+
+
+def test_a_property_that_does_not_apply_is_told_with_the_reason(mixed: Night) -> None:
+    assert mixed.of(TEMPORAL).detail == "toy_of_nights has no get_temporal_copy_spec"
+
+
+@pytest.fixture(scope="module")
+def deadly(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A campaign on a subject that ends its engine while a wrong answer is being shrunk."""
+
+    def make(folder: Path) -> tuple[Night, ...]:
+        mark = str(folder / "died")
+        return (night(folder, "deadly", "--examples", "300", *DIVISIONS, source=DIES_ONCE, TOY_MARK=mark),)
+
+    return once(tmp_path_factory, "deadly", make)[0]
+
+
+def test_what_a_killed_engine_had_in_hand_is_kept(deadly: Night) -> None:
+    assert deadly.bucket.note == "An engine died with exit code 9 before this input was shrunk."
+    assert Path(deadly.bucket.corpus).is_file()
+    assert deadly.of(ROUNDS_UP).status == "FALSIFIED"
+    assert list((deadly.folder / "reports" / "pending").iterdir()) == []
+
+
+def test_an_engine_that_was_killed_is_replaced(deadly: Night) -> None:
+    assert deadly.bucket.examples > 0
+    assert deadly.of(EXACT).status == "passed"
+    assert deadly.record.complete
+    assert 285 <= deadly.record.examples <= 315
+
+
+def killed_in_the_middle(folder: Path, subject: str) -> tuple[Record, int]:
+    """A campaign whose process that shares workers is killed, and how many examples there were by then."""
+    plan = Plan("isolated", subject, EXACT, examples=600, isolated=True, commit=COMMIT)
+    plan = replace(plan, reports=str(folder / "reports"), corpus=str(folder / "corpus"), canary=False)
+    killed: list[int] = []
+
+    def watch(record: Record) -> None:
+        (gpu,) = campaign._gpus.every
+        if record.examples >= 50 and not killed:
+            killed.append(record.examples)
+            assert gpu.process is not None
+            gpu.process.kill()
+
+    campaign = Nightly(plan, watch, None)
+    record = campaign.run()
+    return record, killed[0]
+
+
+def test_a_process_that_shares_workers_is_started_again_and_nobody_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_SECONDS", "0.005")
+    with module(tmp_path, "toy_isolated", DIVIDES) as subject:
+        record, killed = killed_in_the_middle(tmp_path, subject)
+    ended = "cpu: the process that shares its workers ended with -9, and was started again"
+    assert (record.troubles, record.buckets, record.faults) == ([ended], [], {})
+    assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
+    assert killed < 570 <= record.examples <= 630
+
+
+Body = Callable[[Explore, Connection], None]
+
+
+class Pretended:
+    """An engine that is a thread: `body` is its part in an exploration, and it hears every canary."""
+
+    pid, exitcode = os.getpid(), None
+
+    def __init__(self, body: Body, pipe: Connection) -> None:
+        self._body, self._pipe, self._killed = body, pipe, False
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread.start()
+
+    def _live(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while (task := self._pipe.recv()) is not None:
+                if isinstance(task, Listen):
+                    self._pipe.send(Listened("heard"))
+                else:
+                    self._body(task, self._pipe)
+
+    def is_alive(self) -> bool:
+        return not self._killed and self._thread.is_alive()
+
+    def join(self, timeout: float | None = None) -> None:
+        if not self._killed:
+            self._thread.join(timeout)
+
+    def kill(self) -> None:
+        self._killed = True
+
+
+def pretended(folder: Path, body: Body, **changes: Any) -> tuple[Record, list[Explore]]:
+    """A campaign of engines that only pretend, and what they were given to explore, in order."""
+    given: list[Explore] = []
+
+    def hired(setting: EngineSetting, gpu: Gpu) -> Seat:  # noqa: ARG001 - what it would need to be real
+        ours, theirs = multiprocessing.Pipe()
+        return Seat(Pretended(noted, theirs), ours, gpu)  # type: ignore[arg-type]
+
+    def noted(task: Explore, pipe: Connection) -> None:
+        given.append(task)
+        body(task, pipe)
+
+    plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
+    places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(campaign_module, "hired", hired)
+        patch.setattr(campaign_module, "_GRACE_SECONDS", 1.0)
+        return campaign_module.run(replace(plan, **places, **changes)), given
+
+
+def passes(task: Explore, pipe: Connection) -> None:
+    """As many examples as it may, one new behaviour each time, and none of `PADDED`."""
+    time.sleep(task.seed % 7 / 1000)
+    pipe.send(Progress(task.property, task.max_examples // 3))
+    pipe.send(Progress(task.property, task.max_examples - task.max_examples // 3))
+    fresh = frozenset() if task.property == PADDED else frozenset({task.seed})
+    pipe.send(Explored(task.property, "passed", 0.02, behaviours=fresh))
+
+
+@pytest.mark.parametrize("engines", [1, 2, 5])
+def test_as_many_examples_are_run_as_were_asked_for_whoever_runs_them(tmp_path: Path, engines: int) -> None:
+    record, given = pretended(tmp_path, passes, examples=1003, engines=engines)
+    assert record.examples == sum(task.max_examples for task in given) == 1003
+    assert record.complete
+
+
+def test_a_campaign_by_examples_comes_to_the_same_with_any_number_of_engines(tmp_path: Path) -> None:
+    one, two, five = (
+        pretended(tmp_path / str(many), passes, examples=1003, engines=many)[1] for many in (1, 2, 5)
+    )
+    assert set(one) == set(two) == set(five)
+
+
+def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Path) -> None:
+    _, given = pretended(tmp_path, passes, examples=700)
+    rounds = [given[begin : begin + 3] for begin in range(0, 6, 3)]
+    assert {task.max_examples for task in rounds[0]} == {40}
+    assert [task.property for task in rounds[0]] == [PADDED, ROUNDS_UP, EXACT]
+    assert [task.property for task in rounds[1]] == [ROUNDS_UP, EXACT, PADDED]
+    assert [task.max_examples for task in rounds[1]] == [80, 80, 40]
+
+
+def test_no_two_explorations_have_the_same_seed(tmp_path: Path) -> None:
+    _, given = pretended(tmp_path, passes, budget=1.0, engines=5, only=EXACT)
+    assert len(given) >= 10
+    assert len({task.seed for task in given}) == len(given)
+
+
+def test_a_campaign_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, budget=1.0, engines=2)
+    assert 1.0 <= record.seconds < 10
+    assert record.complete
+
+
+def test_an_engine_that_never_ends_does_not_hold_the_campaign_up(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, lambda task, pipe: time.sleep(20), budget=0.5, only=EXACT)
+    assert record.seconds < 10
+    assert record.troubles == [f"{EXACT}: still busy 1 s after the time was up"]
+    assert (record.complete, record.properties[0].status) == (False, "not reached")
+
+
+def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) -> None:
+    def shrinks(task: Explore, pipe: Connection) -> None:  # noqa: ARG001 - of whom nothing is heard
+        path = pending_path(tmp_path / "reports", f"{task.property}.{os.getpid()}")
+        a_case(property_name=task.property).save(path)
+        time.sleep(20)
+
+    record, _ = pretended(tmp_path, shrinks, budget=0.5, only=EXACT)
+    (bucket,) = record.buckets
+    assert bucket.note == "The campaign ended before this input was shrunk."
+    assert Case.load(Path(bucket.corpus)).calls == a_case().calls
+    assert record.properties[0].status == "FALSIFIED"
+
+
+def test_a_property_that_kills_its_engine_with_something_in_hand_is_closed_and_that_is_kept(
+    tmp_path: Path,
+) -> None:
+    def dies(task: Explore, pipe: Connection) -> None:
+        path = pending_path(tmp_path / "reports", f"{task.property}.{os.getpid()}")
+        a_case(property_name=task.property).save(path)
+        pipe.close()
+
+    record, given = pretended(tmp_path, dies, budget=2.0, only=EXACT)
+    assert len(given) == 3
+    assert record.properties[0].status == "ERROR"
+    assert [one.note for one in record.buckets] == [
+        "An engine died with exit code None before this input was shrunk."
+    ]

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from properties.meta.nightly_faults.ground import Ground, ground
+from properties.meta.nightly_faults.table import FAULTS, FILE
+
+_SLOW = {"isolated_on_full_disk", "only_device_lost", "device_of_no_use", "subject_without_memory"}
+"""Each has a brother that is tried here; `python -m properties.meta.nightly_faults` tries them all."""
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Ground]:
+    with ground(seconds=12.0, examples=300, failing=3000, kills=1) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", sorted(set(FAULTS) - _SLOW))
+def test_a_campaign_survives_the_fault_and_keeps_what_it_found(name: str, here: Ground) -> None:
+    seen = FAULTS[name].run(here)
+    if seen.skipped:
+        pytest.skip(seen.skipped)
+    assert not seen.wrong, "\n".join(seen.wrong)
+
+
+def test_the_table_has_every_fault_and_nothing_wrong() -> None:
+    text = FILE.read_text(encoding="utf-8")
+    assert all(f"\n| {name} | {fault.done} |" in text for name, fault in FAULTS.items())
+    assert "WRONG" not in text
