@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 
 from properties.harness.case import Case
@@ -69,15 +69,12 @@ def listen(bench: Bench, folder: Path, port: Port | None = None) -> str:
 def _found(bench: Bench) -> Case:
     unwatched: Callable[[Case], None] = lambda case: None  # noqa: E731 - in place of the bench's
     watched, bench.on_falsified = bench.on_falsified, unwatched
-    settings.register_profile("before the canary", settings())
     # It has to be found, not remembered.
-    settings.register_profile("canary", settings(), database=None)
-    settings.load_profile("canary")
+    chosen = settings(max_examples=_EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     try:
-        CANARY.explore(bench, seed=0, max_examples=_EXAMPLES)
+        chosen(seed(0)(CANARY.test()))(bench)
     except Falsified as error:
         return error.case
     finally:
-        settings.load_profile("before the canary")
         bench.on_falsified = watched
     raise Silent(f"{_EXAMPLES} examples of it passed")
