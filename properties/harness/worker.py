@@ -278,3 +278,4 @@ def live(kind: type[Worker], setting: Setting, pipe: Connection) -> None:
         while (task := pipe.recv()) is not None:
             worker.run(task)
     worker.close()
+    gc.unfreeze()

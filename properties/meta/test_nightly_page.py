@@ -146,7 +146,7 @@ def test_the_verdict_is_the_gravest_of_what_was_seen(record: Record, word: str) 
 
 def test_each_bucket_has_a_line_on_the_first_screen() -> None:
     told = first_screen(two_buckets(), a_night(a_bucket(1), began=BEFORE))
-    assert "2 things are wrong, 1 of them new." in told
+    assert "2 things are wrong, 1 of them new since commit " in told
     assert "toys divide still there, since 2026-11-21 (0123456789ab) the call = ValueError" in told
     assert "smallest input: divide(x=5, y=2)" in told
     assert "run it: python -m properties replay 0000000001 --subject toy" in told

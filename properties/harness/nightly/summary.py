@@ -74,7 +74,9 @@ def verdict(record: Record, comparison: Comparison) -> Verdict:
 
 def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
     if record.buckets:
-        new = f", {len(comparison.new):,} of them new" if comparison.new else ", none of them new"
+        before = comparison.before
+        since = f" since commit {before.commit or 'unknown'} of {before.id}" if before is not None else ""
+        new = f", {len(comparison.new):,} of them new{since}" if comparison.new else ", none of them new"
         yield f"{counted(len(record.buckets), 'thing is', 'things are')} wrong{new}."
     met = {one.property for one in record.buckets}
     others = [one for one in record.properties if one.status in WRONG and one.name not in met]
