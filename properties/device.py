@@ -19,6 +19,9 @@ A call that does not answer within `time_limit` seconds hangs. After the first o
 is ten times the longest call that did answer, at least 2 s, for as long as smaller inputs are searched; `confirm` runs
 the smallest in fresh workers with the whole limit.
 
+With `share`, the address of a process that `python -m properties.harness.device.share` runs, several ports use the same workers.
+An example that another port's fault has interrupted is run again from its beginning, however often that happens.
+
 With `log`, the steps of the example in hand are on disk before the worker is told of them. `recover(log)` makes a case of
 them after everything has been killed.
 

@@ -109,8 +109,12 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
-    device = choose_device(options.device)
-    gpus = _gpus(options.gpus, device)
+    if options.ray and (options.gpus or options.resume):
+        raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus or resume [nightly]")
+    # This machine may be the one of a cluster that has no GPU.
+    elsewhere = options.ray and options.device == "cuda"
+    device = "cuda" if elsewhere else choose_device(options.device)
+    gpus = () if options.ray else _gpus(options.gpus, device)
     shard, shards = shard_of(environment)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
