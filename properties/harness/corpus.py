@@ -299,10 +299,11 @@ def _left_behind(path: Path) -> bool:
     found = re.search(r"\.(\w+)\.(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
     if found is None or found[1] != HOST:
         return age > _DAY
-    return age > _HOUR and not _lives(int(found[2]))
+    return age > _HOUR and not lives(int(found[2]))
 
 
-def _lives(process: int) -> bool:
+def lives(process: int) -> bool:
+    """Whether there is a process of that number on this machine."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

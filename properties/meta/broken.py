@@ -276,3 +276,31 @@ def _store_far_away(pointer, distance):
     tl.store(pointer + distance.to(tl.int64), 1)
 """
 """A subject that does its process every harm, on the device that it is told."""
+
+DEVIANT = """
+
+def cdiv(x, y):
+    os._exit(9)
+
+
+class MambaSpec:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+    @property
+    def page_size_bytes(self):
+        return -1
+
+
+del get_temporal_copy_spec
+
+SUBJECT = Subject(
+    __name__,
+    sys.modules[__name__],
+    (
+        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
+        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
+    ),
+)
+"""
+"""The rest of a subject that kills its engine, lacks a function, and deviates as it declares and not as it declares."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
+from properties.harness.bucket import bucket_of
 from properties.harness.case import Case
 from properties.harness.nightly.record import (
     BucketRecord,
@@ -29,6 +31,14 @@ _ROW = TableRow(
 TIMELINE = Timeline(
     (Step("step 1: a is computed", (_ROW,)),), (Arrow(0, "a", 0, 0, 1),), Finding(0, "a", 0, 1, "stale")
 )
+
+
+def bucket_with(case: Case, **changes: Any) -> BucketRecord:
+    """The bucket of a case of the subject `toy`."""
+    known = BucketRecord(
+        bucket_of(case).id, case.property_name, "", "", "toy", case.sentence, case.message, 1, 0.0
+    )
+    return replace(known, case=json.loads(case.to_json()), **changes)
 
 
 def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:

@@ -31,7 +31,7 @@ from properties.harness.trial import Bench, Trial
 from properties.harness.values import Raised, Returned, call
 from properties.harness.worker import Finished, Progress, Setting, Task, Worker, pending_path
 from properties.meta import broken
-from properties.meta.broken import ROOT, a_property, module
+from properties.meta.broken import DEVIANT, ROOT, a_property, module
 
 EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
 
@@ -509,7 +509,8 @@ def test_an_input_that_a_campaign_left_unshrunk_is_pointed_to_by_the_next(
     assert f"make replay CASE={left}\n" in capsys.readouterr().out
 
 
-SUBJECT_OF_CAMPAIGN = """
+SUBJECT_OF_CAMPAIGN = (
+    """
 import os
 import sys
 
@@ -521,32 +522,9 @@ from properties.subjects import KnownDeviation, Subject
 
 def divide(x, y):
     return settings.default.derandomize, [phase.name for phase in settings.default.phases]
-
-
-def cdiv(x, y):
-    os._exit(9)
-
-
-class MambaSpec:
-    def __init__(self, **fields):
-        vars(self).update(fields)
-
-    @property
-    def page_size_bytes(self):
-        return -1
-
-
-del get_temporal_copy_spec
-
-SUBJECT = Subject(
-    __name__,
-    sys.modules[__name__],
-    (
-        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
-    ),
-)
 """
+    + DEVIANT
+)
 PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 

@@ -31,7 +31,7 @@ from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord
 from properties.harness.nightly.seats import Seat
 from properties.harness.values import call
 from properties.harness.worker import Progress, pending_path
-from properties.meta.broken import a_case, module
+from properties.meta.broken import DEVIANT, a_case, module
 
 EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
 PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
@@ -58,7 +58,8 @@ def divide(x, y):
 """
 """A subject that is right, or wrong, as slow as it is told."""
 
-MIXED = """
+MIXED = (
+    """
 import os
 import sys
 
@@ -68,32 +69,9 @@ from properties.subjects import KnownDeviation, Subject
 
 def divide(x, y):
     return None
-
-
-def cdiv(x, y):
-    os._exit(9)
-
-
-class MambaSpec:
-    def __init__(self, **fields):
-        vars(self).update(fields)
-
-    @property
-    def page_size_bytes(self):
-        return -1
-
-
-del get_temporal_copy_spec
-
-SUBJECT = Subject(
-    __name__,
-    sys.modules[__name__],
-    (
-        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
-    ),
-)
 """
+    + DEVIANT
+)
 
 DIES_ONCE = """
 import os

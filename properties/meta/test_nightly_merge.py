@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from properties.harness import cli
-from properties.harness.bucket import bucket_of
 from properties.harness.corpus import Corpus
 from properties.harness.nightly.merge import merged
 from properties.harness.nightly.record import (
@@ -24,26 +22,14 @@ from properties.harness.nightly.record import (
     Record,
 )
 from properties.meta.broken import a_case
+from properties.meta.nightly_examples import bucket_with
 
 OLD = {"date": "2026-11-02", "commit": "0123456789ab"}
 NEW = {"date": "2026-11-21", "commit": "ba9876543210"}
 
 
 def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] = NEW) -> BucketRecord:
-    case = a_case(finding=finding)
-    return BucketRecord(
-        bucket_of(case).id,
-        case.property_name,
-        "",
-        "",
-        "toy",
-        case.sentence,
-        case.message,
-        examples=3,
-        at=at,
-        first_seen=first_seen,
-        case=json.loads(case.to_json()),
-    )
+    return bucket_with(a_case(finding=finding), examples=3, at=at, first_seen=first_seen)
 
 
 def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:

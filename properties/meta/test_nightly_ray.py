@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from properties.harness.bucket import bucket_of
 from properties.harness.corpus import Corpus
 from properties.harness.nightly.merge import Part, added
 from properties.harness.nightly.plan import Plan, seed_of
@@ -24,6 +22,7 @@ from properties.harness.nightly.ray_cluster import run_on_ray
 from properties.harness.nightly.record import BucketRecord, PropertyRecord, Record
 from properties.harness.nightly.sharding import Cut, Work
 from properties.meta.broken import ROOT, a_case
+from properties.meta.nightly_examples import bucket_with
 from properties.meta.ray_cluster import Machines, disturbed, machines, outcome
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra `ray`)")
@@ -35,19 +34,7 @@ CUT = Cut(count=7)
 
 def _bucket(number: int, size: int) -> BucketRecord:
     case = a_case(property_name=f"toys_divide_{number}", finding="x" * size)
-    return BucketRecord(
-        bucket_of(case).id,
-        case.property_name,
-        "",
-        "",
-        "toy",
-        case.sentence,
-        case.message,
-        examples=1,
-        at=0.0,
-        first_seen={"date": "2026-11-21", "commit": ""},
-        case=json.loads(case.to_json()),
-    )
+    return bucket_with(case, first_seen={"date": "2026-11-21", "commit": ""})
 
 
 def _pretended(folder: str, seconds: float, plan: Plan, watch: Callable[[Record], None] | None) -> Record:

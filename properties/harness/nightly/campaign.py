@@ -7,7 +7,6 @@ others. Seeds follow from commit, shard and round, so that a round can be repeat
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections import deque
@@ -20,7 +19,7 @@ from typing import Any
 from properties.harness.bucket import bucket_of
 from properties.harness.campaign import Status
 from properties.harness.case import Case
-from properties.harness.corpus import Corpus
+from properties.harness.corpus import Corpus, lives
 from properties.harness.nightly.engine import (
     EngineSetting,
     Explore,
@@ -323,7 +322,7 @@ class Nightly:
         """Counterexamples that engines of killed campaigns had in hand: into the corpus, from where they are replayed."""
         for path in (Path(self.plan.reports) / "pending").glob("*.json"):
             engine = re.search(r"\.(\d+)\.json$", path.name)
-            if engine is None or _lives(int(engine[1])):
+            if engine is None or lives(int(engine[1])):
                 continue
             with suppress(OSError, ValueError):
                 corpus = Corpus(Path(self.plan.corpus), Path(self.plan.reports) / "corpus")
@@ -337,16 +336,6 @@ class Nightly:
         with suppress(OSError):
             for path in (Path(self.plan.reports) / "pending").glob(f"*{SUFFIX}"):
                 drop(path)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        """It is somebody else's."""
-    return True
 
 
 def _as_data(case: Case) -> dict[str, Any]:
