@@ -10,6 +10,7 @@ import datetime as dt
 import platform
 import re
 import subprocess
+from functools import cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -221,6 +222,7 @@ def _environment(case: Case) -> str:
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
 
 
+@cache
 def _device_name(device: str) -> str:
     if device != "cuda":
         return device
@@ -241,6 +243,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+@cache
 def revision() -> str:
     """The git revision of this checkout, with `+changes` where files differ from it."""
     try:

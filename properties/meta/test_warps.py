@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.port import InProcess
+from properties.harness.registry import load_properties
 from properties.harness.schedules import program_schedule
+from properties.harness.trial import Bench, Falsified
+from properties.harness.variants import Variant, broken_subject
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -150,3 +155,20 @@ def test_warps_that_go_different_ways_are_told_so() -> None:
             caught.append(str(error))
     assert caught
     assert all("an atomic operation that the first one leaves out" in one for one in caught)
+
+
+_WITHOUT_BARRIER = Variant(
+    "moves_without_a_barrier",
+    "align/kernels/copies.py",
+    "still have to read what this store overwrites.\n        tl.debug_barrier()\n",
+    "still have to read what this store overwrites.\n",
+)
+
+
+def test_a_move_of_the_implementation_without_its_barrier_is_found_by_its_bytes(tmp_path: Path) -> None:
+    tested = load_properties()["no_order_of_programs_shows_in_copied_runs"]
+    with broken_subject(_WITHOUT_BARRIER, tmp_path) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu"))
+        with pytest.raises(Falsified) as caught:
+            tested.explore(bench, seed=1, max_examples=400)
+    assert any(call.schedule and call.schedule.startswith("warps:") for call in caught.value.case.calls)
