@@ -46,6 +46,8 @@ def devices_lost(ground: Ground) -> Observed:
     lost = ground.folder / "lost"
     lost.mkdir()
     night = _on_devices(ground, "devices_lost", lost, "--gpus", "0,1", "--engines", "2")
+    # Something has to be known, or nothing could be lost.
+    night.wait_for(lambda: any(record.buckets for record in night.records))
     wrong = [*_lose(night, lost, "1", "GPU 1 is gone"), *_lose(night, lost, "0", "GPU 0 is gone")]
     says = ["GPU 1 is gone after .* others go on", "GPU 0 is gone after .* there is no other"]
     return judged(night, code=1, says=says, least=1, wrong=wrong)
