@@ -96,7 +96,9 @@ def _silent(record: Record) -> Iterator[str]:
 def _missing(record: Record) -> Iterator[str]:
     if not record.examples:
         yield "No example was run."
-    if not record.complete:
+    if not record.complete and not record.interrupted and record.seconds >= (record.budget or float("inf")):
+        yield "The budget is used up, and was too small."
+    elif not record.complete:
         ended = "was interrupted" if record.interrupted else "has not used up its budget"
         yield f"The campaign {ended}; --resume continues it."
     for status in UNDECIDED:
