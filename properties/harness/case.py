@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from properties.harness.codec import decode, encode, spread
+from properties.harness.files import write_whole
 from properties.harness.sanitizer.findings import FINDINGS
 from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
@@ -23,8 +23,6 @@ _SINCE: dict[int, dict[str, object]] = {
     3: {"timeline": None},
 }
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
-HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40]
-"""Who writes: the names of files that are being written have it, and the number of the process."""
 _VERSIONS = " or ".join(map(str, _READABLE))
 
 
@@ -78,8 +76,12 @@ class Case:
         return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
     def to_json(self) -> str:
+        return spread(self.to_data()) + "\n"
+
+    def to_data(self) -> dict[str, Any]:
+        """What `to_json` spells, as part of other files."""
         content = {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
-        return spread({"schema": SCHEMA, **content}) + "\n"
+        return {"schema": SCHEMA, **content}
 
     @classmethod
     def from_json(cls, text: str) -> Case:
@@ -88,8 +90,13 @@ class Case:
         Raises:
             ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
-        content = _parsed(text)
-        schema = content.pop("schema", None) if isinstance(content, dict) else None
+        return cls.from_data(_parsed(text))
+
+    @classmethod
+    def from_data(cls, data: Any) -> Case:
+        """As `from_json`, of what JSON stands for; `data` stays as it is."""
+        content = dict(data) if isinstance(data, dict) else {}
+        schema = content.pop("schema", None)
         if schema not in _READABLE:
             newer = isinstance(schema, int) and schema > SCHEMA
             why = ": a newer version has written it" if newer else ""
@@ -155,59 +162,3 @@ def _parsed(text: str) -> Any:
         raise ValueError(
             f"case = no JSON ({error}), but should be a case of schema {_VERSIONS} [Case.from_json]"
         ) from error
-
-
-def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = False) -> None:
-    """Write a file so that at every moment `path` holds all of `text` or what it held before.
-
-    Args:
-        durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
-        new: there should be no such file yet.
-
-    Raises:
-        FileExistsError: there is one, as far as the file system can tell.
-    """
-    temporary = path.with_name(f"{path.stem}.{HOST}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        if not (new and _linked(temporary, path)):
-            temporary.replace(path)
-    finally:
-        _remove(temporary)
-    if durable:
-        _sync(path.parent)
-
-
-def _linked(source: Path, target: Path) -> bool:
-    """Unlike a rename, this fails where somebody else was first. Not every file system can do it."""
-    try:
-        target.hardlink_to(source)
-    except (FileExistsError, FileNotFoundError):
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        """What has become of the file is known by now, and nothing is to hide it."""
-
-
-def _sync(folder: Path) -> None:
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        """Not every file system can do it to a folder."""
-    finally:
-        os.close(handle)

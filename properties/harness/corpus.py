@@ -20,8 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 from properties.harness.bucket import bucket_of
-from properties.harness.case import HOST, Case, write_whole
+from properties.harness.case import Case
 from properties.harness.codec import encode
+from properties.harness.files import HOST, write_whole
 from properties.harness.nightly.record import CorpusRecord
 from properties.harness.port import Port
 from properties.harness.replay import replay_case

@@ -304,3 +304,15 @@ SUBJECT = Subject(
 )
 """
 """The rest of a subject that kills its engine, lacks a function, and deviates as it declares and not as it declares."""
+
+EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
+PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
+TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
+FATES = {
+    EXACT: "FALSIFIED",
+    ROUNDS_UP: "ERROR",
+    PADDED: "known deviation",
+    UNKNOWN: "UNEXPECTED PASS",
+    TEMPORAL: "not applicable",
+}
+"""What becomes of properties on such a subject."""

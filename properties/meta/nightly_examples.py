@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ def bucket_with(case: Case, **changes: Any) -> BucketRecord:
     known = BucketRecord(
         bucket_of(case).id, case.property_name, "", "", "toy", case.sentence, case.message, 1, 0.0
     )
-    return replace(known, case=json.loads(case.to_json()), **changes)
+    return replace(known, case=case.to_data(), **changes)
 
 
 def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:
@@ -68,7 +67,7 @@ def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> Bucke
         "at": 12.5,
         "corpus": f"corpus/{case.property_name}-{number:010x}.json",
         "first_seen": {"date": "2026-11-21", "commit": "0123456789ab"},
-        "case": json.loads(case.to_json()),
+        "case": case.to_data(),
     }
     return BucketRecord(**fields | changes)
 

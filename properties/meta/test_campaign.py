@@ -31,9 +31,17 @@ from properties.harness.trial import Bench, Trial
 from properties.harness.values import Raised, Returned, call
 from properties.harness.worker import Finished, Progress, Setting, Task, Worker, pending_path
 from properties.meta import broken
-from properties.meta.broken import DEVIANT, ROOT, a_property, module
-
-EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
+from properties.meta.broken import (
+    DEVIANT,
+    EXACT,
+    FATES,
+    PADDED,
+    ROOT,
+    ROUNDS_UP,
+    TEMPORAL,
+    a_property,
+    module,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -525,8 +533,6 @@ def divide(x, y):
 """
     + DEVIANT
 )
-PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
-TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 
 
 CRASHES = """
@@ -612,21 +618,12 @@ def fuzz(folder: Path, *options: str) -> Ended:
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """A campaign on a subject that meets every fate, where the variable CI is set."""
     folder = tmp_path_factory.mktemp("mixed")
-    chosen = " or ".join((EXACT, ROUNDS_UP, PADDED, UNKNOWN, TEMPORAL))
+    chosen = " or ".join(FATES)
     with module(folder, "toy_of_campaign", SUBJECT_OF_CAMPAIGN) as name:
         return fuzz(folder, "--subject", name, "--workers", "1", "--only", chosen)
 
 
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [
-        (EXACT, "FALSIFIED"),
-        (ROUNDS_UP, "ERROR"),
-        (PADDED, "known deviation"),
-        (UNKNOWN, "UNEXPECTED PASS"),
-        (TEMPORAL, "not applicable"),
-    ],
-)
+@pytest.mark.parametrize(("name", "status"), FATES.items())
 def test_the_summary_tells_each_property_s_fate(mixed: Ended, name: str, status: str) -> None:
     assert mixed.status(name) == status
 

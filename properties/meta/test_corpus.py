@@ -18,8 +18,9 @@ import pytest
 
 from properties.harness import cli, corpus, registry
 from properties.harness.bucket import bucket_of
-from properties.harness.case import HOST, SCHEMA, Case
+from properties.harness.case import SCHEMA, Case
 from properties.harness.corpus import Corpus, declared, file_name, replayed, sweep
+from properties.harness.files import HOST
 from properties.harness.trial import Bench
 from properties.harness.values import Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, toy

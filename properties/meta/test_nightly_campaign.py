@@ -31,11 +31,8 @@ from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord
 from properties.harness.nightly.seats import Seat
 from properties.harness.values import call
 from properties.harness.worker import Progress, pending_path
-from properties.meta.broken import DEVIANT, a_case, module
+from properties.meta.broken import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL, a_case, module
 
-EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
-PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
-TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 COMMIT, LONG_AGO = "0123456789ab", {"date": "2026-01-31", "commit": "ba9876543210"}
 SURROUNDINGS = """
 SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
@@ -324,22 +321,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """A campaign on a subject that meets every fate."""
 
     def make(folder: Path) -> tuple[Night, ...]:
-        chosen = " or ".join((EXACT, ROUNDS_UP, PADDED, UNKNOWN, TEMPORAL))
+        chosen = " or ".join(FATES)
         return (night(folder, "mixed", "--examples", "800", "--only", chosen, source=MIXED),)
 
     return once(tmp_path_factory, "mixed", make)[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [
-        (EXACT, "FALSIFIED"),
-        (ROUNDS_UP, "ERROR"),
-        (PADDED, "known deviation"),
-        (UNKNOWN, "UNEXPECTED PASS"),
-        (TEMPORAL, "not applicable"),
-    ],
-)
+@pytest.mark.parametrize(("name", "status"), FATES.items())
 def test_the_record_tells_each_property_s_fate(mixed: Night, name: str, status: str) -> None:
     assert mixed.of(name).status == status
 

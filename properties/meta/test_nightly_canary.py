@@ -19,7 +19,8 @@ from properties.harness.registry import load_properties
 from properties.harness.report import write_report
 from properties.harness.trial import Bench
 from properties.harness.values import Outcome, Returned, Step
-from properties.meta.test_nightly_campaign import EXACT, night
+from properties.meta.broken import EXACT
+from properties.meta.test_nightly_campaign import night
 from properties.subjects import load
 
 

@@ -43,7 +43,7 @@ def a_ledger(*marks: Mark, **skipped: str) -> Ledger:
 
 def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
     fields: dict[str, Any] = {"report": "", "corpus": "", "note": ""} | changes
-    return Found((bucket_of(case).id, *others), json.loads(case.to_json()), **fields)
+    return Found((bucket_of(case).id, *others), case.to_data(), **fields)
 
 
 def explored(ledger: Ledger, status: str = "passed", examples: int = 10, **fields: Any) -> Standing:
@@ -181,7 +181,7 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
     tmp_path: Path, verdict: str, buckets: int, troubles: int
 ) -> None:
     ledger, path = a_ledger(), DIVIDED.save(tmp_path / "case.json")
-    content = json.loads(DIVIDED.to_json()) if verdict == "FAILED" else {}
+    content = DIVIDED.to_data() if verdict == "FAILED" else {}
     ledger.replayed(CorpusRecord("case.json", verdict, "as told"), path, content)
     assert (len(ledger.buckets), len(ledger.troubles)) == (buckets, troubles)
     assert ledger.standings[NAME].known == ({ONE} if buckets else set())
@@ -191,7 +191,7 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
 def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
     other = replace(DIVIDED, property_name="toys_sing")
     ledger = a_ledger()
-    ledger.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", json.loads(other.to_json()))
+    ledger.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
     assert [one.property for one in ledger.buckets.values()] == ["toys_sing"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shlex
 import subprocess
@@ -475,7 +474,7 @@ def test_a_report_that_was_written_is_shown_as_it_was(reported: tuple[BucketReco
 def test_the_report_of_another_input_is_not_shown(reported: tuple[BucketRecord, Path]) -> None:
     bucket, folder = reported
     smaller = a_case(steps=(call("divide", x=1, y=0),))
-    bucket.case = json.loads(smaller.to_json())
+    bucket.case = smaller.to_data()
     text = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
     assert "divide(x=1, y=0)" in text
     assert "x = 5" not in text

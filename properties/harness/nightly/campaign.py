@@ -6,7 +6,6 @@ others. Seeds follow from commit, shard and round, so that a round can be repeat
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import deque
@@ -281,7 +280,7 @@ class Nightly:
             kept = corpus.add(case, first_seen=first_seen(self.plan))
             stands = kept.is_file()
             note = f"{why} before this input was shrunk."
-            found = Found((bucket_of(case).id,), _as_data(case), "", str(kept) if stands else "", note)
+            found = Found((bucket_of(case).id,), case.to_data(), "", str(kept) if stands else "", note)
             self.ledger.find(found, self.at)
             for trouble in corpus.troubles:
                 self.ledger.trouble(trouble)
@@ -336,11 +335,6 @@ class Nightly:
         with suppress(OSError):
             for path in (Path(self.plan.reports) / "pending").glob(f"*{SUFFIX}"):
                 drop(path)
-
-
-def _as_data(case: Case) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(case.to_json())
-    return content
 
 
 def _name_of(work: Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -218,7 +217,7 @@ class Engine(Worker):
         kept = self.corpus.add(case, first_seen=dict(self.setting.first_seen))
         alike = [one for one in self._failing if one not in self._known and one != own]
         corpus = str(kept) if kept.is_file() else ""
-        self._found = Found((own, *alike), json.loads(case.to_json()), "", corpus, note)
+        self._found = Found((own, *alike), case.to_data(), "", corpus, note)
         try:
             directory = super()._reported(case, note)
         except Exception as error:
@@ -258,7 +257,7 @@ class Engine(Worker):
             )
         if case is None or result.verdict != "FAILED":
             return Replayed(result)
-        return Replayed(result, bucket_of(case).id, json.loads(case.to_json()))
+        return Replayed(result, bucket_of(case).id, case.to_data())
 
     def _listened(self, folder: Path) -> Listened:
         from properties.harness.nightly.canary import listen

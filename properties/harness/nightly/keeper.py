@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -85,7 +84,7 @@ class Keeper:
 
 
 def _case(bucket: BucketRecord) -> Case:
-    return Case.from_json(json.dumps(bucket.case))
+    return Case.from_data(bucket.case)
 
 
 def write_down(record: Record, reports: Path, keeper: Keeper) -> Record:

@@ -164,7 +164,7 @@ class Ledger:
 
     def find(self, found: Found, at: float) -> None:
         """A case was found, and stands in the corpus."""
-        case = Case.from_json(json.dumps(found.case))
+        case = Case.from_data(found.case)
         bucket = bucket_of(case)
         known = self.buckets.get(bucket.id)
         if known is None:
@@ -215,7 +215,7 @@ class Ledger:
         if result.verdict == "UNREADABLE":
             self.trouble(f"{path} of the corpus cannot be replayed: {result.message}")
         if result.verdict == "FAILED":
-            found = Case.from_json(json.dumps(case))
+            found = Case.from_data(case)
             bucket = bucket_of(found)
             self.find(Found((bucket.id,), case, "", str(path), "Replayed from the corpus."), 0.0)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case import Case
+from properties.harness.files import write_whole
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import Comparison, compared
 from properties.harness.nightly.junit import junit
@@ -112,14 +111,7 @@ def _save(content: Callable[[], str], path: Path) -> None:
     """At every moment `path` holds a whole text or the one before."""
     text = content()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, text, durable=False)
 
 
 def page(record: Record, comparison: Comparison, directory: Path) -> str:
@@ -201,7 +193,7 @@ def _view(
     if not bucket.case:
         return replace(view, problem="There is no input to show: the record has none.")
     try:
-        return _rendered(view, Case.from_json(json.dumps(bucket.case)), record, directory)
+        return _rendered(view, Case.from_data(bucket.case), record, directory)
     except Exception as error:  # a case of another version, or made by whoever
         why = summary.brief(f"{type(error).__name__}: {error}", 300)
         return replace(view, raw=_raw(bucket), problem=f"The case cannot be shown in words: {why}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from properties.harness.files import write_whole
 
 SCHEMA = 1
 FILE = "campaign.json"
@@ -179,14 +179,7 @@ class Record:
     def save(self, path: Path) -> Path:
         """Write it so that at every moment `path` holds a whole record or the one before."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json())
-            Path(temporary).replace(path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, self.to_json(), durable=False)
         return path
 
     @classmethod
