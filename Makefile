@@ -24,6 +24,9 @@ PEER ?=
 OUT ?= build/bench
 BENCH_ARGS ?=
 TRACE ?=
+VLLM ?=
+VLLM_PATH ?=
+RELEASES ?=
 REQUESTS ?=
 FACTOR ?=
 RUNNER ?=
@@ -39,13 +42,16 @@ PY := $(PYTHON)
 READY :=
 endif
 
+# OUT is the folder of whatever writes one; conformance vectors have another one by default.
+VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
+
 # One shell word, whatever the value contains.
 quote = '$(subst ','\'',$(1))'
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz nightly merge replay sanitize sanitize-gpu traces replay-trace demo bench lint types table check-table ci clean
+.PHONY: help test fuzz nightly merge replay sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,7 +59,8 @@ help:  ## this list
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
-	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"'
+	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"; of vectors: OUT=$(VECTORS)'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores
@@ -100,6 +107,22 @@ demo: $(READY)  ## break a copy of impl three ways and watch the campaign find e
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT
 	@$(PY) -m properties bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
+
+vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, BUDGET (5m here), DEVICE, ONLY, SEED
+	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
+	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(PY) -m properties fuzz --subject vllm \
+	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
+
+compatibility: $(READY)  ## campaigns on releases of vLLM, and the README's table of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
+	@$(PY) -m properties compatibility --write $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
+	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+
+vectors: $(READY)  ## conformance vectors for ports to other languages, checked with node where there is one: OUT, ONLY, SEED
+	@$(PY) -m properties vectors --out $(call quote,$(VECTORS)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
+	@if command -v node >/dev/null; then node $(call quote,$(VECTORS)/check.js) $(call quote,$(VECTORS)); fi
 
 lint: $(READY)  ## ruff, formatting, import contracts
 	@$(PY) -m ruff check

@@ -4,6 +4,7 @@ from typing import Final
 
 from oracle.errors import Refused, require, require_int
 from oracle.marks import mark
+from oracle.profile import current
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
@@ -93,6 +94,8 @@ def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, m
         case "all":
             # Every block of the longest request keeps its own state.
             pages = cdiv(max_model_len, block_size)
+            if current().kept_pages_of_drafts:
+                pages += num_speculative_blocks
             _PART.reached_if(max_model_len % block_size)
             return pages
         case _:

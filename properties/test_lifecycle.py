@@ -20,7 +20,9 @@ from properties.engine.runners import Execute
 from properties.engine.world import World
 from properties.harness.machines import TrialMachine, machine_prop
 from properties.harness.registry import Property
-from properties.harness.trial import Bench, KnownFailure, Trial
+from properties.harness.trial import NOT_OFFERED, Bench, KnownFailure, OutsideDomain, Trial
+from properties.harness.values import Outcome, Raised
+from properties.harness.values import Step as AnyStep
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import turns, worlds
 from properties.test_align_sessions import ROWS, SLOTS
@@ -48,6 +50,8 @@ class Lives(TrialMachine):
             self.life = self.drawn_life(data)
         except Violation as error:
             self.trial.finds(str(error))
+        except OutsideDomain:
+            self.known_failure, lengths = True, []
         for length in lengths:
             self.send(self.new_prompt(length))
 
@@ -81,6 +85,11 @@ class Lives(TrialMachine):
     def new_prompt(self, length: int) -> tuple[int, ...]:
         assert self.life is not None
         return self.life.new_tokens(length)
+
+    @precondition(lambda self: self.life is None)
+    @rule()
+    def nothing_happens(self) -> None:
+        """The subject does not offer what such an engine needs."""
 
     @precondition(lambda self: self.life is not None and len(self.alive) < self.life.world.max_num_seqs + 2)
     @rule(own=st.integers(1, 12), like=st.none() | st.integers(0, 7), shared=st.integers(1, 24))
@@ -179,6 +188,8 @@ class Lives(TrialMachine):
         assert self.life is not None
         try:
             self.life.happens(event)
+        except OutsideDomain:
+            self.known_failure = True
         except Violation as error:
             try:
                 found(self.trial, self.life, error)
@@ -196,8 +207,8 @@ class Lives(TrialMachine):
         def fails(world: World, events: tuple[Event, ...]) -> Life | None:
             bench.port.begin()
             try:
-                life = cls.again(origin.life, world, bench.port.execute)
-            except Violation:
+                life = cls.again(origin.life, world, offered(bench.port.execute))
+            except (Violation, OutsideDomain):
                 return None
             error = None if life is None else broken_by(life, events)
             return life if error is not None and error.flaw.raised is origin.flaw.raised else None
@@ -213,11 +224,25 @@ class Lives(TrialMachine):
                 found(trial, life, error)
 
 
+def offered(execute: Execute) -> Execute:
+    """Execute steps; what the subject does not offer ends a life without a violation."""
+
+    def executed(step: AnyStep) -> Outcome | None:
+        outcome = execute(step)
+        if isinstance(outcome, Raised) and outcome.exception == NOT_OFFERED:
+            raise OutsideDomain(outcome.message)
+        return outcome
+
+    return executed
+
+
 def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
     """The first violation when these events happen."""
     for event_ in events:
         try:
             life.happens(event_)
+        except OutsideDomain:
+            return None
         except Violation as error:
             return error
     return None

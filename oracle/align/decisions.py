@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oracle.align.memory import Move
+from oracle.errors import require
 from oracle.marks import mark
+from oracle.profile import current
 from oracle.types import cdiv
 
 _ON_BOUNDARY = mark("the accepted states end on a boundary")
@@ -120,7 +122,8 @@ def after_v2_steps(
     decided = {}
     for row, slot in live_rows(mapping):
         count, last = counts[slot], computed_after[slot]
-        decided[slot] = after_step(row, columns[slot], last - count + 1, last, count, block_size)
+        first = last - count + 1
+        decided[slot] = after_step(table_row(row, slot), columns[slot], first, last, count, block_size)
     return decided
 
 
@@ -132,6 +135,14 @@ def live_rows(mapping: Sequence[int]) -> list[tuple[int, int]]:
     _NO_SLOT.reached_if(len(live) < len(mapping))
     _OUT_OF_ORDER.reached_if(slots != sorted(slots))
     return live
+
+
+def table_row(row: int, slot: int) -> int:
+    """Where a request's blocks stand in a block table: at its place in the batch, as in document 4.
+
+    Releases that keep them by slot say so in their profile.
+    """
+    return slot if current().tables_by_slot else row
 
 
 def before_step(row: int, previous: int, run: int, count: int) -> Move | None:
@@ -173,6 +184,7 @@ def advanced(
     `starts` are the batch rows' cumulative query starts, `computed` is by slot. Rows without a slot
     change nothing. Source: document 4, `preprocess_mamba_align_fused_kernel`; contract 2.5.
     """
+    _require_slots(mapping)
     columns, counts = list(slots.columns), list(slots.counts)
     src_col, src_off = list(slots.src_col), list(slots.src_off)
     for row, slot in live_rows(mapping):
@@ -187,6 +199,12 @@ def advanced(
     return Slots(tuple(columns), tuple(counts), tuple(src_col), tuple(src_off))
 
 
+def _require_slots(mapping: Sequence[int]) -> None:
+    for row, slot in enumerate(mapping):
+        if not current().preprocess_skips_rows:
+            require(slot >= 0, f"idx_mapping[{row}]", slot, "be a slot")
+
+
 def precopy_moves(
     mapping: Sequence[int], columns: Sequence[int], src_col: Sequence[int], bias: Sequence[int]
 ) -> list[Move]:
@@ -197,7 +215,7 @@ def precopy_moves(
     for _, slot in live_rows(mapping):
         _note_change(src_col[slot], columns[slot], bias[slot] + 1)
     return [
-        Move(row, src_col[slot], columns[slot], bias[slot])
+        Move(table_row(row, slot), src_col[slot], columns[slot], bias[slot])
         for row, slot in live_rows(mapping)
         if src_col[slot] >= 0 and src_col[slot] != columns[slot]
     ]

@@ -7,8 +7,9 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from oracle.align import situations
-from oracle.errors import Refused
+from oracle.errors import Refused, require
 from oracle.layout import StateGeometry
+from oracle.profile import current
 from oracle.types import NULL_BLOCK_ID
 
 Kind = Literal["conv", "temporal"]
@@ -88,17 +89,15 @@ def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) 
     """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
 
     Empty where a column is a sentinel or outside the row, or a block is the null block: nobody's bytes
-    are read, and nobody's are overwritten.
+    are read, and nobody's are overwritten. Refused where the profile says that callers see to it.
     """
     assert move.bias >= 0, f"{move} goes back in time"
     src_col = source_column(state.kind, move)
-    if min(move.src_col, move.dst_col) < 0 or max(src_col, move.dst_col) >= len(row):
+    if _is_missing(row, move, src_col):
+        require(current().skips_missing_states, "block_table", tuple(row), f"have blocks for {move}")
         situations.note_skipped(row, move, src_col)
         return ()
     blocks = row[src_col], row[move.dst_col]
-    if min(blocks) <= NULL_BLOCK_ID:
-        situations.note_skipped(row, move, src_col)
-        return ()
     source, target = (_block_place(state, block) for block in blocks)
     pieces = tuple(
         Piece(_further(source, begin), _further(target, end), length)
@@ -107,6 +106,12 @@ def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) 
     if pieces:
         situations.note_copy(state, layout, move.bias, pieces, inside=blocks[0] == blocks[1])
     return pieces
+
+
+def _is_missing(row: Sequence[int], move: Move, src_col: int) -> bool:
+    if min(move.src_col, move.dst_col) < 0 or max(src_col, move.dst_col) >= len(row):
+        return True
+    return min(row[src_col], row[move.dst_col]) <= NULL_BLOCK_ID
 
 
 def source_column(kind: Kind, move: Move) -> int:

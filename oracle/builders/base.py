@@ -8,7 +8,8 @@ from oracle.builders.mamba2 import PositionChunks, computed_on_host, position_ch
 from oracle.chunks import ConvPrograms, causal_conv1d_metadata
 from oracle.errors import require
 from oracle.marks import mark
-from oracle.types import PAD_SLOT_ID, cdiv
+from oracle.profile import current
+from oracle.types import cdiv
 
 _KEPT_WIDE = mark("a kept table is wider than the buffer of full graphs")
 _READS_ONE_WRITES_NEXT = mark("a decode reads one kept block and writes the next")
@@ -66,7 +67,7 @@ def base_metadata(
 
     # A row of several tokens is a decode only if it can say how many of its drafts were accepted.
     threshold = batch.reorder_batch_threshold(config) if step.has_accepted else 1
-    split = batch.classify(step, threshold)
+    split = batch.classify(step, threshold, kind)
     metadata = _common(step, config, split)
     if split.num_decodes > 0 and config.num_spec > 0:
         metadata = _with_speculation(metadata, step, config)
@@ -207,15 +208,25 @@ def next_column(tokens: int, config: BuilderConfig) -> int:
     return cdiv(tokens + 1, config.block_size) - 1
 
 
+def kept_width(config: BuilderConfig) -> int:
+    """Columns of the buffer for tables whose blocks are all kept."""
+    spare = {"tokens": config.num_spec, "blocks": config.num_speculative_blocks, "nothing": 0}
+    return cdiv(config.max_model_len, config.block_size) + spare[current().kept_columns]
+
+
 def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetadata:
     """The same values in the builder's buffers; only a kept table has to take the buffer's width."""
     owned = {"state_indices_tensor_d"}
     if metadata.num_accepted_tokens is not None:
-        owned |= {"query_start_loc_d", "num_accepted_tokens"}
+        owned |= (
+            {"query_start_loc_d", "num_accepted_tokens"}
+            if current().starts_in_buffers
+            else {"num_accepted_tokens"}
+        )
     table = metadata.state_indices_tensor_d
     if config.mode == "all":
         owned |= {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
-        width = cdiv(config.max_model_len, config.block_size) + config.num_spec
+        width = kept_width(config)
         _KEPT_WIDE.reached_if(table and len(table[0]) > width)
-        table = tuple((*row, *(PAD_SLOT_ID,) * width)[:width] for row in table)
+        table = tuple((*row, *(current().padding_block,) * width)[:width] for row in table)
     return replace(metadata, state_indices_tensor_d=table, owned=frozenset(owned))

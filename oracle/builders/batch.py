@@ -5,7 +5,8 @@ from typing import Final
 
 from oracle.batch import UNCHANGED, Split, block_table_rows, require_starts, split_decodes_and_prefills
 from oracle.errors import Refused, require, require_int
-from oracle.types import NULL_BLOCK_ID, PAD_SLOT_ID
+from oracle.profile import current
+from oracle.types import NULL_BLOCK_ID
 
 Rows = tuple[tuple[int, ...], ...]
 
@@ -181,14 +182,19 @@ def is_prefill(step: Step, row: StepRow) -> bool:
     return in_prompt or first_chunk
 
 
-def classify(step: Step, decode_threshold: int) -> Split:
+def decodes_a_tail(row: StepRow, kind: str) -> bool:
+    """Whether a builder takes a row in its prompt for a decode all the same: one token, and a state to read."""
+    return kind in current().tails_decode and row.query_len == 1 and row.num_computed > 0
+
+
+def classify(step: Step, decode_threshold: int, kind: str = "base") -> Split:
     """Decodes are the rows before the first one that is too long or known to be a prefill.
 
     Where nothing tells prefills from decodes, length alone decides, and every row that it makes a
     decode must have a state to read. Source: contract 1.2, document 1, `_compute_common_metadata`.
     """
     if step.tells_prefills:
-        marks = [is_prefill(step, row) for row in step.rows]
+        marks = [is_prefill(step, row) and not decodes_a_tail(row, kind) for row in step.rows]
         return split_decodes_and_prefills(
             step.starts,
             step.num_actual_tokens,
@@ -248,8 +254,8 @@ def without_padding(step: Step, table: Rows, filler: int) -> Rows:
 
 
 def decode_table(step: Step, config: BuilderConfig) -> Rows:
-    """Blocks for kernels that skip a row by a negative block."""
-    return without_padding(step, running_columns(step, config), PAD_SLOT_ID)
+    """Blocks for kernels that skip a row by a negative block, or by the null block in releases that say so."""
+    return without_padding(step, running_columns(step, config), current().padding_block)
 
 
 def indexing_table(step: Step, config: BuilderConfig) -> Rows:

@@ -2,11 +2,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
+from oracle.batch import Split
 from oracle.builders import batch, situations
 from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
 from oracle.marks import mark
+from oracle.profile import current
 from oracle.types import NULL_BLOCK_ID
 
 T = TypeVar("T")
@@ -117,11 +119,15 @@ def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
 
     That is any decode with drafts, none included; and where the host can tell decodes from prompt
     chunks, also a decode that nobody offered drafts to, since it may still have accepted some.
+    Releases that tell by the drafts alone read the same state where one token was accepted.
     """
     if config.num_spec == 0 or not step.has_accepted or not _is_decode(step, row):
         return False
+    drafted = _drafts(step, row) >= 0
+    if current().gdn_plain_decodes and row.accepted == 1:
+        return drafted and any(_drafts(step, other) > 0 for other in step.rows)
     alone = row.query_len == 1 and step.tells_prefills
-    return _drafts(step, row) >= 0 or alone
+    return drafted or alone
 
 
 def _is_decode(step: Step, row: StepRow) -> bool:
@@ -162,11 +168,11 @@ def _require_speculation(step: Step, config: BuilderConfig) -> None:
 
 def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
     """All rows are decodes of one token or prefills, each with the one block that it runs in."""
-    split = batch.classify(step, decode_threshold=1)
-    prefills = [row for row in step.rows[split.num_decodes :] if not row.is_padding]
+    split = batch.classify(step, decode_threshold=1, kind="gdn")
+    counted = [row for row in step.rows[split.num_decodes :] if _counts(row)]
     metadata = GDNMetadata(
-        num_prefills=len(prefills),
-        num_prefill_tokens=split.num_prefill_tokens,
+        num_prefills=len(counted),
+        num_prefill_tokens=_prefill_tokens(split, counted),
         num_decodes=split.num_decodes,
         num_decode_tokens=split.num_decode_tokens,
         num_spec_decodes=0,
@@ -176,11 +182,20 @@ def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
         non_spec_state_indices_tensor=tuple(row[0] for row in batch.indexing_table(step, config)),
     )
     situations.note_step(step, config, split, "gdn")
-    if prefills:
-        return _with_prefills(metadata, step.rows)
+    if split.num_prefills:
+        return _with_prefills(metadata, step.rows, split.num_decodes)
     if batch.fits_graph_buffers(step, config, "gdn"):
         return replace(metadata, owned=_NON_SPEC_BUFFERS)
     return metadata
+
+
+def _counts(row: StepRow) -> bool:
+    """Whether a row counts among prefills. Releases that count padding too say so in their profile."""
+    return current().gdn_counts_padding or not row.is_padding
+
+
+def _prefill_tokens(split: Split, counted: Sequence[StepRow]) -> int:
+    return split.num_prefill_tokens if current().gdn_padded_tokens else sum(row.query_len for row in counted)
 
 
 def _with_speculation(step: Step, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
@@ -259,13 +274,17 @@ def _padded(values: tuple[T, ...] | None, count: int, filler: T) -> tuple[T, ...
     return (*values, *(filler,) * count)
 
 
-def _with_prefills(metadata: GDNMetadata, rows: Sequence[StepRow]) -> GDNMetadata:
-    """Each of the rows, padding and decodes among them, goes through the prefill kernels."""
+def _with_prefills(metadata: GDNMetadata, rows: Sequence[StepRow], num_decodes: int = 0) -> GDNMetadata:
+    """Each of the rows, padding and decodes among them, goes through the prefill kernels.
+
+    In releases whose decodes go elsewhere, chunks are those of the rows behind them.
+    """
     starts = starts_of(rows)
+    chunked = starts if current().gdn_chunks_of_decodes else starts_of(rows[num_decodes:])
     return replace(
         metadata,
         has_initial_state=tuple(not row.is_padding and row.num_computed > 0 for row in rows),
-        chunk_indices=chunk_indices(starts, FLA_CHUNK_SIZE),
-        chunk_offsets=chunk_offsets(starts, FLA_CHUNK_SIZE),
+        chunk_indices=chunk_indices(chunked, FLA_CHUNK_SIZE),
+        chunk_offsets=chunk_offsets(chunked, FLA_CHUNK_SIZE),
         conv=causal_conv1d_metadata(starts),
     )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 from oracle.builders.batch import Step, StepRow, starts_of
 from oracle.errors import Refused
 from oracle.marks import mark
+from oracle.profile import current
 
 _SHORT_FIRST = mark("the first chunk of a prompt that goes on ends at a multiple of its positions")
 _NO_CHUNK = mark("a prefill row without tokens points at the chunk before it")
@@ -55,7 +56,7 @@ def computed_on_host(step: Step, rows: Sequence[StepRow]) -> tuple[int, ...]:
 
     The upper bound of a prefill is exact; without it, the lengths themselves must lie on the host.
     """
-    if not step.has_upper_bound and not step.on_host:
+    if current().host_bounds and not step.has_upper_bound and not step.on_host:
         raise Refused("seq_lens_cpu_upper_bound", None, "be given where there are prefills")
     return tuple(_computed_on_host(step, row) for row in rows)
 
@@ -63,6 +64,6 @@ def computed_on_host(step: Step, rows: Sequence[StepRow]) -> tuple[int, ...]:
 def _computed_on_host(step: Step, row: StepRow) -> int:
     if row.is_padding:
         return 0
-    if step.has_upper_bound and row.seq_len_upper_bound is not None:
+    if current().host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
         return row.seq_len_upper_bound - row.query_len
     return row.num_computed

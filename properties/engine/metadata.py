@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from oracle.lifecycle.requests import Row
+from oracle.profile import current
 from properties.engine.world import World
 from properties.harness.values import Call, Name, Record, Tensor, Value, boolean, int32, record
 
@@ -74,7 +75,8 @@ def build(world: World, batch: Batch, group: int) -> Call:
     }
     keywords: dict[str, Value] = {"num_accepted_tokens": int32(counts) if world.num_spec else None}
     if world.kinds[group] == "gdn":
-        marks = [_mark(row, zero=world.zero_marks) for row in batch.rows] + [-1] * batch.padding
+        zero = world.zero_marks or current().marks_every_decode
+        marks = [_mark(row, zero=zero) for row in batch.rows] + [-1] * batch.padding
         keywords["num_decode_draft_tokens_cpu"] = int32(marks).on_host()
     return Call(
         f"{world.builder(group).builder}.build",

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
+from oracle.profile import current
 from oracle.types import cdiv
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
@@ -62,6 +63,13 @@ class BySlot(Worker):
             self._vectors["computed"][slot] = row.computed
             self._vectors["counts"][slot] = 1
 
+    def copied_rows(self, table: list[tuple[int, ...]], batch: Batch) -> list[tuple[int, ...]]:
+        """In the order of slots, where the profile says so."""
+        if not current().tables_by_slot:
+            return table
+        by_slot = {self._slots[row.id]: table[number] for number, row in enumerate(batch.rows)}
+        return [by_slot.get(slot, (0,) * self.world.width) for slot in range(len(table))]
+
     def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - told before
         for table in self._tables:
             for number in range(len(batch.rows), len(batch.rows) + batch.padding):
@@ -71,13 +79,14 @@ class BySlot(Worker):
             return None
         padding = (-1,) * batch.padding
         mapping = (*(self._slots[row.id] for row in batch.rows), *padding)
+        advanced = len(mapping) if current().preprocess_skips_rows else len(batch.rows)
         self.execute(Let("mapping", int32(mapping)))
         lengths = [row.length for row in batch.rows] + [0] * batch.padding
         self.execute(Let("starts", int32(tuple(accumulate(lengths, initial=0)))))
         for name, values in self._vectors.items():
             self.execute(Overwrite(name, tuple(values)))
         self._note(
-            self.call(preprocess_launch(len(mapping), TILE, self.world.block_size, self.world.schedule)),
+            self.call(preprocess_launch(advanced, TILE, self.world.block_size, self.world.schedule)),
             ("columns", "counts", "src_col", "bias"),
         )
         for row in batch.rows:

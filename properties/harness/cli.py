@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.campaign_told import known_table, tell_failures, tell_known
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
-from properties.harness.cli_options import add_port_options, seconds, setting_of
+from properties.harness.cli_options import add_known_options, add_port_options, seconds, setting_of
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli_traces import add_traces
+from properties.harness.cli_vectors import add_vectors
+from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.display import Display, conclusion, kernels, summary
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
+        go_on_in_release(options, arguments)
         code: int = options.run(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -68,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(fuzz)
+    add_known_options(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser("replay", help="run a saved case again: FIXED, FAILED or NOT APPLICABLE")
@@ -91,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     add_traces(commands)
     add_sanitize(commands)
     add_sanitize_gpu(commands)
+    add_vectors(commands)
+    add_compatibility(commands)
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
@@ -140,10 +147,25 @@ def _fuzz(options: argparse.Namespace) -> int:
         rows = campaign.run()
     console.print(summary(campaign))
     console.print(kernels(campaign))
-    _tell_failures(console, rows)
+    _tell_findings(console, campaign)
     console.print(conclusion(campaign), markup=False, highlight=False, soft_wrap=True)
     campaign.save(Path(options.reports) / "campaign.json")
-    return _exit_code(rows, interrupted=campaign.interrupted)
+    return _exit_code(rows, interrupted=campaign.interrupted, stale=bool(campaign.defects.stale))
+
+
+def _tell_findings(console: Console, campaign: Campaign) -> None:
+    """Known defects, then failures, which are what one looks for at the end."""
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    defects = list(campaign.defects.all.values())
+    table = known_table(defects)
+    if table is not None:
+        console.print()
+        console.print(table)
+    tell_known(tell, defects)
+    tell_failures(tell, campaign.rows)
 
 
 def _campaign(options: argparse.Namespace) -> Campaign:
@@ -170,8 +192,10 @@ def _campaign(options: argparse.Namespace) -> Campaign:
         workers=workers,
         seed=secrets.randbits(32) if options.seed is None else options.seed,
         skipped=skipped,
-        known=frozenset(one.property for one in subject.known_deviations),
+        known=() if options.as_new else subject.known_deviations,
         lives=frozenset(machines(tested)),
+        slow=frozenset(name for name in chosen if tested[name].launches),
+        selected=bool(options.only),
     )
 
 
@@ -238,29 +262,9 @@ def _tell_pending(console: Console, reports: Path) -> None:
         )
 
 
-def _tell_failures(console: Console, rows: dict[str, Row]) -> None:
-    told = (Status.FALSIFIED, Status.ERROR, Status.UNEXPECTED_PASS)
-    for row in rows.values():
-        if row.status in told:
-            failure = f"\n{row.status.value}: {row.property_name}\n  {row.detail}"
-            console.print(failure, markup=False, highlight=False, soft_wrap=True)
-            if row.report:
-                console.print(
-                    f"  report: {row.report}/report.md", markup=False, highlight=False, soft_wrap=True
-                )
-    skipped = [row for row in rows.values() if row.status is Status.NOT_APPLICABLE]
-    for row in skipped:
-        console.print(
-            f"not applicable: {row.property_name}: {row.detail}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _exit_code(rows: dict[str, Row], *, interrupted: bool) -> int:
+def _exit_code(rows: dict[str, Row], *, interrupted: bool, stale: bool = False) -> int:
     found = {row.status for row in rows.values()}
-    if found & {Status.FALSIFIED, Status.UNEXPECTED_PASS}:
+    if stale or found & {Status.FALSIFIED, Status.UNEXPECTED_PASS}:
         return FALSIFIED
     if interrupted or found & {Status.ERROR, Status.WAITING}:
         return INCOMPLETE

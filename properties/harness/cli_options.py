@@ -47,6 +47,13 @@ def add_port_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_known_options(parser: argparse.ArgumentParser) -> None:
+    """What a campaign makes of the defects that a subject declares."""
+    parser.add_argument(
+        "--as-new", action="store_true", help="report known defects as if nobody knew of them"
+    )
+
+
 def setting_of(options: argparse.Namespace, device: str) -> Setting:
     """The setting that the options of a campaign ask for.
 
@@ -55,5 +62,12 @@ def setting_of(options: argparse.Namespace, device: str) -> Setting:
     """
     limit = seconds(options.time_limit, "time_limit")
     return Setting(
-        options.subject, device, options.reports, options.isolated, limit, sanitized=options.sanitized
+        options.subject,
+        device,
+        options.reports,
+        options.isolated,
+        limit,
+        sanitized=options.sanitized,
+        # Not every command goes past known defects.
+        as_new=getattr(options, "as_new", False),
     )

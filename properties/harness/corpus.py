@@ -179,8 +179,7 @@ def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | Non
 
 def declared(case: Case, subject: Subject) -> KnownDeviation | None:
     """The deviation of the subject that the case shows, if the subject declares it."""
-    known = subject.known_deviations
-    return next((one for one in known if one.property == case.property_name and one.condition(case)), None)
+    return next((one for one in subject.known_deviations if one.shows_in(case)), None)
 
 
 def file_name(case: Case) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Self
 
 from rich.console import Console
@@ -104,7 +105,8 @@ def _line(campaign: Campaign) -> str:
     spent = campaign.budget - campaign.left
     failures = sum(row.status is Status.FALSIFIED for row in campaign.rows.values())
     running = [row.property_name for row in campaign.rows.values() if row.status is Status.RUNNING]
-    now = f"; running {', '.join(running)}" if running else ""
+    known = [f"the report of known defect {name}" for name in sorted(campaign.reporting)]
+    now = f"; running {', '.join(running + known)}" if running or known else ""
     rate = campaign.examples / max(spent, 1e-9)
     return (
         f"{spent:4.0f} s of {campaign.budget:.0f}: {campaign.examples:,} examples, {rate:,.0f}/s, "
@@ -120,6 +122,8 @@ def conclusion(campaign: Campaign) -> str:
     """The campaign in one line."""
     counts = {status: sum(row.status is status for row in campaign.rows.values()) for status in Status}
     told = [f"{count} {status.value}" for status, count in counts.items() if count]
+    defects = Counter(one.standing for one in campaign.defects.all.values())
+    told += [f"{count} known defect{'s' * (count > 1)} {standing}" for standing, count in defects.items()]
     spent = campaign.budget - campaign.left
     early = "interrupted; " if campaign.interrupted else ""
     return f"{early}{', '.join(told)}; {campaign.examples:,} examples in {spent:.0f} s"

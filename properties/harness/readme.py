@@ -6,7 +6,7 @@ import difflib
 import sys
 from pathlib import Path
 
-from properties.harness import deviations, symbols
+from properties.harness import compatibility, compatibility_table, deviations, symbols
 from properties.harness.registry import load_properties
 from properties.subjects import load
 
@@ -21,7 +21,7 @@ def run_table(write: bool, check: bool) -> int:
     """
     tested = load_properties()
     found = symbols.complaints(load("impl"), tested)
-    parts = {"symbols": symbols.table(tested), "deviations": deviations.table()}
+    parts = {"symbols": symbols.table(tested), "deviations": deviations.table()} | _saved()
     for name, text in parts.items():
         if write and not found:
             found += put(name, text)
@@ -32,6 +32,13 @@ def run_table(write: bool, check: bool) -> int:
     for complaint in found:
         print(complaint, file=sys.stderr)
     return 1 if found else 0
+
+
+def _saved() -> dict[str, str]:
+    """The table of releases, from what was saved: to make it anew takes hours. A README need not have it."""
+    if not compatibility.RESULTS.exists() or isinstance(_place("compatibility"), str):
+        return {}
+    return {"compatibility": compatibility_table.table(compatibility.loaded(compatibility.RESULTS))}
 
 
 def markers(name: str) -> tuple[str, str]:

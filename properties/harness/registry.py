@@ -117,6 +117,10 @@ class Property:
         missing = [function for function in wanted if not bench.subject.has(function)]
         if missing:
             return f"{bench.subject.name} has no {', '.join(missing)}"
+        if wanted and bench.subject.supplied.issuperset(wanted):
+            return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
+        if self.kind == "refusal" and not bench.subject.refuses:
+            return f"{bench.subject.name} does not promise to refuse what is undocumented"
         if self.device not in (None, bench.port.device):
             return f"needs {self.device}, runs on {bench.port.device}"
         return None

@@ -19,9 +19,12 @@ from types import ModuleType
 from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
 from properties.harness.picture import plain, svg
-from properties.harness.repro import literal, repro_script
+from properties.harness.repro import repro_script
+from properties.harness.repro_adapter import subject_of, titled
+from properties.harness.repro_literals import literal
 from properties.harness.trial import spell
 from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
+from properties.subjects import Subject
 
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
@@ -95,9 +98,9 @@ def subject_root(module: ModuleType) -> Path | None:
 def report_text(case: Case, directory: Path, note: str = "") -> str:
     """The report as Markdown."""
     rerun = f"make replay CASE={directory / 'case.json'} SUBJECT={case.subject}"
-    title = case.property_name.replace("_", " ")
+    title, subject = case.property_name.replace("_", " "), subject_of(case)
     parts = [
-        f"# {case.subject}: {title}",
+        f"# {titled(case.subject, subject)}: {title}",
         f"**Should hold:** {case.sentence}",
         f"**Seen instead:** `{case.message}`",
         f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
@@ -110,13 +113,22 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         _outcomes(case),
         "## Run it again",
         (
-            f"`python {directory / 'repro.py'}` exits 1 while the defect is there and 0 once it is gone; it needs torch and "
-            f"the subject.\n`{rerun}` replays the same input through the harness."
+            f"`python {directory / 'repro.py'}` exits 1 while the defect is there and 0 once it is gone; it needs "
+            f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness."
         ),
         "## Environment",
         _environment(case),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _needs(case: Case, subject: Subject | None) -> str:
+    """What the script runs with."""
+    if case.sanitized and case.order is None:
+        return "torch, triton, the subject, and statecheck, since no byte shows what is wrong"
+    if subject is not None and subject.carried:
+        return f"torch, triton and {titled(case.subject, subject)}, and no part of this repository"
+    return "torch and the subject"
 
 
 def _story(case: Case) -> str:

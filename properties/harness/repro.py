@@ -7,28 +7,25 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from properties.harness.case import Case
+from properties.harness.compare import outcome_difference
 from properties.harness.memory import Memory
+from properties.harness.repro_adapter import called
+from properties.harness.repro_literals import elements_of, literal
+from properties.harness.repro_parts import filled, in_docstring, seen, subject_part
+from properties.harness.sanitizer.findings import FINDINGS
 from properties.harness.values import (
     Address,
-    Attribute,
-    BufferMaker,
     Call,
-    Device,
-    DType,
     Expected,
-    Fake,
-    Function,
     Let,
     Name,
-    NumPy,
+    Outcome,
+    Raised,
     Record,
     Refusal,
     Returned,
-    Returns,
-    Rows,
     SameAs,
     Tensor,
     Value,
@@ -39,7 +36,9 @@ _TEMPLATE = Path(__file__).with_name("repro_template.txt")
 _WATCHED = Path(__file__).with_name("repro_watched_template.txt")
 _ROOT = Path(__file__).resolve().parents[2]
 _SCHEDULES = Path(__file__).with_name("schedules.py")
-_RUN = 8
+_RACES = Path(__file__).with_name("repro_races.py")
+TRACED = "traced"
+"""In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
 
 
 def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
@@ -52,52 +51,77 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     if case.sanitized and case.order is None:
         return _watched_script(case, directory, root)
-    case = case.in_order(case.order or "")
+    if case.order != TRACED:
+        case = case.in_order(case.order or "")
+    part = subject_part(case, root)
     body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
-    filled = {
+    told = {
         "@PROPERTY@": case.property_name,
-        "@SENTENCE@": case.sentence.replace("\\", "").replace('"""', "'''"),
-        "@SUBJECT@": case.subject,
-        "@ROOT@": root,
-        "@DEVICE@": case.device,
-        "@SCHEDULES@": _schedules(case),
+        "@SENTENCE@": in_docstring(case.sentence),
+        "@MESSAGE@": seen(case),
+        "@WITH@": part.seen_with and f" with {part.seen_with}",
+        "@USAGE@": part.usage,
+        "@DEVICE@": _device(case),
+        "@INTERPRETER@": _interpreter(case),
+        "@SUBJECT_PART@": part.code,
+        "@CALLED@": repr(called(case)),
         "@BODY@": body,
+        "@STATED@": repr(_stated(case)),
     }
-    text = _TEMPLATE.read_text(encoding="utf-8")
-    for mark, value in filled.items():
-        text = text.replace(mark, value)
-    return text
+    return filled(_TEMPLATE.read_text(encoding="utf-8"), told)
+
+
+def _stated(case: Case) -> str:
+    """What a condition says is wrong with outcomes of which each alone is what the rules expect, "" where there is none.
+
+    The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
+    """
+    places = case.device != "cpu"
+    pairs = zip(case.expected, case.actual, strict=True)
+    differ = any(
+        outcome_difference(expected, actual, places=places) is not None for expected, actual in pairs
+    )
+    return "" if differ or case.order == TRACED else case.message
+
+
+def _device(case: Case) -> str:
+    if case.order == TRACED:
+        return '"cpu"  # Only where Triton interprets them can programs be looked at.'
+    return f'os.environ.get("DEVICE", "{case.device}")'
 
 
 def _watched_script(case: Case, directory: Path, root: str) -> str:
     """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
-    filled = {
+    told = {
         "@PROPERTY@": case.property_name,
         "@SUBJECT@": case.subject,
         "@ROOT@": root,
         "@STATECHECK@": os.path.relpath(_ROOT, directory),
     }
-    text = _WATCHED.read_text(encoding="utf-8")
-    for mark, value in filled.items():
-        text = text.replace(mark, value)
-    return text
+    return filled(_WATCHED.read_text(encoding="utf-8"), told)
 
 
-def _schedules(case: Case) -> str:
-    """What runs programs in another order than the plain one, where the case does."""
-    if not any(call.schedule for call in case.calls):
-        return ""
-    text = _SCHEDULES.read_text(encoding="utf-8").replace("from __future__ import annotations\n\n", "")
+def _interpreter(case: Case) -> str:
+    """What runs programs in another order than the plain one, or looks at what they touch, where the case needs it."""
+    if case.order == TRACED:
+        return _inlined(_RACES)
+    return _inlined(_SCHEDULES) if any(call.schedule for call in case.calls) else ""
+
+
+def _inlined(module: Path) -> str:
+    """The text of a module that stands on its own; scripts are not annotated for anybody."""
+    text = module.read_text(encoding="utf-8").replace("from __future__ import annotations\n\n", "")
     return f"\n\n{text.rstrip()}\n"
 
 
 def _steps(case: Case) -> Iterator[str]:
-    expected = iter(case.expected)
+    expected, actual = iter(case.expected), iter(case.actual)
     results: set[str] = set()
     memory, damaged = Memory(), _damaged(case)
     for step in case.steps:
         if isinstance(step, Call):
-            yield from _call(step, next(expected), results, memory)
+            finding = _finding(next(actual)) if case.order == TRACED else ""
+            yield from _call(step, next(expected), results, memory, finding)
             if step.bind:
                 results.add(step.bind)
                 memory.bind(step.bind, step)
@@ -107,18 +131,28 @@ def _steps(case: Case) -> Iterator[str]:
             value = literal(step.value)
             yield f"{step.name} = {f'guarded({value})' if step.name in damaged else value}"
         elif isinstance(memory.names[step.name], View):
-            yield f"overwrite_view({step.name}, {_elements(step.elements)})"
+            yield f"overwrite_view({step.name}, {elements_of(step.elements)})"
         else:
-            yield f"overwrite({step.name}, {_elements(step.elements)})"
+            yield f"overwrite({step.name}, {elements_of(step.elements)})"
+
+
+def _finding(outcome: Outcome) -> str:
+    """What the sanitizer has stopped a call for, "" if it has not."""
+    return outcome.exception if isinstance(outcome, Raised) and outcome.exception in FINDINGS else ""
 
 
 def _damaged(case: Case) -> set[str]:
-    """Names of tensors around which the subject wrote."""
+    """Names of tensors around which the subject wrote, or of all that may be one that it left."""
+    if case.order == TRACED and "OutsideView" in map(_finding, case.actual):
+        lets = [step for step in case.steps if isinstance(step, Let) and isinstance(step.value, Tensor)]
+        return {step.name for step in lets if step.value.elements is not None}
     after = (pair for outcome in case.actual for pair in outcome.after)
     return {name for name, value in after if isinstance(value, Record) and value.type == "Damaged"}
 
 
-def _call(call: Call, expected: Expected, results: set[str], memory: Memory) -> Iterator[str]:
+def _call(
+    call: Call, expected: Expected, results: set[str], memory: Memory, finding: str = ""
+) -> Iterator[str]:
     yield ""
     yield f"environment({dict(call.environment)!r})"
     variables = {name: _variable(name, value, memory) for name, value in call.named.items()}
@@ -139,6 +173,8 @@ def _call(call: Call, expected: Expected, results: set[str], memory: Memory) -> 
     invocation = f"lambda: {owner}{call.function}({arguments})"
     if call.schedule:
         invocation = f"in_order({call.schedule!r}, {invocation})"
+    if finding:
+        invocation = f"traced({finding!r}, {invocation})"
     if isinstance(expected, Refusal):
         yield f"expect_refusal({expected.exception!r}, {expected.argument!r}, {invocation})"
     else:
@@ -163,9 +199,9 @@ def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[st
 
 def _observation(name: str, expected: Value, bound: Value) -> str:
     if isinstance(bound, Tensor):
-        return f"expect_storage({name!r}, {name}, {_elements(expected.elements)})"
+        return f"expect_storage({name!r}, {name}, {elements_of(expected.elements)})"
     if isinstance(bound, View):
-        return f"expect_elements({name!r}, {name}, {_elements(expected.elements)})"
+        return f"expect_elements({name!r}, {name}, {elements_of(expected.elements)})"
     if isinstance(expected, Tensor):
         return f"expect_tensor({name!r}, torch.as_tensor({name}), {literal(expected)})"
     return f"expect({name!r}, {name}, {literal(expected)})"
@@ -219,80 +255,3 @@ def _leaf(path: str, expected: Value) -> str:
         offset = f"{path} - {expected.argument}.data_ptr()"
         return f"expect({offset!r}, {offset}, {expected.offset})"
     return f"expect({path!r}, {path}, {expected!r})"
-
-
-def literal(value: Value) -> str:
-    """`value` as Python source in terms of torch, `DEVICE` and the template's `build`."""
-    if isinstance(value, Tensor):
-        return _tensor(value)
-    if isinstance(value, bytes):
-        return _elements(value)
-    if isinstance(value, DType):
-        return f"torch.{value.name}"
-    if isinstance(value, Device):
-        return "torch.device(DEVICE)"
-    if isinstance(value, Name):
-        return value.name
-    if isinstance(value, Returns):
-        return f"lambda: {literal(value.value)}"
-    if isinstance(value, View):
-        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
-        return f"view_of({value.of}, torch.{value.dtype}, {value.shape}, {strides}, {value.offset})"
-    if isinstance(value, Fake):
-        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
-        return f"Fake(torch.{value.dtype}, {value.shape}, {strides}, {value.address:#x})"
-    if isinstance(value, Function):
-        return f"subject.{value.name}"
-    if isinstance(value, BufferMaker):
-        return "make_buffer"
-    if isinstance(value, Rows):
-        return f"rows({literal(value.of)})"
-    if isinstance(value, NumPy):
-        return f"{literal(value.of)}.numpy()"
-    if isinstance(value, Attribute):
-        return f"{literal(value.of)}.{value.path}"
-    if isinstance(value, Record):
-        fields = "".join(f", {name}={literal(item)}" for name, item in value.fields)
-        return f"build({value.type!r}{fields})"
-    if isinstance(value, (list, tuple)):
-        inner = ", ".join(map(literal, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    return repr(value)
-
-
-def _tensor(tensor: Tensor) -> str:
-    place = ", device=DEVICE" if tensor.on == "device" else ""
-    options = f"dtype=torch.{tensor.dtype}{place}"
-    if tensor.elements is None:
-        return f"torch.empty({tensor.storage_size}, {options}){_view(tensor)}"
-    if tensor.is_dense:
-        return _dense(tensor, options)
-    return f"torch.tensor({_elements(tensor.elements)}, {options}){_view(tensor)}"
-
-
-def _dense(tensor: Tensor, options: str) -> str:
-    if len(tensor.shape) == 2 and 0 not in tensor.shape:
-        return f"torch.tensor([{', '.join(map(_elements, tensor.rows()))}], {options})"
-    flat = f"torch.tensor({_elements(tensor.elements)}, {options})"
-    return flat if len(tensor.shape) == 1 else f"{flat}.reshape({tensor.shape})"
-
-
-def _view(tensor: Tensor) -> str:
-    return f".as_strided({tensor.shape}, {tensor.strides or tensor.contiguous_strides}, {tensor.offset})"
-
-
-def _elements(elements: Any) -> str:
-    """A list display, of many bytes as hexadecimal digits; a long run of one number at the end is written as a product."""
-    items = list(elements)
-    run = 0
-    while run < len(items) and items[-1 - run] == items[-1]:
-        run += 1
-    if isinstance(elements, bytes) and len(elements) - run > _RUN:
-        return f"list(bytes.fromhex({elements.hex(' ')!r}))"
-    if run <= _RUN:
-        return repr(items)
-    head = items[: len(items) - run]
-    tail = f"[{items[-1]}] * {run}"
-    return f"{head!r} + {tail}" if head else tail

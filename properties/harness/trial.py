@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from oracle import profile
 from properties.harness.answers import answer
 from properties.harness.case import Case
 from properties.harness.compare import brief, outcome_difference
@@ -30,8 +31,16 @@ if TYPE_CHECKING:
     from properties.harness.registry import Property
 
 
+NOT_OFFERED = "NotOffered"
+"""The name of the exception by which an adapter says that a release does not have what an input needs."""
+
+
 class KnownFailure(Exception):
     """The subject broke a property as it declares; the example has shown what it can and ends here."""
+
+
+class OutsideDomain(KnownFailure):
+    """The example came to an input that the subject's contract leaves out, or asked for what the subject does not offer."""
 
 
 class Falsified(AssertionError):
@@ -62,7 +71,7 @@ class Bench:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
     `on_example` and `on_falsified` let a campaign watch: the latter sees every failing example, shrunk or not. One that
-    `passes_by` names is known already, and ends as one that passes.
+    `passes_by` names is known already, and ends as one that passes. `outside` counts examples that said nothing, by the reason.
     """
 
     subject: Subject
@@ -70,6 +79,7 @@ class Bench:
     seed: int | None = None
     examples: int = 0
     known_failures: set[KnownDeviation] = field(default_factory=set)
+    outside: Counter[str] = field(default_factory=Counter)
     on_example: Callable[[], None] = lambda: None
     on_falsified: Callable[[Case], None] = lambda case: None
     passes_by: Callable[[Case], bool] = lambda case: False
@@ -80,6 +90,7 @@ class Bench:
 
     def begin(self, tested: Property) -> Trial:
         self.examples += 1
+        profile.use(self.subject.profile)
         self.on_example()
         self.port.begin()
         return Trial(self, tested)
@@ -105,6 +116,7 @@ class Trial:
         """
         self._steps.append(step)
         outcome = self.bench.port.execute(step)
+        self._require_offered(outcome)
         self._unasked.append((step, outcome))
         return outcome
 
@@ -132,18 +144,58 @@ class Trial:
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
-        self._steps.extend(steps)
-        for step, outcome in zip(steps, executed(self.bench.port, steps), strict=True):
-            self._note(step, outcome)
+        if self.bench.subject.refuses and not self.bench.subject.outside:
+            self._steps.extend(steps)
+            for step, outcome in zip(steps, executed(self.bench.port, steps), strict=True):
+                self._note(step, outcome)
+        else:
+            for step in steps:
+                self._run_inside(step)
         return self._actual[-1]
 
+    def _run_inside(self, step: Step) -> None:
+        """Execute a step unless it is outside, which nobody must try: it may do anything."""
+        self._steps.append(step)
+        asked = self._asked(step)
+        if asked is not None:
+            self._require_inside(*asked)
+        outcome = self.bench.port.execute(step)
+        self._require_offered(outcome)
+        self._learn(step, asked, outcome)
+
+    def _require_inside(self, call: Call, expected: Expected) -> None:
+        subject = self.bench.subject
+        if isinstance(expected, Refusal) and not subject.refuses:
+            self._leave(f"the rules refuse {expected.argument or call.function}")
+        found = next((one for one in subject.outside if one.holds(call)), None)
+        if found is not None:
+            self._leave(found.reason)
+
+    def _require_offered(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Raised) and outcome.exception == NOT_OFFERED:
+            self._leave(outcome.message)
+
+    def _leave(self, reason: str) -> NoReturn:
+        self.bench.outside[reason] += 1
+        raise OutsideDomain(reason)
+
     def _note(self, step: Step, outcome: Outcome | None) -> None:
+        self._learn(step, self._asked(step), outcome)
+
+    def _asked(self, step: Step) -> tuple[Call, Expected] | None:
+        """A call with its names resolved, and what the rules expect of it."""
+        if not isinstance(step, Call):
+            return None
+        resolved = self._memory.resolved(step)
+        return resolved, answer(resolved, self._memory.known(step))
+
+    def _learn(self, step: Step, asked: tuple[Call, Expected] | None, outcome: Outcome | None) -> None:
         if not isinstance(step, Call):
             self._memory.note(step)
             return
+        assert asked is not None
         assert outcome is not None
-        resolved = self._memory.resolved(step)
-        expected = answer(resolved, self._memory.known(step))
+        resolved, expected = asked
         self._calls.append(resolved)
         self._actual.append(outcome)
         self._expected.append(expected)
@@ -220,9 +272,7 @@ class Trial:
 
     def _known(self, case: Case) -> KnownDeviation | None:
         declared = self.bench.subject.known_deviations
-        return next(
-            (one for one in declared if one.property == case.property_name and one.condition(case)), None
-        )
+        return next((one for one in declared if one.shows_in(case)), None)
 
     def _case(self, message: str) -> Case:
         return Case(

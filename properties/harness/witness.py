@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,13 +27,16 @@ from properties.harness.device.faults import DEVICE_FAULT, HANG
 from properties.harness.port import InProcess
 from properties.harness.registry import launches
 from properties.harness.replay import replay
-from properties.harness.sanitizer.findings import FINDINGS, RACES, Access
+from properties.harness.repro import TRACED
+from properties.harness.repro_races import touches_told
+from properties.harness.sanitizer.findings import FINDINGS, RACES, Access, OutsideView
 from properties.harness.values import Call, Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
 _STARTS = 60.0
+_STRAY = OutsideView.__name__
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
 _FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
@@ -75,10 +79,27 @@ def _tried(case: Case, subject: Subject) -> str:
 
 
 def _order_that_shows(case: Case, subject: Subject) -> str | None:
-    """An order of programs in which bytes are wrong that the sanitizer has found a race about."""
-    if not any(isinstance(one, Raised) and one.exception in RACES for one in case.actual):
-        return None
-    return next((order for order in ORDERS if _shows(case.in_order(order), subject)), None)
+    """How a script shows what the sanitizer has found: in which order of programs bytes are wrong, or by what they touch."""
+    found = {one.exception for one in case.actual if isinstance(one, Raised)}
+    if found & RACES:
+        for order in ORDERS:
+            if _shows(case.in_order(order), subject):
+                return order
+    told = found & {*RACES, _STRAY} and _touches_show(case, subject, strays=_STRAY in found)
+    return TRACED if told else None
+
+
+def _touches_show(case: Case, subject: Subject, *, strays: bool) -> bool:
+    told: list[str] = []
+    with touches_told(told.append, strays=strays):
+        # Guards would be taken for memory that belongs to somebody.
+        _ends(case, InProcess(subject, "cpu", guards=False))
+    return bool(told)
+
+
+def _ends(case: Case, port: InProcess) -> None:
+    with suppress(Exception):
+        replay(case, port)
 
 
 def _shows(case: Case, subject: Subject) -> bool:

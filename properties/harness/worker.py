@@ -41,7 +41,7 @@ class Setting:
     `isolated`: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
     None, this is so on every device but the CPU. `sanitized`: where kernels are interpreted, the sanitizer watches; it
     always does in a process of its own. `share` is where workers are shared (see `device.share`), `gpu` the index of the only GPU to
-    use, "" for the first.
+    use, "" for the first. `as_new`: what the subject declares as known is taken for new.
     """
 
     subject: str
@@ -52,6 +52,7 @@ class Setting:
     sanitized: bool = True
     share: str = ""
     gpu: str = ""
+    as_new: bool = field(default=False, kw_only=True)
 
     @property
     def in_worker(self) -> bool:
@@ -60,11 +61,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Task:
-    """Explore one property with up to `max_examples` examples drawn from `seed`."""
+    """Explore one property with up to `max_examples` examples drawn from `seed`.
+
+    `sanitized`: the sanitizer watches, where it does in the campaign.
+    """
 
     property: str
     seed: int
     max_examples: int
+    sanitized: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,9 @@ class Progress:
 class Finished:
     """The end of a task. `status` is "passed", "falsified" or "error"; `detail` the message or the traceback.
 
-    `compiled` is what Triton compiled since the task before.
+    `compiled` is what Triton compiled since the task before, `outside` how many examples said nothing, by the reason. `shown` is
+    how many showed a known defect, by its name, and `hidden` whether one was the sanitizer's finding, behind which nothing is seen;
+    `remark` is what is to be told of a report besides.
     """
 
     property: str
@@ -89,6 +96,10 @@ class Finished:
     report: str = ""
     known_failures: tuple[str, ...] = ()
     compiled: Kernels = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
+    hidden: bool = False
+    remark: str = ""
 
 
 def pending_path(reports: Path, name: str) -> Path:
@@ -157,7 +168,11 @@ class Worker:
             self._isolated.end_property()
         compiled = self._take_compilations()
         self.pipe.send(
-            self._finished(Finished(task.property, status, seconds, detail, report, known, compiled))
+            self._finished(
+                Finished(
+                    task.property, status, seconds, detail, report, known, compiled, dict(self.bench.outside)
+                )
+            )
         )
 
     def _finished(self, finished: Finished) -> Finished:
@@ -167,6 +182,7 @@ class Worker:
         self._current, self._latest = task.property, None
         self.bench.seed = task.seed
         self.bench.known_failures.clear()
+        self.bench.outside.clear()
         if self._isolated is not None:
             from properties.harness.device.log import running_path
 
@@ -208,11 +224,11 @@ class Worker:
         from properties.harness.witness import explained
 
         module = self.bench.subject.module
-        directory = write_report(case, self.reports, module, note=note)
+        directory = write_report(case, self._reports, module, note=note)
         if self._isolated is not None:
             note = " ".join(filter(None, (note, self._confirmed(case).note)))
         self._last_note = note
-        write_report(explained(case, self.bench.subject), self.reports, module, note=note)
+        write_report(explained(case, self.bench.subject), self._reports, module, note=note)
         self._pending.unlink(missing_ok=True)
         return directory
 
@@ -243,6 +259,10 @@ class Worker:
         told = f"{place} could not be written: {why}"
         if told not in self.troubles:
             self.troubles.append(told)
+
+    @property
+    def _reports(self) -> Path:
+        return self.reports
 
     @property
     def _pending(self) -> Path:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,7 +261,12 @@ def cases_of_properties(device: str) -> Iterator[Case]:
 def recorded(trial: Trial) -> Case:
     with pytest.raises(Falsified) as caught:
         trial.holds(False, "recorded for a test")
-    return caught.value.case
+    return unsaid(caught.value.case)
+
+
+def unsaid(case: Case) -> Case:
+    """The case with nothing wrong about it, and so nothing to say."""
+    return replace(case, message="")
 
 
 def is_right(case: Case) -> bool:
@@ -297,8 +305,8 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
         with module(folder, defect.module, source(defect)):
             case = falsified(defect.module, device, *defect.steps)
             reports[defect.name] = write_report(case, folder / "reports", load(defect.module).module)
-    correct = [case_of(load("impl"), device, bad.call) for bad in BAD_INPUTS]
-    correct.append(case_of(load("impl"), device, CHANNELS_FIRST, call("is_conv_state_dim_first")))
+    correct = [unsaid(case_of(load("impl"), device, bad.call)) for bad in BAD_INPUTS]
+    correct.append(unsaid(case_of(load("impl"), device, CHANNELS_FIRST, call("is_conv_state_dim_first"))))
     with unshrunk():
         correct += cases_of_properties(device)
     places = [folder / "correct" / str(number) / "repro.py" for number in range(len(correct))]
@@ -334,6 +342,21 @@ def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: st
 @named_defects
 def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name: str) -> None:
     assert scripts.intact[name] == Verdict(0, "the defect is gone\n")
+
+
+@pytest.mark.parametrize(("body", "code"), [("x // y", 1), ("x // y + 1", 0)])
+def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_that_broke_it(
+    tmp_path: Path, device: str, body: str, code: int
+) -> None:
+    case = replace(case_of(load("impl"), device, call("divide", x=6, y=2)), message="6 should not be divided")
+    (tmp_path / "halves.py").write_text(f"def divide(x, y):\n    return {body}\n", encoding="utf-8")
+    script = tmp_path / "repro.py"
+    script.write_text(repro_script(case, tmp_path, ROOT), encoding="utf-8")
+    environment = os.environ | {"SUBJECT": "halves", "SUBJECT_PATH": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, "6 should not be divided" in ran.stdout) == (code, code == 1), ran
 
 
 def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
@@ -489,7 +512,8 @@ def memory_scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> dic
         for name, case in found.items():
             path = folder / name.replace(" ", "_") / "repro.py"
             path.parent.mkdir()
-            path.write_text(repro_script(case, path.parent, folder), encoding="utf-8")
+            told = unsaid(case) if is_right(case) else case
+            path.write_text(repro_script(told, path.parent, folder), encoding="utf-8")
             jobs.append((path, {}))
         verdicts, _ = run_scripts(folder, jobs)
     return {name: (case, verdict) for (name, case), verdict in zip(found.items(), verdicts, strict=True)}

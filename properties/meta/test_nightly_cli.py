@@ -54,7 +54,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--workers 0", "workers = 0, but should be >= 1"),
         ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
         ("--gpus all", "gpus = 'all', but should be empty on a CPU"),
-        ("--subject no_such_module", "subject = 'no_such_module', but should be impl or an importable"),
+        ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm or an importable"),
         ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
         ("--only (", "only = '(', but should be an expression"),
         ("--time-limit never", "time_limit = 'never', but should be a positive duration"),

@@ -21,6 +21,7 @@ from properties.harness.port import InProcess, ordinary_port
 from properties.harness.registry import load_properties
 from properties.harness.replay import replay_file
 from properties.harness.report import report_text, write_report
+from properties.harness.repro import TRACED
 from properties.harness.suspect import Suspect
 from properties.harness.trial import Bench, Falsified
 from properties.harness.values import Raised, Returned
@@ -138,12 +139,18 @@ def test_a_race_is_shown_by_its_script_without_the_sanitizer(in_place: Found, tm
     assert script_says(in_place, tmp_path, "impl", ROOT) == 0
 
 
-def test_what_no_byte_shows_is_shown_by_a_script_that_asks_the_sanitizer(
-    unmasked: Found, tmp_path: Path
-) -> None:
-    assert (unmasked.case.sanitized, unmasked.case.order) == (True, None)
+def test_a_stray_access_is_shown_by_its_script_without_the_sanitizer(unmasked: Found, tmp_path: Path) -> None:
+    assert (unmasked.case.sanitized, unmasked.case.order) == (True, TRACED)
     assert script_says(unmasked, tmp_path) == 1
     assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
+
+
+def test_what_neither_bytes_nor_touches_show_is_shown_by_a_script_that_asks_the_sanitizer(
+    unmasked: Found, tmp_path: Path
+) -> None:
+    silent = replace(unmasked, case=replace(unmasked.case, order=None))
+    assert script_says(silent, tmp_path) == 1
+    assert script_says(silent, tmp_path, "impl", ROOT) == 0
 
 
 def test_a_replay_is_watched_too(unmasked: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 from random import Random
 
+from oracle.profile import current
 from properties.harness.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
@@ -121,6 +122,14 @@ class _Batch(NamedSituations):
         skipped = {row for row in range(self.num_reqs) if own[row] in self.rows.skipped}
         return tuple(-1 if row in skipped else every[row] for row in range(self.num_reqs))
 
+    @property
+    def table_order(self) -> tuple[int | None, ...]:
+        """The request of each row of the block tables, None for one that is nobody's."""
+        if not current().tables_by_slot:
+            return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
+        by_slot = dict(zip(self.slots, self.row_order, strict=True))
+        return tuple(by_slot.get(slot) for slot in range(self.capacity))
+
     @cached_property
     def cache(self) -> Cache:
         setup, requests = self.setup, self.all_requests
@@ -128,7 +137,7 @@ class _Batch(NamedSituations):
         return Cache(
             setup,
             tuple(one.columns(setup) for one in requests),
-            (*self.row_order, *(None,) * (self.capacity - self.num_reqs)),
+            self.table_order,
             self.filling,
             tuple((r, column) for r, one in enumerate(requests) for column in sorted(one.holes(setup))),
             min(widths, default=None),

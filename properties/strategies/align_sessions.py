@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oracle.profile import current
 from properties.harness.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, schedules, setups
 from properties.strategies.align_batches import After, Before, Standing
@@ -287,7 +288,7 @@ class BySlot:
         """As of `ByRow`; the counts are left in `counts`."""
         history, now = self.history, self.history.steps[number]
         live = tuple(now)
-        tables = replace(history.cache, rows=live + (None,) * (len(self.slots) - len(live)))
+        tables = replace(history.cache, rows=self._table_order(live))
         for group in range(len(history.setup.groups)):
             yield Overwrite(f"table{group}", tables.table(group).elements or ())
         yield Let("mapping", int32([self.slots[request] for request in live]))
@@ -296,6 +297,13 @@ class BySlot:
         yield _with_rows(launches.preprocess(), len(live))
         copied = self._on(launches.precopy(), len(live))
         yield replace(copied, observes=(*copied.observes, "counts"))
+
+    def _table_order(self, live: tuple[int, ...]) -> tuple[int | None, ...]:
+        """The request of each row of the block tables."""
+        if not current().tables_by_slot:
+            return live + (None,) * (len(self.slots) - len(live))
+        by_slot = {self.slots[request]: request for request in live}
+        return tuple(by_slot.get(slot) for slot in range(len(self.slots)))
 
     def counts(self, number: int, left: Mapping[str, Value]) -> dict[int, int]:
         """As of `ByRow`."""

@@ -7,29 +7,77 @@ known deviations a module makes a `Subject` of itself and calls it SUBJECT.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from oracle.profile import DOCUMENTS, Profile
+
+if TYPE_CHECKING:
+    from properties.harness.case import Case
+    from properties.harness.values import Call
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-BUILT_IN = {"impl": "properties.subjects.impl"}
+BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
 
 
 @dataclass(frozen=True)
 class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail, for the upstream reason at `link`.
 
-    `condition` narrows it to the failing cases for which it returns True.
+    Args:
+        property: the name of a property, or names of several that it shows in, with `*` for any characters.
+        link: where it is told of.
+        condition: narrows it to the failing cases for which it returns True.
+        id: a short name of the defect, for those that show in several properties.
+        title: the defect in a sentence.
     """
 
-    property: str
+    property: str | tuple[str, ...]
     link: str
-    condition: Callable[[Any], bool] = field(default=lambda case: True)
+    condition: Callable[[Case], bool] = field(default=lambda case: True)
+    id: str = ""
+    title: str = ""
+
+    @builtins.property
+    def alone(self) -> str | None:
+        """The name of the only property that it shows in, if there is just one."""
+        return self.property if isinstance(self.property, str) and "*" not in self.property else None
+
+    @builtins.property
+    def names(self) -> tuple[str, ...]:
+        """The names, or patterns, of the properties that it shows in."""
+        return (self.property,) if isinstance(self.property, str) else self.property
+
+    def covers(self, name: str) -> bool:
+        """Whether it may show in the property of that name."""
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+    def shows_in(self, case: Case) -> bool:
+        return self.covers(case.property_name) and self.condition(case)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Inputs that the subject's contract leaves out: `condition` holds of a call with all names resolved, for this reason.
+
+    `function` is the function that is called, with `*` for any characters. Examples that make such a call end there and
+    say nothing: they are counted, but not as passed.
+    """
+
+    function: str
+    reason: str
+    condition: Callable[[Call], bool] = field(default=lambda call: True)
+
+    def holds(self, call: Call) -> bool:
+        return fnmatchcase(call.function, self.function) and self.condition(call)
 
 
 class Subject:
@@ -40,14 +88,36 @@ class Subject:
         module: the module with the documents' names, dotted paths such as `MambaStateShapeCalculator.mamba1_state_shape`
             included.
         known_deviations: failures that are expected.
+        profile: the rules of its release, where they differ on purpose.
+        outside: inputs that its contract leaves out.
+        refuses: whether it promises to refuse what is undocumented. What the rules refuse is outside where it does not.
+        release: the version of what it adapts, such as "0.25.1", for reports.
+        carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
+        supplied: names of the adapter's own, behind which there is nothing of what it adapts.
     """
 
     def __init__(
-        self, name: str, module: ModuleType, known_deviations: tuple[KnownDeviation, ...] = ()
+        self,
+        name: str,
+        module: ModuleType,
+        known_deviations: tuple[KnownDeviation, ...] = (),
+        *,
+        profile: Profile = DOCUMENTS,
+        outside: tuple[Outside, ...] = (),
+        refuses: bool = True,
+        release: str = "",
+        carried: str = "",
+        supplied: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
         self.module = module
         self.known_deviations = known_deviations
+        self.profile = profile
+        self.outside = outside
+        self.refuses = refuses
+        self.release = release
+        self.carried = carried
+        self.supplied = supplied
         self._environment: dict[str, str] | None = None
         self.resolve = lru_cache(maxsize=None)(self._resolve)
 
@@ -107,4 +177,10 @@ def load(name: str) -> Subject:
     except ImportError as error:
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error}") from error
     own = getattr(module, "SUBJECT", None)
-    return own if isinstance(own, Subject) else Subject(name, module)
+    if isinstance(own, Subject):
+        return own
+    if hasattr(module, "STATECHECK_PROTOCOL"):
+        from properties.subjects.plain import adapted
+
+        return adapted(module)
+    return Subject(name, module)

@@ -84,8 +84,8 @@ def created(
 def context_record(groups: Sequence[rules.CacheGroup], max_num_reqs: int, num_state_types: int) -> Record:
     """The documented fields of a new context."""
     group_ids, spec = rules.mamba_groups(groups)
-    layers = rules.num_mamba_layers(groups)
-    vectors = {name: zeros(layers * num_state_types, dtype) for name, dtype in _DTYPES.items()}
+    layers, slots = rules.num_mamba_layers(groups), rules.num_slots(groups, num_state_types)
+    vectors = {name: zeros(slots, dtype) for name, dtype in _DTYPES.items()}
     return record(
         CONTEXT,
         **vectors,
@@ -133,7 +133,7 @@ def initialized_contents(found: Context, call: Call) -> dict[str, Value]:
     tables = tables_of(call)
     rules.require_tables(table_views(tables), len(rules.mamba_groups(found.groups)[0]))
     states = states_of(found, call)
-    slots = rules.num_mamba_layers(found.groups) * found.num_state_types
+    slots = rules.num_slots(found.groups, found.num_state_types)
     vectors = dict(_metadata(states, layout_of(dict(call.environment)), slots))
     addresses = [state.geometry.offset_bytes for state in states if not state.pool]
     if len(addresses) == len(states):

@@ -19,6 +19,7 @@ from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, memory_after, require_capacity, require_lists
 from oracle.errors import Refused, require, require_int
 from oracle.marks import mark
+from oracle.profile import current
 from properties.harness.answers import answers
 from properties.harness.answers.align import Answer, context_record, spec_record, zeros
 from properties.harness.answers.align_values import (
@@ -80,8 +81,7 @@ def buffer_of(value: Value) -> Buffer:
     assert isinstance(value, Attribute), f"{value} is no buffer"
     name = value.path.rpartition(".")[2]
     if name.endswith("_ptrs") or name == "sizes":
-        lists = lists_of(value.of)
-        return Buffer(f"{lists.path}.{name}", "int64", (lists.capacity,))
+        return lists_of(value.of).buffer(name)
     found = context_of(value.of)
     assert found is not None, f"{value.path} is a buffer of a context"
     return Buffer(f"{found.path}.{name}", "int32", (found.max_num_reqs,))
@@ -146,18 +146,28 @@ class Lists:
     def capacity(self) -> int:
         return copy_capacity(self.max_num_reqs, self.groups, self.num_copy_funcs)
 
+    def buffer(self, name: str) -> Buffer:
+        """One of the three lists."""
+        rules = current()
+        dtype = rules.copy_size_dtype if name == "sizes" else rules.pointer_dtype
+        return Buffer(f"{self.path}.{name}", dtype, (self.capacity,))
+
     def contents(self, known: Known, *, uploaded: bool) -> dict[str, Value]:
         """Contents by path: sizes, and addresses where they are known."""
         columns = {"sizes": [entry.size for entry in self.listed]}
         if all(not place.pool for entry in self.listed for place in entry[:2]):
-            columns["src_ptrs"] = [as_int64(entry.source.offset) for entry in self.listed]
-            columns["dst_ptrs"] = [as_int64(entry.target.offset) for entry in self.listed]
+            columns["src_ptrs"] = [_address(entry.source.offset) for entry in self.listed]
+            columns["dst_ptrs"] = [_address(entry.target.offset) for entry in self.listed]
         found: dict[str, Value] = {f"{self.path}.offset": len(self.listed)}
         for name, values in columns.items():
-            buffer = Buffer(f"{self.path}.{name}", "int64", (self.capacity,))
+            buffer = self.buffer(name)
             host = rules.overwritten(buffer.side("cpu", known), values)
             found |= buffer.staged(values, known) if uploaded else buffer.holding("cpu", host)
         return found
+
+
+def _address(number: int) -> int:
+    return number if current().pointer_dtype == "uint64" else as_int64(number)
 
 
 def lists_of(value: Value) -> Lists:

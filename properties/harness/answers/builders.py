@@ -8,12 +8,21 @@ from typing import Any
 from oracle.builders import base, batch, gdn
 from oracle.chunks import CONV_BLOCK_M, ConvPrograms
 from oracle.marks import mark
+from oracle.profile import current
 from properties.harness.answers import answer, answers
 from properties.harness.answers.typed import matrix, vector
 from properties.harness.values import Call, Record, Returned, Tensor, Value, boolean, int32, int64, record
 
 _REPLAYED = mark("a captured graph is replayed for another step", device="cuda")
 _REPLAYED_PADDED = mark("a captured graph is replayed with padded rows", device="cuda")
+
+_ONLY_ALL = (
+    "num_computed_tokens_p",
+    "block_idx_last_scheduled_token",
+    "block_idx_first_scheduled_token_p",
+    "block_idx_last_computed_token",
+)
+"""Fields of mode "all" alone."""
 
 _KINDS = {
     "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
@@ -115,14 +124,18 @@ def replayed(graph: Call, latest: Call) -> Value:
 def _found(built: Call) -> Any:
     """The oracle's metadata for the call that built it."""
     name, _, method = built.function.partition(".")
+    capture = method == "build_for_cudagraph_capture"
+    return _metadata(_KINDS[name][0], step_of(built), config_of(built.named["self"]), capture=capture)
+
+
+def step_of(built: Call) -> batch.Step:
+    """The oracle's step of a call that builds metadata or captures them."""
     arguments = built.named
-    step = _step(
+    return _step(
         arguments["common_attn_metadata"],
         arguments.get("num_accepted_tokens"),
         arguments.get("num_decode_draft_tokens_cpu"),
     )
-    capture = method == "build_for_cudagraph_capture"
-    return _metadata(_KINDS[name][0], step, config_of(arguments["self"]), capture=capture)
 
 
 def _metadata(kind: str, step: batch.Step, config: batch.BuilderConfig, *, capture: bool) -> Any:
@@ -147,7 +160,8 @@ def _mamba_fields(
     if kind == "mamba2":
         fields |= {"seq_idx_p": _ints(found.seq_idx_p), "chunk_size": found.chunk_size}
         fields["prep_initial_states"] = found.prep_initial_states
-    return fields
+    gone = () if current().keeps_all_blocks else _ONLY_ALL
+    return {name: value for name, value in fields.items() if name not in gone}
 
 
 def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.Step:
@@ -251,7 +265,7 @@ def _own_width(found: base.BaseMetadata, config: batch.BuilderConfig, table_widt
     """Columns of the decode rows: what a matrix without rows cannot tell by itself."""
     if config.mode != "all":
         return 1 + config.num_spec
-    captured = -(-config.max_model_len // config.block_size) + config.num_spec
+    captured = base.kept_width(config)
     return captured if "state_indices_tensor_d" in found.owned else table_width
 
 

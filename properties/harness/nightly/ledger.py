@@ -227,12 +227,15 @@ class Ledger:
 
     def conclude(self, declared: Iterable[str]) -> None:
         """Statuses at the end: a declared deviation that did not show is one that is out of date."""
-        for name in declared:
-            standing = self.standings.get(name)
-            if standing is not None and standing.status is Status.PASSED:
-                shown = standing.deviations
-                standing.status = Status.KNOWN if shown else Status.UNEXPECTED_PASS
-                standing.detail = "" if shown else "declared as a known deviation, but no example failed"
+        alone = frozenset(declared)
+        for name, standing in self.standings.items():
+            if standing.status is not Status.PASSED:
+                continue
+            if standing.deviations:
+                standing.status, standing.detail = Status.KNOWN, ""
+            elif name in alone:
+                standing.status = Status.UNEXPECTED_PASS
+                standing.detail = "declared as a known deviation, but no example failed"
 
     def fill(self, record: Record) -> Record:
         """Write what is known into the record."""

@@ -49,7 +49,7 @@ def begun(plan: Plan) -> tuple[Record, Ledger, set[str], frozenset[str]]:
         examples_wanted=plan.examples,
         environment=environment(),
     )
-    declared = {one.property for one in subject.known_deviations}
+    declared = set(filter(None, (one.alone for one in subject.known_deviations)))
     return record, ledger, declared, frozenset(machines(tested))
 
 

@@ -1,0 +1,70 @@
+"""Where releases of an engine changed semantics on purpose: the rules as they are in one of them.
+
+A rule that differs between releases asks `current()`. What is being verified says which profile its release follows; the
+default one is that of the documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the rules of one release are, where they are not those of the documents."""
+
+    # Builders and cache configuration (documents 1 to 3).
+    padding_block: int = -1
+    """What the state indices of a decode row of padding hold: the mark by which the release's kernels skip a row."""
+    tails_decode: frozenset[str] = frozenset()
+    """Kinds of builders for which a prompt's last token alone, behind a state, is a decode."""
+    starts_in_buffers: bool = True
+    """Whether starts of decodes lie in the builder's buffer, or in the runner's, which is as lasting."""
+    kept_columns: str = "tokens"
+    """What else the buffer of mode "all" has columns for: speculative "tokens", their "blocks", or "nothing"."""
+    keeps_all_blocks: bool = True
+    """Whether there is a mode "all", whose fields the metadata have."""
+    host_bounds: bool = True
+    """Whether prefills have computed what the host's upper bounds say, which it knows, or what the device's lengths say."""
+    kept_pages_of_drafts: bool = False
+    """Whether a request's budget in mode "all" has pages for speculative blocks. Source: contract 1.7."""
+    gdn_plain_decodes: bool = False
+    """Whether GDN keeps apart decodes that drafted nothing and accepted one token, for which column 0 is right."""
+    gdn_counts_padding: bool = False
+    """Whether GDN counts rows of padding behind prefills as prefills."""
+    gdn_padded_tokens: bool = True
+    """Whether GDN counts tokens of padding behind prefills as theirs."""
+    gdn_chunks_of_decodes: bool = True
+    """Whether GDN's chunks cover the decodes beside prefills, or the prefills alone."""
+
+    # Align mode (document 4).
+    pointer_dtype: str = "int64"
+    """Of the addresses in lists of pointers. Source: contract 1.8, `MambaCopyBuffers`."""
+    copy_size_dtype: str = "int64"
+    """Of the sizes in lists of pointers."""
+    spare_state_slots: bool = True
+    """Whether a context has a slot for each copy function and layer, or for each state that a layer has."""
+    skips_missing_states: bool = True
+    """Whether nothing is copied from or to null blocks and missing columns, or these are refused. Source: contract 4."""
+    preprocess_skips_rows: bool = True
+    """Whether V2's preprocess skips rows without a slot, or these are refused. Source: contract 4."""
+    tables_by_slot: bool = False
+    """Whether V2's copies look a request up in the block table's row of its slot, or of its place in the batch."""
+    marks_every_decode: bool = False
+    """Whether runners mark every decode with its number of drafts, or those that drafted nothing as they mark prefills."""
+
+
+DOCUMENTS = Profile()
+_current = DOCUMENTS
+
+
+def current() -> Profile:
+    """The profile by which rules answer."""
+    return _current
+
+
+def use(profile: Profile) -> None:
+    """Let rules answer by `profile` from now on."""
+    # A variable of the process: the rules that differ lie deep below those that are asked, and one subject is asked about at a time.
+    global _current  # noqa: PLW0603
+    _current = profile

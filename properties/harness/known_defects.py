@@ -1,0 +1,194 @@
+"""Known defects in a campaign: how often each shows, a report of each that does, and which seem to be gone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from properties.harness.campaign_rows import Row, Status
+from properties.harness.worker import Finished, Task
+from properties.subjects import KnownDeviation
+
+SHARE = 0.35
+"""The part of a campaign that reports of known defects may take."""
+LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
+"""Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
+ENOUGH, ENOUGH_SLOW = 200, 20
+"""Examples of a property, or of one whose examples take long, after which a defect should have shown in it."""
+
+
+@dataclass(frozen=True)
+class Lift(Task):
+    """Take the known defect for an unknown one, and report the smallest input found within `seconds`."""
+
+    known: str = ""
+    seconds: float = LONGEST
+
+
+def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
+    """A name for each, unlike the others', that may name a file."""
+    found: list[str] = []
+    for number, one in enumerate(declared, 1):
+        name = re.sub(r"[^\w.-]", "_", one.id or one.alone or f"known-{number}").lstrip(".") or "known"
+        found.append(f"{name}-{number}" if name in found else name)
+    return tuple(found)
+
+
+def reports_of(reports: Path, name: str) -> Path:
+    """The folder of a known defect's reports."""
+    return reports / "known" / name
+
+
+def pending_name(name: str) -> str:
+    """What the pending case of a known defect is called, in place of a property."""
+    return f"known-{name}"
+
+
+def label(name: str, declared: KnownDeviation) -> str:
+    """What its reports begin with."""
+    title = f": {declared.title}" if declared.title else ""
+    return f"**Known defect {name}{title}, {declared.link}**"
+
+
+@dataclass
+class Defect:
+    """A known defect as a campaign sees it: in how many examples of which properties it showed, and where the report is.
+
+    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `remark` tells what is to be told besides.
+    """
+
+    name: str
+    declared: KnownDeviation
+    properties: Counter[str] = field(default_factory=Counter)
+    report: str = ""
+    standing: str = "not tried"
+    remark: str = ""
+    attempted: bool = False
+    _task: Task | None = None
+    _rate: float = 0.0
+
+    @property
+    def examples(self) -> int:
+        return self.properties.total()
+
+    @property
+    def stale(self) -> bool:
+        return self.standing == "no longer fails"
+
+    def hear(self, task: Task, shown: int, seconds: float) -> None:
+        """It showed in so many examples of a task."""
+        self.properties[task.property] += shown
+        rate = shown / max(seconds, 1e-3)
+        if rate > self._rate:
+            self._task, self._rate = task, rate
+
+    def lift(self, seconds: float) -> Lift:
+        """The task that showed it most often for its time, once more."""
+        assert self._task is not None
+        one, self.attempted = self._task, True
+        return Lift(one.property, one.seed, one.max_examples, self.name, seconds, sanitized=one.sanitized)
+
+    def conclude(self, rows: Mapping[str, Row], slow: frozenset[str], *, selected: bool = False) -> None:
+        """What to think of it at the end of a campaign."""
+        of_it = [row for name, row in rows.items() if self.declared.covers(name)]
+        tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.inside > 0]
+        if self.examples:
+            self.standing = "showed"
+        elif tried:
+            all_of_it = not selected or set(self.declared.names) <= set(rows)
+            enough = all_of_it and all(_tried_enough(row, slow) for row in of_it)
+            self.standing = "no longer fails" if enough else "not tried enough"
+            many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
+            self.remark = f"{sum(row.inside for row in tried):,} examples of {many} did not show it"
+
+    def told(self) -> dict[str, Any]:
+        """As it stands in a campaign's file."""
+        return {
+            "id": self.name,
+            "title": self.declared.title,
+            "link": self.declared.link,
+            "standing": self.standing,
+            "stale": self.stale,
+            "examples": self.examples,
+            "properties": dict(self.properties),
+            "report": self.report,
+            "remark": self.remark,
+        }
+
+
+def _longest(budget: float) -> float:
+    return max(LONGEST, PART * budget)
+
+
+def _tried_enough(row: Row, slow: frozenset[str]) -> bool:
+    wanted = ENOUGH_SLOW if row.property_name in slow else ENOUGH
+    return row.status is Status.NOT_APPLICABLE or row.inside >= wanted
+
+
+class KnownDefects:
+    """All that a subject declares, in its order.
+
+    Args:
+        slow: properties of which an example takes as long as many of others.
+        selected: whether only some properties are tried, so that those of a pattern may be others.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[KnownDeviation],
+        slow: frozenset[str] = frozenset(),
+        *,
+        selected: bool = False,
+    ) -> None:
+        named = zip(names_of(declared), declared, strict=True)
+        self.all = {name: Defect(name, one) for name, one in named}
+        self._slow = slow
+        self._selected = selected
+
+    @property
+    def stale(self) -> list[Defect]:
+        return [one for one in self.all.values() if one.stale]
+
+    @property
+    def waiting(self) -> list[Defect]:
+        """Those that showed, and that nobody has reported or is reporting."""
+        return [one for one in self.all.values() if one.examples and not one.attempted]
+
+    def reserve(self, budget: float, workers: int) -> float:
+        """The seconds at the end of a campaign that the waiting ones' reports take."""
+        return min(SHARE * budget, math.ceil(len(self.waiting) / workers) * _longest(budget))
+
+    def next_lift(self, budget: float, left: float, workers: int) -> Lift | None:
+        """The report to write next, in its share of the seconds that are left."""
+        waiting = self.waiting
+        if not waiting or left <= 0:
+            return None
+        fair = left / math.ceil(len(waiting) / workers)
+        return waiting[0].lift(max(SHORTEST, min(_longest(budget), fair)))
+
+    def hear(self, task: Task, message: Finished) -> None:
+        for name, shown in message.shown.items():
+            if name in self.all:
+                self.all[name].hear(task, shown, message.seconds)
+
+    def reported(self, lift: Lift, message: Finished) -> None:
+        """A report was written, or could not be."""
+        defect = self.all[lift.known]
+        defect.report, defect.remark = message.report, message.remark
+        if message.status != "falsified":
+            last = (message.detail.strip().splitlines() or ["it did not show again"])[-1]
+            defect.remark = f"not shrunk: {last}"
+
+    def died(self, lift: Lift, why: str) -> None:
+        self.all[lift.known].remark = f"not shrunk: {why}"
+
+    def conclude(self, rows: Mapping[str, Row]) -> None:
+        for one in self.all.values():
+            one.conclude(rows, self._slow, selected=self._selected)
+            if one.examples and not one.attempted:
+                one.remark = "not shrunk: no time was left"

@@ -1,0 +1,140 @@
+"""What a release requires, and which of it an environment gets: what importing takes, and nothing for GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+LIGHT = (
+    "aiohttp",
+    "cachetools",
+    "cbor2",
+    "cloudpickle",
+    "compressed-tensors",
+    "einops",
+    "fastapi",
+    "gguf",
+    "llguidance",
+    "msgspec",
+    "openai",
+    "openai-harmony",
+    "opentelemetry-api",
+    "oss-harmony",
+    "partial-json-parser",
+    "pillow",
+    "prometheus-client",
+    "psutil",
+    "py-cpuinfo",
+    "pybase64",
+    "pydantic",
+    "pyyaml",
+    "pyzmq",
+    "regex",
+    "requests",
+    "safetensors",
+    "starlette",
+    "tokenizers",
+    "tqdm",
+    "transformers",
+    "typing-extensions",
+    "xgrammar",
+)
+"""What importing a release takes, as far as it requires them; others are installed when they are missed."""
+
+UNSAID = ("uvloop",)
+"""What importing takes although releases do not say so: an extra of one of their requirements brings it."""
+
+HEAVY = (
+    "*cutlass*",
+    "cuda-*",
+    "cupy*",
+    "flashinfer*",
+    "humming-kernels",
+    "nvidia-*",
+    "pynvvideocodec",
+    "quack-kernels",
+    "ray",
+    "tilelang",
+    "tokenspeed-mla",
+    "torch",
+    "torchaudio",
+    "torchcodec",
+    "torchvision",
+    "triton",
+    "xformers",
+)
+"""What an environment never gets: the base has it, or nobody needs it."""
+
+_DISTRIBUTIONS = {
+    "PIL": ("pillow",),
+    "cpuinfo": ("py-cpuinfo",),
+    "cv2": ("opencv-python-headless",),
+    "google": ("protobuf",),
+    "harmony": ("oss-harmony", "openai-harmony"),
+    "openai_harmony": ("openai-harmony", "oss-harmony"),
+    "opentelemetry": ("opentelemetry-api",),
+    "pythonjsonlogger": ("python-json-logger",),
+    "tvm_ffi": ("apache-tvm-ffi",),
+    "yaml": ("pyyaml",),
+    "zmq": ("pyzmq",),
+}
+"""Modules that are not called as what brings them."""
+
+Needed = Mapping[str, Requirement]
+
+
+def needed(lines: Iterable[str]) -> Needed:
+    """The requirements that hold on this machine, by the distribution's name."""
+    found: dict[str, Requirement] = {}
+    for line in lines:
+        one = _read(line)
+        if one is not None and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            _add(found, one)
+    return found
+
+
+def plain(names: Iterable[str]) -> Needed:
+    """Any version of each."""
+    return {canonicalize_name(name): Requirement(name) for name in names}
+
+
+def light(required: Needed) -> list[str]:
+    """What to install first: the light ones among what is required, with the versions asked for."""
+    return [_written(required[name]) for name in LIGHT if name in required] + list(UNSAID)
+
+
+def bringing(module: str, required: Needed) -> str | None:
+    """The requirement that brings a module, if it is one that may be installed."""
+    top = module.partition(".")[0]
+    for name in (*_DISTRIBUTIONS.get(top, ()), canonicalize_name(top)):
+        if name in required and not is_heavy(name):
+            return _written(required[name])
+    return None
+
+
+def is_heavy(name: str) -> bool:
+    return any(fnmatchcase(canonicalize_name(name), pattern) for pattern in HEAVY)
+
+
+def _read(line: str) -> Requirement | None:
+    """A line of metadata or of a requirements file; options and addresses say nothing to us."""
+    try:
+        return Requirement(line.partition(" #")[0].strip())
+    except InvalidRequirement:
+        return None
+
+
+def _add(found: dict[str, Requirement], one: Requirement) -> None:
+    name = canonicalize_name(one.name)
+    if name in found:
+        found[name].specifier &= one.specifier
+    else:
+        found[name] = one
+
+
+def _written(one: Requirement) -> str:
+    # Extras bring servers and command lines.
+    return f"{canonicalize_name(one.name)}{one.specifier}"

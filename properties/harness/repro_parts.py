@@ -1,0 +1,87 @@
+"""How a script comes by its subject: it imports it, or carries what adapts the release that the subject is about."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from textwrap import indent, shorten
+
+from properties.harness.case import Case
+from properties.harness.repro_adapter import carried_source, subject_of, titled
+
+_TOLD = 400
+_IMPORTED_USAGE = """\
+Exit code 1 while the defect is there, 0 once it is gone, 2 where the subject or the device is missing.
+Needs torch and the subject. To try another copy of the subject, name its module or its folder:
+
+    SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
+_IMPORTED = """
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUBJECT = os.environ.get("SUBJECT", "@SUBJECT@")
+ROOT = os.environ.get("SUBJECT_PATH") or ("@ROOT@" and os.path.join(HERE, "@ROOT@"))
+if ROOT:
+    sys.path.insert(0, ROOT)
+try:
+    subject = importlib.import_module(SUBJECT)
+except ImportError as error:
+    print(f"cannot import {SUBJECT}: {error}")
+    sys.exit(2)"""
+_CARRIED_USAGE = """\
+Exit code 1 while the defect is there, 0 once it is gone, 2 where @NAME@ or the device is missing.
+Needs @NAME@, torch and triton, and nothing else; where there is no GPU, no driver either. In an environment that has them:
+
+    python repro.py
+
+SUBJECT_PATH=some/folder tries the @NAME@ that lies in that folder, such as a checkout."""
+_CARRIED = '''
+def adapter():
+    """How the names that the case uses are found in @NAME@."""
+@SOURCE@
+
+
+if os.environ.get("SUBJECT_PATH"):
+    sys.path.insert(0, os.path.abspath(os.environ["SUBJECT_PATH"]))
+try:
+    subject = types.SimpleNamespace(**{name: found for name, found in adapter().items() if found is not None})
+except ImportError as error:
+    print(f"cannot import what the case needs: {error}")
+    sys.exit(2)'''
+
+
+@dataclass(frozen=True)
+class SubjectPart:
+    """What a script says of its use, the code that binds `subject`, and the release that the case was seen with."""
+
+    usage: str
+    code: str
+    seen_with: str = ""
+
+
+def subject_part(case: Case, root: str) -> SubjectPart:
+    """For a script about `case`; `root` is the folder to import a subject from, relative to the script, "" for none."""
+    subject = subject_of(case)
+    if subject is not None and subject.carried:
+        # An adapter that cannot be carried is imported, as any other subject.
+        with suppress(ValueError):
+            told = {"@NAME@": case.subject, "@SOURCE@": indent(carried_source(case, subject), "    ")}
+            return SubjectPart(
+                filled(_CARRIED_USAGE, told), filled(_CARRIED, told), titled(case.subject, subject)
+            )
+    told = {"@SUBJECT@": case.subject, "@ROOT@": root, "@DEVICE@": case.device}
+    return SubjectPart(filled(_IMPORTED_USAGE, told), filled(_IMPORTED, told))
+
+
+def filled(template: str, told: dict[str, str]) -> str:
+    """The template with every mark replaced; what replaces one is not looked through for others."""
+    return re.sub("|".join(told), lambda mark: told[mark[0]], template)
+
+
+def in_docstring(text: str) -> str:
+    """Text that ends no docstring and has no escapes."""
+    return text.replace("\\", "").replace('"""', "'''")
+
+
+def seen(case: Case) -> str:
+    """The difference, as much of it as one reads."""
+    return in_docstring(shorten(case.message, _TOLD))

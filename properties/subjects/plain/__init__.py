@@ -1,0 +1,132 @@
+"""Ports that offer plain functions as subjects: the documents' names, in terms of the protocol that PROTOCOL.md describes.
+
+The modules below this one need the port, torch and the standard library only, since `repro.py` carries those that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from oracle.profile import DOCUMENTS, Profile
+from properties.subjects import KnownDeviation, Subject
+from properties.subjects.known import known_in
+from properties.subjects.plain.outside import outside_of
+from properties.subjects.plain.port import use_port
+from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION
+
+TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
+
+
+def _documented_names() -> dict[str, Any]:
+    modules = [importlib.import_module(f"{__name__}.{topic}") for topic in TOPICS]
+    return {name: getattr(module, name) for module in modules for name in module.__all__}
+
+
+class PlainSubject(Subject):
+    """The documents' names in terms of a port's plain functions.
+
+    `supplied` are the names behind which there is none of these: they only hold what plain functions are handed.
+    """
+
+    def __init__(self, port: ModuleType) -> None:
+        super().__init__(
+            port.__name__,
+            port,
+            _known_of(port),
+            profile=_profile_of(port),
+            outside=outside_of(port),
+            refuses=bool(getattr(port, "REFUSES", False)),
+            release=str(getattr(port, "RELEASE", "")),
+            carried=__name__,
+        )
+        self.supplied = frozenset(SUPPLIED)
+        self._names = SimpleNamespace(**_documented_names())
+
+    def has(self, function: str) -> bool:
+        if function in SUPPLIED:
+            return any(hasattr(self.module, plain) for plain in SUPPLIED[function])
+        return function in NEEDS and all(hasattr(self.module, plain) for plain in NEEDS[function])
+
+    def _resolve(self, function: str) -> Any:
+        found: Any = self._names
+        for part in function.split("."):
+            found = getattr(found, part)
+        return found
+
+    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
+        found = getattr(self._names, type_, None)
+        return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
+
+    @contextmanager
+    def environment(self, variables: dict[str, str]) -> Iterator[None]:
+        """As any subject's, with this port as the one that is asked."""
+        use_port(self.module)
+        with super().environment(variables):
+            yield
+
+
+def adapted(port: ModuleType) -> PlainSubject:
+    """The port as a subject.
+
+    Raises:
+        ValueError: the module does not follow the protocol of its version.
+    """
+    version = getattr(port, "STATECHECK_PROTOCOL", None)
+    if version != VERSION:
+        _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
+    offered = [plain for plain in FUNCTIONS if hasattr(port, plain.name)]
+    if not offered:
+        _refuse("functions", "none", "at least one of those in PROTOCOL.md", port)
+    for plain in offered:
+        if not _takes(getattr(port, plain.name), plain.arguments):
+            _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
+    return PlainSubject(port)
+
+
+def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
+    """Whether it can be called with these keywords, as far as it says what it takes."""
+    if not callable(function):
+        return False
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return True
+    try:
+        signature.bind(**dict.fromkeys(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(function: Any) -> str:
+    return str(inspect.signature(function)) if callable(function) else repr(function)
+
+
+def _refuse(name: str, value: str, rule: str, port: ModuleType) -> None:
+    raise ValueError(f"{name} = {value}, but should be {rule} [{port.__name__}]")
+
+
+def _profile_of(port: ModuleType) -> Profile:
+    fields = getattr(port, "PROFILE", {})
+    unknown = sorted(set(fields) - set(vars(DOCUMENTS)))
+    if unknown:
+        _refuse(
+            f"PROFILE[{unknown[0]!r}]", repr(fields[unknown[0]]), "a field of oracle.profile.Profile", port
+        )
+    return Profile(**fields)
+
+
+def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
+    path = getattr(port, "KNOWN", None)
+    if path is None:
+        return ()
+    folder = Path(port.__file__ or "").parent
+    release = tuple(map(int, re.findall(r"\d+", str(getattr(port, "RELEASE", "0")))))
+    return known_in(folder / path, release)

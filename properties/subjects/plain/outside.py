@@ -1,0 +1,80 @@
+"""Inputs of documented functions that no plain function hears of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from types import ModuleType
+
+from oracle.align.context import require_geometry
+from oracle.errors import Refused
+from oracle.layout import Unrepresentable, conv_state_layout
+from properties.harness.answers.align_buffers import lists_of
+from properties.harness.answers.align_values import cache_groups
+from properties.harness.values import Call
+from properties.subjects import Outside
+
+_CONTEXT = "MambaSpecDecodeGPUContext"
+
+
+def outside_of(port: ModuleType) -> tuple[Outside, ...]:
+    """What is outside for a port; refusals of what it does not hear of matter to one that promises to refuse only."""
+    everywhere = (
+        Outside(
+            f"{_CONTEXT}.initialize_from_forward_context",
+            "plain functions are handed states, and describe none",
+            _describes_states,
+        ),
+    )
+    return everywhere + (_REFUSED if getattr(port, "REFUSES", False) else ())
+
+
+def _describes_states(call: Call) -> bool:
+    return any(name.startswith("ctx.state_") for name in call.observes)
+
+
+def _bound_too_low(call: Call) -> bool:
+    fields = dict(call.named["common_attn_metadata"].fields)
+    starts = fields["query_start_loc_cpu"].values()
+    longest = max((end - start for start, end in pairwise(starts)), default=0)
+    return bool(fields["max_query_len"] < longest)
+
+
+def _without_room(call: Call) -> bool:
+    """Whether blocks or conv rows are too few for the drafts."""
+    try:
+        require_geometry(
+            cache_groups(call.named["kv_cache_config"]), conv_state_layout(dict(call.environment))
+        )
+    except Refused:
+        return True
+    return False
+
+
+def _with_a_bad_row(call: Call) -> bool:
+    """Whether the rules refuse the step, for its requests or because a list cannot say what to copy."""
+    batch = call.named["input_batch"]
+    fields = tuple(field for field in batch.fields if field[0] != "block_table")
+    arguments = call.named | {"input_batch": replace(batch, fields=fields)}
+    try:
+        # By lists, since these ask for every block of every request.
+        lists_of(replace(call, arguments=tuple(arguments.items()), keywords=()))
+    except Unrepresentable:
+        return fields == batch.fields
+    except Refused:
+        return True
+    return False
+
+
+_REFUSED = (
+    Outside(
+        "split_decodes_and_prefills", "plain functions are told of no bound of query lengths", _bound_too_low
+    ),
+    *(
+        Outside(
+            f"{owner}.create", "plain functions are told of no drafts where caches are made", _without_room
+        )
+        for owner in (_CONTEXT, "MambaCopyBuffers", "MambaBuffers")
+    ),
+    Outside("preprocess_mamba", "plain functions have rows, no requests to name", _with_a_bad_row),
+)

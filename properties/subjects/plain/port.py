@@ -1,0 +1,73 @@
+"""The port: the module whose plain functions are asked."""
+
+import importlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from operator import index
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_in_use: dict[str, ModuleType] = {}
+
+
+class NotOffered(Exception):
+    """The port does not offer what an input needs, which is nothing that could be wrong."""
+
+
+def use_port(port: ModuleType) -> None:
+    """Ask this module from now on."""
+    _in_use["port"] = port
+
+
+def current_port() -> ModuleType:
+    """The module to ask; where none was chosen, the one that the variable SUBJECT names."""
+    if not _in_use:
+        name = os.environ.get("SUBJECT", "")
+        if not name:
+            rule = "the module of plain functions, with its folder as SUBJECT_PATH"
+            raise ImportError(f"SUBJECT = '', but should be {rule} [current_port]")
+        use_port(importlib.import_module(name))
+    return _in_use["port"]
+
+
+def ask(function: str, told_as: Mapping[str, str] | None = None, /, **arguments: Any) -> Any:
+    """What the port's function answers; `told_as` has the documents' names of arguments, for its refusals."""
+    port = current_port()
+    _require_promise(port)
+    try:
+        return getattr(port, function)(**arguments)
+    except NotImplementedError as error:
+        raise NotOffered(f"{function} does not implement: {error}") from error
+    except ValueError as error:
+        raise ValueError(_renamed(str(error), told_as or {})) from error
+
+
+def _require_promise(port: ModuleType) -> None:
+    # While waiting is an error, nothing is measured but a promise that a port need not make.
+    waiting_is_an_error = torch.cuda.is_available() and torch.cuda.get_sync_debug_mode() == 2
+    if waiting_is_an_error and not getattr(port, "NEVER_WAITS", False):
+        raise NotOffered("the port does not promise never to wait for the device")
+
+
+def _renamed(message: str, told_as: Mapping[str, str]) -> str:
+    for mine, documented in told_as.items():
+        message = re.sub(rf"(?<!\w){re.escape(mine)}(?!\w)", documented, message)
+    return message
+
+
+def state_layout() -> str:
+    """The layout of conv states that a call is made under."""
+    return os.environ.get("VLLM_SSM_CONV_STATE_LAYOUT", "SD")
+
+
+def ints(values: Sequence[Any]) -> list[int]:
+    """Whole numbers as Python has them, whatever array they come in."""
+    return [index(value) for value in values]
+
+
+def vector_of(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Whole numbers as a tensor."""
+    return torch.tensor(ints(values), dtype=dtype, device=device)
