@@ -192,7 +192,9 @@ class Campaign:
     def _exploration(self, reserve: float) -> Task | None:
         """What to explore next, in the time that is left but for the last `reserve` seconds."""
         candidates = [
-            row for row in self.rows.values() if row.status in (Status.WAITING, Status.PASSED, Status.KNOWN)
+            row
+            for row in self.rows.values()
+            if row.status in (Status.WAITING, Status.PASSED, Status.KNOWN) and self._has_time(row)
         ]
         if not candidates:
             return None
@@ -206,6 +208,10 @@ class Campaign:
         size = first if untried else max(1, int(row.rate * allowed))
         row.status, row.started = Status.RUNNING, time.monotonic()
         return Task(row.property_name, self._random.getrandbits(48), size, sanitized=row.next_sanitized())
+
+    def _has_time(self, row: Row) -> bool:
+        """Whether an example of the property, as long as those before took, would end in time."""
+        return row.rate == 0 or 1 / row.rate < max(self.left, 0.0) + _GRACE_SECONDS / 2
 
     def _receive(self, seats: list[_Seat], seat: _Seat) -> None:
         assert seat.task is not None

@@ -40,11 +40,17 @@ def _runs_nowhere(call: Call) -> bool:
     if not tables:
         return False
     width = min(table.shape[1] for table in tables)
-    columns = call.named["mamba_state_idx_gpu"].values()[: call.named["num_reqs"]]
-    counts = call.named["num_accepted_tokens_gpu"].values()
-    return any(
-        not 0 <= column <= width - max(count, 1) for column, count in zip(columns, counts, strict=False)
-    )
+    return any(not 0 <= column <= width - max(count, 1) for column, count in _running(call))
+
+
+def _running(call: Call) -> list[tuple[int, int]]:
+    """The running column and the accepted count of each row."""
+    named, rows = call.named, call.named["num_reqs"]
+    counts = named["num_accepted_tokens_gpu"].values()
+    if "mamba_state_idx_gpu" in named:
+        return list(zip(named["mamba_state_idx_gpu"].values()[:rows], counts, strict=False))
+    columns, slots = named["state_idx_gpu"].values(), named["idx_mapping"].values()[:rows]
+    return [(columns[slot], counts[slot]) for slot in slots if 0 <= slot < min(len(columns), len(counts))]
 
 
 def _binds_nothing(call: Call) -> bool:
@@ -53,7 +59,7 @@ def _binds_nothing(call: Call) -> bool:
     return call.named["num_reqs"] == 0 and found is not None and found.bound is None
 
 
-_BY_ROW = "MambaSpecDecodeGPUContext.run_fused_postprocess"
+_AFTER_STEP = "MambaSpecDecodeGPUContext.run_fused_postprocess*"
 _ONE_WAY = "lists of pointers bring states to blocks of their own or to their block's beginning, never towards its end"
 
 
@@ -63,7 +69,7 @@ def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:  # noqa: ARG001
         Outside("batch_memcpy", _ONE_WAY, _moves_back),
         Outside("do_mamba_copy_block", _ONE_WAY, _moves_back),
         Outside(
-            _BY_ROW,
+            _AFTER_STEP,
             "the columns from the running one to that of the last accepted token are in the table",
             _runs_nowhere,
         ),
