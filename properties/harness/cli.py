@@ -1,4 +1,4 @@
-"""The command line: `python -m properties fuzz|nightly|merge|replay|sanitize|sanitize-gpu|traces|replay-trace|demo|bench|table`."""
+"""The command line: `python -m properties fuzz|nightly|replay|compatibility|vectors|…`; `--help` lists all commands."""
 
 from __future__ import annotations
 
