@@ -107,6 +107,8 @@ class Property:
 
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
+        # Inputs are drawn before the first example begins.
+        bench.follow_rules()
         profile = settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
         # In this order: a seed turns the database off, and these settings turn it on again.
         profile(hypothesis.seed(seed)(self.test()))(bench)

@@ -85,12 +85,19 @@ class Bench:
     passes_by: Callable[[Case], bool] = lambda case: False
     tally: Tally = field(default_factory=Tally)
 
+    def __post_init__(self) -> None:
+        self.follow_rules()
+
+    def follow_rules(self) -> None:
+        """Let the rules, and the strategies that ask for them, be those of the subject."""
+        profile.use(self.subject.profile)
+
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"
 
     def begin(self, tested: Property) -> Trial:
         self.examples += 1
-        profile.use(self.subject.profile)
+        self.follow_rules()
         self.on_example()
         self.port.begin()
         return Trial(self, tested)

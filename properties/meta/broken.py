@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
@@ -51,6 +51,16 @@ def a_property(body: Callable[..., None] = lambda trial: None, **changes: Any) -
         "module": __name__,
     }
     return Property(**fields | changes)
+
+
+@dataclass
+class Pipe:
+    """The coordinator's end, as a list of what was sent; `on_send` looks at the world at that moment."""
+
+    sent: list[Any] = field(default_factory=list)
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
 
 
 def case_of(subject: Subject, device: str, *steps: Step) -> Case:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from properties.meta.broken import (
     ROOT,
     ROUNDS_UP,
     TEMPORAL,
+    Pipe,
     a_property,
     module,
 )
@@ -55,16 +56,6 @@ def _storage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def _profile_put_back() -> Iterator[None]:
     yield
     profiles.load()
-
-
-@dataclass
-class Pipe:
-    """The coordinator's end, as a list of what was sent; `on_send` looks at the world at that moment."""
-
-    sent: list[Any] = field(default_factory=list)
-
-    def send(self, message: Any) -> None:
-        self.sent.append(message)
 
 
 DIVIDES = """

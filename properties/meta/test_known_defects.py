@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from properties.harness.trial import Bench, Trial
 from properties.harness.values import Raised, call
 from properties.harness.worker import Finished, Setting, Task, pending_path
 from properties.meta import known_examples
-from properties.meta.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module, toy
+from properties.meta.broken import EXACT, ROUNDS_UP, UNKNOWN, Pipe, a_case, a_property, module, toy
 from properties.meta.known_examples import LARGE
 from properties.subjects import KnownDeviation
 
@@ -160,14 +160,6 @@ def test_reports_take_a_part_of_the_campaign_at_most(shown: str, workers: int, s
     defects = KnownDefects(declared(*"abcd"))
     heard(defects, "x", 1.0, **dict.fromkeys(shown, 1))
     assert defects.reserve(100.0, workers) == seconds
-
-
-@dataclass
-class Pipe:
-    sent: list[Any] = field(default_factory=list)
-
-    def send(self, message: Any) -> None:
-        self.sent.append(message)
 
 
 TOY = """

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from oracle import profile
 from properties.harness.port import InProcess
@@ -92,3 +93,16 @@ def test_rules_follow_the_profile_of_the_subject_whose_example_begins() -> None:
     assert profile.current() is other
     bench_of(untouched).begin(a_property())
     assert profile.current() is profile.DOCUMENTS
+
+
+def test_inputs_are_drawn_by_the_profile_of_the_subject_from_the_first_one_on() -> None:
+    other, drawn = profile.Profile(), list[profile.Profile]()
+    first, second = bench_of(untouched, profile=other), bench_of(untouched)
+    tested = a_property(
+        lambda trial, rules: drawn.append(rules), strategies={"rules": st.builds(profile.current)}
+    )
+    second.begin(tested)
+    tested.explore(first, seed=1, max_examples=3)
+    assert drawn
+    assert all(one is other for one in drawn)
+    profile.use(profile.DOCUMENTS)

@@ -89,7 +89,8 @@ class MambaCopySpec:
     num_elements: int
 
 
-def _spec_of(state: torch.Tensor, run: Sequence[Any]) -> MambaCopySpec:
+def _asked(function: str, state: torch.Tensor, **place: Any) -> MambaCopySpec:
+    run = ask(function, _COPY_ARGUMENTS, shape=list(state.shape), block_stride=state.stride(0), **place)
     offset, count = ints(run)
     return MambaCopySpec(state.data_ptr() + offset * state.element_size(), count)
 
@@ -97,29 +98,12 @@ def _spec_of(state: torch.Tensor, run: Sequence[Any]) -> MambaCopySpec:
 def get_conv_copy_spec(
     state: torch.Tensor, block_ids: list[int], cur_block_idx: int, num_accepted_tokens: int
 ) -> MambaCopySpec:
-    run = ask(
-        "conv_copy",
-        _COPY_ARGUMENTS,
-        shape=list(state.shape),
-        block_stride=state.stride(0),
-        block_ids=block_ids,
-        column=cur_block_idx,
-        num_accepted=num_accepted_tokens,
-        layout=state_layout(),
-    )
-    return _spec_of(state, run)
+    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted": num_accepted_tokens}
+    return _asked("conv_copy", state, **place, layout=state_layout())
 
 
 def get_temporal_copy_spec(
     state: torch.Tensor, block_ids: list[int], cur_block_idx: int, num_accepted_tokens: int
 ) -> MambaCopySpec:
-    run = ask(
-        "temporal_copy",
-        _COPY_ARGUMENTS,
-        shape=list(state.shape),
-        block_stride=state.stride(0),
-        block_ids=block_ids,
-        column=cur_block_idx,
-        num_accepted=num_accepted_tokens,
-    )
-    return _spec_of(state, run)
+    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted": num_accepted_tokens}
+    return _asked("temporal_copy", state, **place)
