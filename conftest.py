@@ -11,11 +11,11 @@ from hypothesis import settings
 
 from properties.device import InWorker
 from properties.harness import profiles, triton_mode
+from properties.harness.execution.example import Bench, Falsified
 from properties.harness.machines import MachineProperty
 from properties.harness.port import Port, choose_device, ordinary_port
 from properties.harness.report import write_report
 from properties.harness.sanitizer.fixture import sanitizer  # noqa: F401 - a fixture, for tests that launch kernels
-from properties.harness.trial import Bench, Falsified
 from properties.harness.witness import explained
 from properties.subjects import Subject, load
 

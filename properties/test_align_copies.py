@@ -9,9 +9,9 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
-from properties.harness.trial import Trial
-from properties.harness.values import Call, Fake, Let, Outcome, Raised, Returned, Step, Value, record
+from properties.harness.values import Call, Fake, Let, Step, Value, record
 from properties.strategies.align import CONTEXT, SCHEDULES, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,
@@ -271,18 +271,12 @@ def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: Aft
     trial.agrees(*batch.prepared(), *batch.rowwise())
     once = trial.run(batch.postprocess())
     twice = trial.run(batch.postprocess())
-    trial.holds(once == twice, "the second time left something else than the first")
+    trial.holds(once == twice, "the second time left something else than the first", place="the second time")
 
 
 def left(trial: Trial, batch: After | Before, steps: Sequence[Step]) -> dict[str, Value]:
     """What `steps` leave in all that their last call observes, not compared with anything."""
-    outcome = trial.run(*batch.prepared(), *steps)
-    trial.holds(isinstance(outcome, Returned), f"the call = {brief_outcome(outcome)}, but should return")
-    return dict(outcome.after)
-
-
-def brief_outcome(outcome: Outcome) -> str:
-    return f"{outcome.exception}: {outcome.message}" if isinstance(outcome, Raised) else "a result"
+    return trial.leaves(*batch.prepared(), *steps)
 
 
 def same_states(
@@ -293,7 +287,7 @@ def same_states(
     for layer, request, column in sorted(before.keys() & after.keys()):
         want, got = before[layer, request, column], after[layer, request, column]
         where = f"{layer}, column {column} of request {request}"
-        trial.holds(got == want, f"{where} = {spell(got)}, but should be {spell(want)}")
+        trial.holds(got == want, f"{where} = {spell(got)}", f"should be {spell(want)}")
 
 
 def spell(states: Sequence[bytes]) -> str:
@@ -327,7 +321,7 @@ def test_rows_may_stand_in_any_order(trial: Trial, batch: After, order: int) -> 
     one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
     same_states(trial, batch, one, other, two)
     counts, found = by_row(batch, one), by_row(other, two)
-    trial.holds(found == counts, f"accepted counts by request = {found}, but should be {counts}")
+    trial.holds(found == counts, f"accepted counts by request = {found}", f"should be {counts}")
 
 
 def by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
@@ -344,7 +338,7 @@ def test_rows_and_slots_may_be_in_any_order(trial: Trial, batch: After, order: i
     one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
     same_states(trial, batch, one, other, two)
     counts, found = by_slot(batch, one), by_slot(other, two)
-    trial.holds(found == counts, f"accepted counts by request = {found}, but should be {counts}")
+    trial.holds(found == counts, f"accepted counts by request = {found}", f"should be {counts}")
 
 
 def by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Bench, Trial
 from properties.harness.registry import PROPERTIES, prop
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import (
     Attribute,
     Call,

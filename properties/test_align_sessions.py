@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import assume
 
+from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
-from properties.harness.trial import Trial
-from properties.harness.values import Let, Returned, Step, Value
+from properties.harness.values import Let, Value
 from properties.strategies.align import CONTEXT
 from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
 from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
@@ -61,10 +61,16 @@ def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, his
     take_through(trial, ByRow(history, pointers=False))
     one = pools(trial, history)
     take_through(trial, BySlot(history))
-    trial.holds(pools(trial, history) == one, "requests in slots leave other bytes than requests in rows")
+    trial.holds(
+        pools(trial, history) == one,
+        "requests in slots leave other bytes than requests in rows",
+        place="slots",
+    )
     if history.setup.layout == "SD":
         take_through(trial, ByRow(history, pointers=True))
-        trial.holds(pools(trial, history) == one, "lists of pointers leave other bytes than tables")
+        trial.holds(
+            pools(trial, history) == one, "lists of pointers leave other bytes than tables", place="lists"
+        )
 
 
 def take_through(trial: Trial, runner: Runner) -> None:
@@ -79,19 +85,12 @@ def watch(trial: Trial, runner: Runner) -> None:
     history = runner.history
     trial.returns(*runner.begin())
     for number in range(len(history.steps)):
-        left = after(trial, *runner.before(number))
+        left = trial.leaves(*runner.before(number))
         misread = history.misread(number, left, runner.counts(number, left))
-        trial.holds(not misread, misread)
-        misstored = history.misstored(number, after(trial, *runner.after(number)))
-        trial.holds(not misstored, misstored)
-
-
-def after(trial: Trial, *steps: Step) -> dict[str, Value]:
-    """What the last of `steps` leaves in all that it observes."""
-    outcome = trial.run(*steps)
-    trial.holds(isinstance(outcome, Returned), f"the call = {outcome}, but should return")
-    return dict(outcome.after)
+        trial.holds(not misread, misread, place="read")
+        misstored = history.misstored(number, trial.leaves(*runner.after(number)))
+        trial.holds(not misstored, misstored, place="stored")
 
 
 def pools(trial: Trial, history: History) -> dict[str, Value]:
-    return after(trial, Let("state_idx", {}), look(history))
+    return trial.leaves(Let("state_idx", {}), look(history))

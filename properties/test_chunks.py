@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
-from properties.harness.trial import Trial
 from properties.harness.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 
@@ -36,12 +36,12 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
 @prop("partition", VARLEN, packed=packed_sequences())
 def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
-    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}, but should be 0")
+    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0")
     trial.holds(
-        cu[-1] == packed.starts[-1], f"cu_chunk_seqlens ends at {cu[-1]}, but should at {packed.starts[-1]}"
+        cu[-1] == packed.starts[-1], f"cu_chunk_seqlens ends at {cu[-1]}", f"should at {packed.starts[-1]}"
     )
-    trial.holds(all(a < b for a, b in pairwise(cu)), f"cu_chunk_seqlens = {cu}, but should increase strictly")
-    trial.holds(len(sequences) == len(cu) - 1, f"{len(sequences)} sequence ids, but should be {len(cu) - 1}")
+    trial.holds(all(a < b for a, b in pairwise(cu)), f"cu_chunk_seqlens = {cu}", "should increase strictly")
+    trial.holds(len(sequences) == len(cu) - 1, f"{len(sequences)} sequence ids", f"should be {len(cu) - 1}")
 
 
 @prop("partition", VARLEN, packed=packed_sequences())
@@ -49,9 +49,9 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Tri
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
         inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
-        trial.holds(inside, f"chunk {chunk} = tokens {begin}..{end}, but should lie in sequence {sequence}")
+        trial.holds(inside, f"chunk {chunk} = tokens {begin}..{end}", f"should lie in sequence {sequence}")
         one_tile = begin // packed.chunk_size == (end - 1) // packed.chunk_size
-        trial.holds(one_tile, f"chunk {chunk} = tokens {begin}..{end}, but should lie in one physical chunk")
+        trial.holds(one_tile, f"chunk {chunk} = tokens {begin}..{end}", "should lie in one physical chunk")
 
 
 @prop("padding", VARLEN, packed=packed_sequences())
@@ -68,7 +68,8 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
         )
         trial.holds(
             right,
-            f"last_chunk_indices[{sequence}] = {chunk}, but should be the last chunk of its {length} tokens",
+            f"last_chunk_indices[{sequence}] = {chunk}",
+            f"should be the last chunk of its {length} tokens",
         )
 
 
@@ -80,7 +81,7 @@ def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
     expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
     observed = tuple(one.values() for one in padded)
-    trial.holds(observed == expected, f"with {rows} empty rows: {observed}, but should be {expected}")
+    trial.holds(observed == expected, f"with {rows} empty rows: {observed}", f"should be {expected}")
 
 
 STARTS = {
@@ -129,10 +130,10 @@ def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
     strangers = {row for row, _ in tiles if row >= len(packed.lens)}
-    trial.holds(not strangers, f"programs of rows {strangers}, but there are only {len(packed.lens)} rows")
+    trial.holds(not strangers, f"programs of rows {strangers}", f"there are only {len(packed.lens)} rows")
     seen = [(row, token) for row, tile in tiles if row >= 0 for token in _tokens(packed, row, tile)]
     wanted = [(row, token) for row, length in enumerate(packed.lens) for token in range(length)]
-    trial.holds(seen == wanted, f"the programs visit {seen}, but should visit {wanted}")
+    trial.holds(seen == wanted, f"the programs visit {seen}", f"should visit {wanted}")
 
 
 def _tokens(packed: Packed, row: int, tile: int) -> range:
@@ -151,7 +152,7 @@ def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_
             len(values) == 2 * max(1024, total), f"len({name}) = {len(values)}, with {total} programs"
         )
         trial.holds(
-            set(values[total:]) <= {-1}, f"{name}[{total}:] has {set(values[total:])}, but should be -1 only"
+            set(values[total:]) <= {-1}, f"{name}[{total}:] has {set(values[total:])}", "should be -1 only"
         )
 
 
@@ -159,7 +160,7 @@ def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_
 def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Packed, offset: int) -> None:
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
-    trial.holds(plain == moved, f"starts moved by {offset} give another result, but should not")
+    trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not")
 
 
 @prop("agreement", INDICES, packed=fla_sequences, data=st.data())
@@ -187,10 +188,11 @@ def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, pac
         wanted = tuple((sequence, chunk) for chunk in range(end - begin))
         trial.holds(
             indices[begin:end] == wanted,
-            f"chunk_indices[{begin}:{end}] = {indices[begin:end]}, but should be {wanted}",
+            f"chunk_indices[{begin}:{end}] = {indices[begin:end]}",
+            f"should be {wanted}",
         )
     trial.holds(
-        offsets[-1] == len(indices), f"chunk_offsets[-1] = {offsets[-1]}, but should be {len(indices)}"
+        offsets[-1] == len(indices), f"chunk_offsets[-1] = {offsets[-1]}", f"should be {len(indices)}"
     )
 
 

@@ -8,8 +8,8 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
-from properties.harness.trial import Trial
 from properties.harness.values import Address, Value, call
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
@@ -58,7 +58,7 @@ def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Cop
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
     )
     one, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
-    trial.holds(one == other, f"{one}, but should be {other}")
+    trial.holds(one == other, f"{one}", f"should be {other}")
 
 
 @prop("metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
@@ -68,15 +68,17 @@ def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Tr
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
     more = trial.returns(copy.call(CONV))
     inside = isinstance(more["start_addr"], Address) and isinstance(fewer["start_addr"], Address)
-    trial.holds(inside, f"start_addr = {more['start_addr']}, but should point into the state")
+    trial.holds(inside, f"start_addr = {more['start_addr']}", "should point into the state")
     moved = more["start_addr"].offset - fewer["start_addr"].offset
     trial.holds(
         fewer["num_elements"] - more["num_elements"] == dim,
-        f"num_elements = {more['num_elements']}, but should be {dim} fewer",
+        f"num_elements = {more['num_elements']}",
+        f"should be {dim} fewer",
     )
     trial.holds(
         moved == dim * _itemsize(copy),
-        f"start_addr moved by {moved}, but should by one row of {dim} elements",
+        f"start_addr moved by {moved}",
+        f"should by one row of {dim} elements",
     )
 
 
@@ -96,13 +98,13 @@ def test_a_temporal_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: 
 
 def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
     start = spec["start_addr"]
-    trial.holds(isinstance(start, Address), f"start_addr = {start}, but should point into the state")
+    trial.holds(isinstance(start, Address), f"start_addr = {start}", "should point into the state")
     size = prod(copy.state.block_shape)
     block, inside = divmod(start.offset // _itemsize(copy), size + copy.state.padding)
     last = inside + spec["num_elements"]
-    trial.holds(last <= size, f"elements {inside}..{last} of block {block}, but should end by {size}")
+    trial.holds(last <= size, f"elements {inside}..{last} of block {block}", f"should end by {size}")
     owned = copy.block_ids[copy.cur_block_idx :]
-    trial.holds(block in owned, f"block {block}, but should be one of {owned}")
+    trial.holds(block in owned, f"block {block}", f"should be one of {owned}")
 
 
 @prop("refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0))

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from oracle.lifecycle.requests import Request
-from properties.engine.checks import Violation
 from properties.engine.driver import Engine
+from properties.engine.flaws import Violation
 from properties.engine.lives import Arrive, Event, Finish, Life, Reset, Step, Turn
 from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
 from properties.engine.world import World
+from properties.harness.execution.example import NOT_OFFERED, Bench, KnownFailure, OutsideDomain, Trial
 from properties.harness.machines import TrialMachine, machine_prop
 from properties.harness.registry import Property
-from properties.harness.trial import NOT_OFFERED, Bench, KnownFailure, OutsideDomain, Trial
 from properties.harness.values import Outcome, Raised
 from properties.harness.values import Step as AnyStep
 from properties.strategies.builders import CLASSES
@@ -49,7 +49,7 @@ class Lives(TrialMachine):
         try:
             self.life = self.drawn_life(data)
         except Violation as error:
-            self.trial.finds(str(error))
+            self.trial.finds(error.flaw.failure)
         except OutsideDomain:
             self.known_failure, lengths = True, []
         for length in lengths:
@@ -188,6 +188,8 @@ class Lives(TrialMachine):
         assert self.life is not None
         try:
             self.life.happens(event)
+            if isinstance(event, Step):
+                self.trial.compared()
         except OutsideDomain:
             self.known_failure = True
         except Violation as error:
@@ -251,7 +253,8 @@ def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
 def found(trial: Trial, life: Life, error: Violation) -> NoReturn:
     engine, flaw = life.engine, error.flaw
     suspect = replace(flaw.suspect, steps=tuple(engine.calls)) if flaw.suspect else None
-    trial.finds(str(error), engine.story.timeline(flaw), Failing(life.world, life, flaw), suspect)
+    origin = Failing(life.world, life, flaw)
+    trial.finds(flaw.failure, engine.story.timeline(flaw), origin, suspect)
 
 
 @machine_prop("provenance", *BUILDERS, *ROWS)

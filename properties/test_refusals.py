@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Bench, Trial
 from properties.harness.registry import PROPERTIES, prop
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
 from properties.strategies.batch import Batch, BlockTable, Request, metadata
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, State

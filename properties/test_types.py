@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
-from properties.harness.trial import Trial
 from properties.harness.values import DType, Record, Tensor, call, record
 from properties.strategies.layout import DTYPES
 

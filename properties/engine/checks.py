@@ -6,36 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.ledger import Held, Ledger
+from properties.engine.flaws import Flaw, Violation
 from properties.engine.metadata import Access
 from properties.engine.models import Model
 from properties.engine.places import Mirror, Place
 from properties.engine.words import Words
 from properties.harness.suspect import Suspect
-
-
-@dataclass(frozen=True)
-class Flaw:
-    """A block in which something is wrong, or None where no block is to blame; the message says what.
-
-    `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes.
-    """
-
-    message: str
-    group: int | None = None
-    block: int | None = None
-    source: int | None = None
-    is_row: bool = False
-    raised: bool = False
-    suspect: Suspect | None = None
-
-
-class Violation(AssertionError):
-    """The engine's state broke a law."""
-
-    def __init__(self, flaw: Flaw) -> None:
-        super().__init__(flaw.message)
-        self.flaw = flaw
 
 
 @dataclass(eq=False)
@@ -61,10 +37,12 @@ class Checks:
             for byte in at:
                 owner = self._owner(pool, block, byte, writable)
                 if owner is None and block:
-                    flaw = f"{when}, byte {byte} of block {block} in {pool} was written, {self._why(pool, block, byte, writable)}"
+                    seen = f"{when}, byte {byte} of block {block} in {pool} was written"
+                    wanted = self._why(pool, block, byte, writable)
                     place = self.mirror.pages[pool] * block + byte
                     suspect = Suspect(pool, place, belongs=self.words.belongs(block))
-                    raise Violation(Flaw(flaw, self._group_of(block), block, suspect=suspect))
+                    group = self._group_of(block)
+                    raise Violation(Flaw(seen, group, block, suspect=suspect, wanted=wanted, place="written"))
                 touched.add((owner, block) if owner is not None else (0, block))
         return touched
 
@@ -85,10 +63,10 @@ class Checks:
     def _why(self, pool: str, block: int, byte: int, writable: Collection[tuple[int, int]]) -> str:
         groups = range(self.mirror.world.num_groups)
         if not any(self.mirror.is_state(pool, group, byte) for group in groups):
-            return "but is no part of a state"
+            return "is no part of a state"
         if any((group, block) in writable for group in groups):
-            return "but is no part of a state of its group"
-        return f"but {self.words.owner(block)}"
+            return "is no part of a state of its group"
+        return self.words.owner(block)
 
     def promised(self, when: str, touched: Collection[tuple[int, int]] = ()) -> None:
         """I4 to I7: every block holds what the ledger says.
@@ -128,12 +106,16 @@ class Checks:
         what = f"block {block}, {self.words.holder(place.group, block)}"
         part = f"row {row} of {place.label}" if row is not None else place.label
         source = self.words.source(place, found)
-        message = (
-            f"{when}, {part} in {what} = {self.words.bytes_of(place, found, source)}, "
-            f"but should be {self.words.prefix(prefix, row=row is not None)}"
+        return Flaw(
+            f"{when}, {part} in {what} = {self.words.bytes_of(place, found, source)}",
+            place.group,
+            block,
+            source,
+            is_row=row is not None,
+            suspect=self._suspect(place, block, row, found, prefix),
+            wanted=f"should be {self.words.prefix(prefix, row=row is not None)}",
+            place="stored",
         )
-        suspect = self._suspect(place, block, row, found, prefix)
-        return Flaw(message, place.group, block, source, is_row=row is not None, suspect=suspect)
 
     def read(self, request: str, place: Place, access: Access, found: tuple[bytes, ...], prefix: int) -> None:
         """I1: what a forward reads, there where its metadata send it, is the state after the prefix.
@@ -153,14 +135,18 @@ class Checks:
         block = access.conv_block if place.window else access.temporal_block
         source = self.words.source(place, found)
         part = f"row {row} of the window of {place.label}" if place.window else place.label
-        message = (
-            f"the forward of {request} reads {part} from block {block}, {self.words.holder(place.group, block)} = "
-            f"{self.words.bytes_of(place, found, source)}, but should read "
-            f"{self.words.prefix(prefix, row=bool(place.window))}"
-        )
         read = access.first_row + row if place.window else None
-        suspect = self._suspect(place, block, read, found, prefix)
-        return Flaw(message, place.group, block, source, is_row=place.window > 0, suspect=suspect)
+        return Flaw(
+            f"the forward of {request} reads {part} from block {block}, {self.words.holder(place.group, block)} = "
+            f"{self.words.bytes_of(place, found, source)}",
+            place.group,
+            block,
+            source,
+            is_row=place.window > 0,
+            suspect=self._suspect(place, block, read, found, prefix),
+            wanted=f"should read {self.words.prefix(prefix, row=bool(place.window))}",
+            place="read",
+        )
 
     def _suspect(self, place: Place, block: int, row: int | None, found: bytes, prefix: int) -> Suspect:
         """The first byte of a state, or of a row of it, that is not what it should be."""

@@ -13,13 +13,14 @@ from oracle.lifecycle.ledger import Held, Ledger, Window
 from oracle.lifecycle.requests import Request, Row, Wish
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
-from properties.engine.checks import Checks, Flaw, Violation
+from properties.engine.checks import Checks
+from properties.engine.flaws import SubjectFailed, Violation, subject_raised
 from properties.engine.forward import Forward, Kernels
 from properties.engine.marks import Marks
 from properties.engine.metadata import Batch, in_order
 from properties.engine.models import Fingerprints, Model
 from properties.engine.places import Mirror, Place
-from properties.engine.runners import RUNNERS, Execute, Runner, SubjectRaised
+from properties.engine.runners import RUNNERS, Execute, Runner
 from properties.engine.story import Story
 from properties.engine.words import Words
 from properties.engine.world import World
@@ -58,10 +59,10 @@ class Engine:
             for step in self.world.begin():
                 outcome = self.execute(step)
                 if isinstance(outcome, Raised):
-                    raise SubjectRaised(f"a constructor raised {outcome.exception}: {outcome.message}")
+                    raise subject_raised("a constructor", outcome)
             self.runner.begin()
-        except SubjectRaised as error:
-            raise Violation(Flaw(f"before the first step, {error}", raised=True)) from error
+        except SubjectFailed as error:
+            raise Violation(error.flaw("before the first step")) from error
 
     def _counted(self, execute: Execute) -> Execute:
         def counted(step: CaseStep) -> Outcome | None:
@@ -158,8 +159,8 @@ class Engine:
         self.story.before(self.steps, batch)
         try:
             return self._copy_and_forward(batch, scheduled, sampler, writable)
-        except SubjectRaised as error:
-            raise Violation(Flaw(f"in step {self.steps}, {error}", raised=True)) from error
+        except SubjectFailed as error:
+            raise Violation(error.flaw(f"in step {self.steps}")) from error
 
     def _copy_and_forward(
         self, batch: Batch, scheduled: Scheduled, sampler: Sampler, writable: set[tuple[int, int]]
@@ -185,8 +186,8 @@ class Engine:
         try:
             return self.forward.run(batch, self.runner, writable)
         except Violation as error:
-            message = f"in step {self.steps}, {error.flaw.message}"
-            raise Violation(replace(error.flaw, message=message)) from error
+            seen = f"in step {self.steps}, {error.flaw.seen}"
+            raise Violation(replace(error.flaw, seen=seen)) from error
 
     def _check(
         self,

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.requests import Row
-from properties.engine.checks import Checks, Flaw, Violation
-from properties.engine.metadata import Access, Batch, Misled, accesses, build
+from properties.engine.checks import Checks
+from properties.engine.flaws import Flaw, Misled, Violation, subject_raised
+from properties.engine.metadata import Access, Batch, accesses, build
 from properties.engine.models import Model, Read, Written
 from properties.engine.places import Mirror, Place
-from properties.engine.runners import Runner, SubjectRaised, Worker
+from properties.engine.runners import Runner, Worker
 from properties.engine.words import tokens
 from properties.engine.world import World
 from properties.harness.values import Let, Raised, Tensor
@@ -51,9 +52,8 @@ class Kernels(ABC):
         call = build(self.world, batch, group)
         outcome = runner.execute(call)
         if outcome is None or isinstance(outcome, Raised):
-            raise SubjectRaised(
-                f"{call.function} raised {outcome and outcome.exception}: {outcome and outcome.message}"
-            )
+            assert outcome is not None
+            raise subject_raised(call.function, outcome)
         return self._by_request(batch, group, accesses(self.world, group, outcome.value))
 
     def _by_request(self, batch: Batch, group: int, found: Sequence[Access]) -> dict[str, Access]:
@@ -67,8 +67,8 @@ class Kernels(ABC):
             own = tuple(range(starts[row.id], starts[row.id] + row.length))
             if access.tokens != own or row.id in by_request:
                 raise Misled(
-                    f"the metadata of group {group} send tokens {list(access.tokens)} through {row.id}'s state, "
-                    f"but should send {list(own)}, once"
+                    f"the metadata of group {group} send tokens {list(access.tokens)} through {row.id}'s state",
+                    wanted=f"should send {list(own)}, once",
                 )
             by_request[row.id] = access
         missing = [row.id for row in batch.rows if row.id not in by_request]
@@ -83,7 +83,7 @@ class Kernels(ABC):
         blocks = [block for block, _ in access.temporal if block > NULL_BLOCK]
         if blocks:
             raise Misled(
-                f"a row of padding writes to block {blocks[0]} of group {group}, but should be skipped"
+                f"a row of padding writes to block {blocks[0]} of group {group}", wanted="should be skipped"
             )
         return True
 
@@ -101,7 +101,7 @@ class Forward(Kernels):
             found = self.accesses(batch, runner)
             reads = {row.id: self._read(row, [group[row.id] for group in found]) for row in batch.rows}
         except Misled as error:
-            raise Violation(Flaw(str(error), error.group, error.block)) from error
+            raise Violation(error.flaw) from error
         following, touched = {}, set[tuple[int, int]]()
         for row in batch.rows:
             written, following[row.id] = self.model.run(reads[row.id], row.tokens, row.prefixes)
@@ -124,18 +124,23 @@ class Forward(Kernels):
         if not access.initial:
             if self.checks is not None and row.computed:
                 raise Misled(
-                    f"the forward of {row.id} starts from zeros, but should read the state after {tokens(row.computed)}"
+                    f"the forward of {row.id} starts from zeros",
+                    wanted=f"should read the state after {tokens(row.computed)}",
+                    place="read",
                 )
             return _zeros(place)
         block = access.conv_block if place.window else access.temporal_block
         if not row.computed:
             raise Misled(
-                f"the forward of {row.id} reads block {block}, but should start from zeros at its first token",
+                f"the forward of {row.id} reads block {block}",
                 place.group,
                 block,
+                wanted="should start from zeros at its first token",
+                place="first token",
             )
         if not NULL_BLOCK < block < self.world.num_blocks:
-            raise Misled(f"the forward of {row.id} reads block {block}, but should read one of its own")
+            seen = f"the forward of {row.id} reads block {block}"
+            raise Misled(seen, wanted="should read one of its own", place="read")
         if not place.window:
             return (place.temporal(block),)
         rows = place.rows(block, access.first_row, place.window)
@@ -144,6 +149,7 @@ class Forward(Kernels):
                 f"the forward of {row.id} reads rows from {access.first_row} on, behind those of block {block}",
                 place.group,
                 block,
+                place="read",
             )
         return rows
 
@@ -167,6 +173,7 @@ class Forward(Kernels):
                             f"the forward of {row.id} writes to block {block} of group {place.group}, which is not its own",
                             place.group,
                             block,
+                            place="written",
                         )
                     )
                 _store(place, block, contents)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from oracle.lifecycle.requests import Request, Row, Stage, Wish
-from properties.engine.checks import Flaw, Violation
 from properties.engine.driver import Engine
+from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
 from properties.engine.recurrent import Recurrent
 from properties.engine.runners import Execute
@@ -196,7 +196,8 @@ class GreedyLife(Life):
                 if token != wanted:
                     raise Violation(
                         Flaw(
-                            f"after step {self.engine.steps - 1}, token {number} of {request.id}'s output = {token}, but "
-                            f"should be {wanted}, as in one run without batches, chunks, drafts and caches"
+                            f"after step {self.engine.steps - 1}, token {number} of {request.id}'s output = {token}",
+                            wanted=f"should be {wanted}, as in one run without batches, chunks, drafts and caches",
+                            place="output",
                         )
                     )

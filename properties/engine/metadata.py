@@ -9,6 +9,7 @@ from typing import Any
 
 from oracle.lifecycle.requests import Row
 from oracle.profile import current
+from properties.engine.flaws import Misled
 from properties.engine.world import World
 from properties.harness.values import Call, Name, Record, Tensor, Value, boolean, int32, record
 
@@ -125,22 +126,14 @@ class Fields:
     def known(self, name: str) -> list[int]:
         found = self.vector(name)
         if found is None:
-            raise Misled(f"{name} = None, but should be there for this batch")
+            raise Misled(f"{name} = None", wanted="should be there for this batch")
         return found
 
     def table(self, name: str) -> list[tuple[int, ...]]:
         found = self._fields[name]
         if found is None:
-            raise Misled(f"{name} = None, but should be there for this batch")
+            raise Misled(f"{name} = None", wanted="should be there for this batch")
         return [(value,) for value in found.values()] if len(found.shape) == 1 else list(found.rows())
-
-
-class Misled(Exception):
-    """A kernel that follows the metadata cannot go on; the message says why, and in which block, if it is one's fault."""
-
-    def __init__(self, message: str, group: int | None = None, block: int | None = None) -> None:
-        super().__init__(message)
-        self.group, self.block = group, block
 
 
 def accesses(world: World, group: int, metadata: Record) -> list[Access]:
@@ -177,7 +170,7 @@ def _decodes(world: World, fields: Fields) -> list[Access]:
 def decode(tokens: tuple[int, ...], blocks: Sequence[int], accepted: int) -> Access:
     """A decode leaves a temporal state per token, each in a block of its own, and the conv rows of all of them."""
     if accepted < 1:
-        raise Misled(f"num_accepted_tokens = {accepted}, but should be >= 1")
+        raise Misled(f"num_accepted_tokens = {accepted}", wanted="should be >= 1")
     length = len(tokens)
     return Access(
         tokens,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from properties.engine.checks import Flaw
+from properties.engine.flaws import Flaw
 from properties.engine.lives import Arrive, Event, Finish, Life, Step, Turn
 from properties.engine.plainer_worlds import plainer_worlds, plainness
 from properties.engine.world import World

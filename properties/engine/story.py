@@ -10,7 +10,7 @@ from itertools import pairwise
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.ledger import NOTHING, Held, Ledger
 from oracle.lifecycle.scheduler import Scheduler
-from properties.engine.checks import Flaw
+from properties.engine.flaws import Flaw
 from properties.engine.metadata import Batch
 from properties.engine.words import tokens as told
 from properties.harness.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
+from properties.engine.flaws import SubjectFailed, subject_raised
 from properties.engine.metadata import Batch
 from properties.engine.world import World
 from properties.harness.values import (
@@ -21,10 +22,6 @@ from properties.harness.values import (
 )
 
 Execute = Callable[[Step], Outcome | None]
-
-
-class SubjectRaised(Exception):
-    """A call inside the documented domain raised; the message is what it raised."""
 
 
 class Runner(Protocol):
@@ -70,16 +67,15 @@ class Worker:
         """What the call leaves in all that it observes.
 
         Raises:
-            SubjectRaised: it raised.
+            SubjectFailed: it raised.
         """
         outcome = self.execute(step)
         if not isinstance(outcome, Returned):
             assert outcome is not None
-            raise SubjectRaised(f"{step.function} raised {outcome.exception}: {outcome.message}")
+            raise subject_raised(step.function, outcome)
         if outcome.changed:
-            raise SubjectRaised(
-                f"{step.function} wrote to {', '.join(outcome.changed)}, but should leave it as it is"
-            )
+            seen = f"{step.function} wrote to {', '.join(outcome.changed)}"
+            raise SubjectFailed(step.function, seen, "should leave it as it is")
         return dict(outcome.after)
 
     def tell(self, scheduled: Scheduled) -> None:
@@ -112,8 +108,8 @@ class Worker:
         return table
 
     def pools(self, after: Mapping[str, Value]) -> dict[str, bytes]:
-        """Raises SubjectRaised where guard bytes around a pool are not what they were."""
+        """Raises SubjectFailed where guard bytes around a pool are not what they were."""
         for name in self.world.setup.pools:
             if isinstance(after[name], Record):
-                raise SubjectRaised(f"bytes beside {name} were written")
+                raise SubjectFailed("", f"bytes beside {name} were written")
         return {name: bytes(after[name].elements) for name in self.world.setup.pools}

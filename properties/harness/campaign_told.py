@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from properties.harness.bucket import bucket_of
 from properties.harness.campaign_rows import Row, Status
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.known_defects import Defect
 
 Tell = Callable[[str], None]

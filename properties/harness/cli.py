@@ -203,8 +203,8 @@ def applicable(
     names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
 ) -> tuple[list[str], dict[str, str]]:
     """The properties that say something about the subject on the device, and by name why the others do not."""
+    from properties.harness.execution.example import Bench
     from properties.harness.port import InProcess
-    from properties.harness.trial import Bench
 
     bench = Bench(subject, InProcess(subject, device))
     reasons = {name: tested[name].not_applicable(bench) for name in names}
@@ -273,12 +273,12 @@ def _exit_code(rows: dict[str, Row], *, interrupted: bool, stale: bool = False) 
 
 def _replay(options: argparse.Namespace) -> int:
     from properties.harness.corpus import path_of
-    from properties.harness.replay import replay_file
+    from properties.harness.execution.replay import FAILED, FIXED, KNOWN, replay_file
 
     path = path_of(options.case, options.corpus)
-    verdict, message = replay_file(path, options.subject, options.device)
-    print(f"{verdict}: {message}")
-    return {"FIXED": CLEAN, "FAILED": FALSIFIED}.get(verdict, INCOMPLETE)
+    found = replay_file(path, options.subject, options.device)
+    print(f"{found.verdict}: {found.message}")
+    return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
 
 
 def _demo(options: argparse.Namespace) -> int:

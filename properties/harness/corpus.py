@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from properties.harness.bucket import bucket_of
 from properties.harness.case import Case
-from properties.harness.codec import encode
+from properties.harness.case.bucket import bucket_of
+from properties.harness.case.codec import encode
+from properties.harness.execution.replay import replay_case
 from properties.harness.files import HOST, write_whole
 from properties.harness.nightly.record import CorpusRecord
 from properties.harness.port import Port
-from properties.harness.replay import replay_case
-from properties.subjects import KnownDeviation, Subject, load
+from properties.subjects import Subject, load
 
 _LOCK = ".lock"
 _LOCK_SECONDS = 10.0
@@ -160,7 +160,7 @@ def path_of(text: str, folder: Path) -> Path:
 
 
 def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | None = None) -> CorpusRecord:
-    """What becomes of an entry on the subject: "FIXED", "FAILED", "NOT APPLICABLE" or "UNREADABLE"; never raises.
+    """What becomes of an entry on the subject: "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or "UNREADABLE"; never raises.
 
     Args:
         device: "cpu" or "cuda", for which the process is prepared.
@@ -170,16 +170,11 @@ def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | Non
         return CorpusRecord(entry.path.name, "UNREADABLE", entry.problem)
     try:
         target = load(subject) if isinstance(subject, str) else subject
-        verdict, message = replay_case(entry.case, target, device, port)
+        found = replay_case(entry.case, target, device, port)
     except Exception as error:
         # A file may say anything, and one that means nothing is no reason to give up all the others.
         return CorpusRecord(entry.path.name, "UNREADABLE", f"{type(error).__name__}: {error}")
-    return CorpusRecord(entry.path.name, verdict, message)
-
-
-def declared(case: Case, subject: Subject) -> KnownDeviation | None:
-    """The deviation of the subject that the case shows, if the subject declares it."""
-    return next((one for one in subject.known_deviations if one.shows_in(case)), None)
+    return CorpusRecord(entry.path.name, found.verdict, found.message)
 
 
 def file_name(case: Case) -> str:

@@ -56,8 +56,8 @@ class Finding:
         """The last call, as the case's message spells it, behind its environment."""
         last = self.case.calls[-1]
         variables = "".join(f"{name}={value} " for name, value in last.environment)
-        arguments = self.case.message.rpartition(f"[{last.function}(")[2].removesuffix("]")
-        return f"{variables}{last.function}({arguments}"
+        shown = self.case.failure.shown if self.case.failure is not None else ""
+        return f"{variables}{shown}"
 
     def as_expected(self) -> bool:
         return (self.broken, self.intact) == (FALSIFIED, CLEAN) and is_minimal(self.case)

@@ -15,10 +15,10 @@ from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.ledger import Held, Ledger
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
-from properties.engine.checks import Flaw, Violation
 from properties.engine.driver import Engine, Sampler
+from properties.engine.flaws import Flaw, Misled, Violation
 from properties.engine.forward import Kernels, Touched
-from properties.engine.metadata import Access, Batch, Misled
+from properties.engine.metadata import Access, Batch
 from properties.engine.models import Fingerprints
 from properties.engine.runners import Runner
 from properties.engine.words import Words
@@ -91,7 +91,7 @@ class DeviceForward(Kernels):
                 for one in self._reads(row, group[row.id], n)
             ]
         except Misled as error:
-            raise Violation(Flaw(str(error))) from error
+            raise Violation(error.flaw) from error
         self.cache.pools.claim(claims)
         self.cache.pools.compare()
         touched = set[tuple[int, int]]()
@@ -103,10 +103,8 @@ class DeviceForward(Kernels):
         before = self.ledger.prefixes.parent(row.prefixes[0])
         if not access.initial:
             if row.computed:
-                what = (
-                    f"the forward of {row.id} starts from zeros, but should read {self.words.prefix(before)}"
-                )
-                raise Violation(Flaw(what, group))
+                seen, wanted = f"the forward of {row.id} starts from zeros", self.words.prefix(before)
+                raise Violation(Flaw(seen, group, wanted=f"should read {wanted}", place="read"))
             return
         self._check_blocks(row, access)
         when = f"read by the forward of {row.id}"
@@ -118,13 +116,17 @@ class DeviceForward(Kernels):
         for block in (access.conv_block, access.temporal_block):
             if not row.computed:
                 raise Misled(
-                    f"the forward of {row.id} reads block {block}, but should start from zeros at its first token"
+                    f"the forward of {row.id} reads block {block}",
+                    wanted="should start from zeros at its first token",
+                    place="first token",
                 )
             if not NULL_BLOCK < block < self.world.num_blocks:
-                raise Misled(f"the forward of {row.id} reads block {block}, but should read one of its own")
+                seen = f"the forward of {row.id} reads block {block}"
+                raise Misled(seen, wanted="should read one of its own", place="read")
         if self.cache.window and access.first_row + self.cache.window > self.cache.num_rows:
             raise Misled(
-                f"the forward of {row.id} reads rows from {access.first_row} on, behind those of the block"
+                f"the forward of {row.id} reads rows from {access.first_row} on, behind those of the block",
+                place="read",
             )
 
     def _write(self, batch: Batch, group: int, found: dict[str, Access], writable: Touched) -> Touched:
@@ -149,7 +151,7 @@ class DeviceForward(Kernels):
                 what = (
                     f"the forward of {row.id} writes to block {block} of group {group}, which is not its own"
                 )
-                raise Violation(Flaw(what, group, block))
+                raise Violation(Flaw(what, group, block, place="written"))
 
     def _store(self, group: int, temporal: dict[int, int], rows: dict[tuple[int, int], int]) -> None:
         """Write states by block, and conv rows by block and row; the null block is written by nobody."""
@@ -230,12 +232,12 @@ class DeviceEngine(Engine):
         kind = "temporal state" if claim.row is None else f"row {claim.row} of the conv state"
         source = self.cache.pools.meaning(refuted, self._recent()) if claim.stays else None
         there = "another one" if source is None else self.words.prefix(source, row=claim.row is not None)
-        message = (
+        seen = (
             f"in step {self.steps}, {claim.when}, {kind} {state} of layer {layer} in block {claim.block}, "
-            f"{self.words.holder(claim.group, claim.block)} = {there}, "
-            f"but should be {self.words.prefix(claim.prefix, row=claim.row is not None)}"
+            f"{self.words.holder(claim.group, claim.block)} = {there}"
         )
-        return Flaw(message, claim.group, claim.block, source)
+        wanted = f"should be {self.words.prefix(claim.prefix, row=claim.row is not None)}"
+        return Flaw(seen, claim.group, claim.block, source, wanted=wanted, place="stored")
 
     def _recent(self) -> list[int]:
         """Prefixes that a wrong state may be of: the empty one, and the last ones of all that are promised and of requests."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from properties.harness.execution.example import Bench, Falsified, KnownFailure, Trial
 from properties.harness.registry import Property, remember
-from properties.harness.trial import Bench, Falsified, KnownFailure, Trial
 from properties.harness.values import Step
 
 

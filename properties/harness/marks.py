@@ -15,7 +15,7 @@ import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
@@ -26,12 +26,11 @@ from hypothesis import Phase, settings
 import oracle
 from oracle.marks import Mark, declared, take
 from properties.harness import profiles
-from properties.harness.answers import answer, answered
+from properties.harness.answers import answered
+from properties.harness.execution.example import Bench, Trial
+from properties.harness.execution.rules_port import RulesPort
 from properties.harness.machines import MachineProperty, TrialMachine
-from properties.harness.memory import Memory
 from properties.harness.registry import Property, load_properties
-from properties.harness.trial import Bench, Trial
-from properties.harness.values import Call, Outcome, Raised, Refusal, Step, Tensor
 from properties.subjects import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -39,8 +38,6 @@ _CHUNK = 10
 """Examples between two looks at the clock."""
 _LIVES = 5
 """How many times as long as others properties are explored whose examples are whole lives."""
-_NOTHING = Tensor("int32", (0,), ())
-"""What is described of observed contents that the rules do not know."""
 
 Note = Callable[[frozenset[str]], None]
 
@@ -112,46 +109,9 @@ def _noted_machine(machine: type[TrialMachine], note: Note) -> type[TrialMachine
     return type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})
 
 
-class AskedPort:
-    """Executes nothing: outcomes are those that the rules expect, as far as they say.
-
-    Marks that come up here are not noted. Those of an example are reached where its trial asks the rules.
-    """
-
-    device = "cpu"
-
-    def __init__(self) -> None:
-        self._memory = Memory()
-
-    def begin(self) -> None:
-        self._memory = Memory()
-
-    def execute(self, step: Step) -> Outcome | None:
-        if not isinstance(step, Call):
-            self._memory.note(step)
-            return None
-        with _unnoted():
-            return self._answered(step)
-
-    def _answered(self, call: Call) -> Outcome:
-        memory, resolved = self._memory, self._memory.resolved(call)
-        found = answer(resolved, memory.known(call))
-        if call.bind:
-            memory.bind(call.bind, resolved)
-        if isinstance(found, Refusal):
-            return Raised(found.exception, found.argument, after=found.after)
-        if call.updates:
-            memory.names[call.updates] = resolved
-        memory.learn(dict(found.after))
-        unknown = tuple((name, _NOTHING) for name in call.observes if name not in dict(found.after))
-        return replace(found, after=found.after + unknown)
-
-    def waiting_refused(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 @contextmanager
-def _unnoted() -> Iterator[None]:
+def unnoted() -> Iterator[None]:
+    """While it is entered, marks that come up are not noted."""
     before = take()
     try:
         yield
@@ -229,7 +189,8 @@ def write(content: Mapping[str, list[str]], path: Path = TABLE) -> None:
 
 def asked_bench() -> Bench:
     """A bench where the rules answer in a subject's place."""
-    return Bench(Subject("the rules", oracle), AskedPort())
+    # Marks of an example are reached where its trial asks the rules, not where the port does.
+    return Bench(Subject("the rules", oracle), RulesPort(around=unnoted))
 
 
 def main(arguments: list[str] | None = None) -> int:

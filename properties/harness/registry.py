@@ -10,16 +10,17 @@ import contextlib
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
-from properties.harness.trial import Bench, KnownFailure
+from properties.harness.execution.example import Bench, KnownFailure
 
 KINDS = frozenset(
     {
@@ -93,7 +94,7 @@ class Property:
 
     def example(self, bench: Bench, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""
-        with contextlib.suppress(KnownFailure):
+        with contextlib.suppress(KnownFailure), discards_counted(bench):
             self.body(bench.begin(self), **drawn)
 
     def test(self) -> Callable[..., None]:
@@ -126,6 +127,16 @@ class Property:
         if self.device not in (None, bench.port.device):
             return f"needs {self.device}, runs on {bench.port.device}"
         return None
+
+
+@contextlib.contextmanager
+def discards_counted(bench: Bench) -> Iterator[None]:
+    """Count the example that ends here because the property itself, or Hypothesis, does not want it."""
+    try:
+        yield
+    except (UnsatisfiedAssumption, StopTest):
+        bench.counts.discarded += 1
+        raise
 
 
 def prop(

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from oracle.lifecycle.requests import Request, Row, Wish
 from oracle.lifecycle.requests import Step as Scheduled
-from properties.engine.checks import Violation
 from properties.engine.driver import Engine
+from properties.engine.flaws import Violation
 from properties.harness.port import choose_device
 from properties.harness.replay_engines import Options, make_engine
 from properties.harness.trace_counts import Counts, moves_of

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import ModuleType
 
 from properties.harness.case import Case
-from properties.harness.compare import brief, outcome_difference
+from properties.harness.case.compare import brief, outcome_difference
+from properties.harness.execution.example import spell
 from properties.harness.picture import plain, svg
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
 from properties.harness.repro_literals import literal
-from properties.harness.trial import spell
 from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
 from properties.subjects import Subject
 

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from properties.harness.case import Case
-from properties.harness.compare import outcome_difference
-from properties.harness.memory import Memory
+from properties.harness.execution.memory import Memory
+from properties.harness.execution.replay import differs
+from properties.harness.execution.run import Follower, recorded
 from properties.harness.repro_adapter import called
 from properties.harness.repro_literals import elements_of, literal
 from properties.harness.repro_parts import filled, in_docstring, seen, subject_part
@@ -25,7 +26,6 @@ from properties.harness.values import (
     Raised,
     Record,
     Refusal,
-    Returned,
     SameAs,
     Tensor,
     Value,
@@ -76,12 +76,7 @@ def _stated(case: Case) -> str:
 
     The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
     """
-    places = case.device != "cpu"
-    pairs = zip(case.expected, case.actual, strict=True)
-    differ = any(
-        outcome_difference(expected, actual, places=places) is not None for expected, actual in pairs
-    )
-    return "" if differ or case.order == TRACED else case.message
+    return "" if differs(case) or case.order == TRACED else case.message
 
 
 def _device(case: Case) -> str:
@@ -115,22 +110,20 @@ def _inlined(module: Path) -> str:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    expected, actual = iter(case.expected), iter(case.actual)
+    actual, damaged = iter(case.actual), _damaged(case)
     results: set[str] = set()
-    memory, damaged = Memory(), _damaged(case)
-    for step in case.steps:
+    rules = Follower(recorded(case.expected))
+    for step, asked in rules.follow(case.steps):
         if isinstance(step, Call):
+            assert asked is not None
             finding = _finding(next(actual)) if case.order == TRACED else ""
-            yield from _call(step, next(expected), results, memory, finding)
+            yield from _call(step, asked.expected, results, rules.memory, finding)
             if step.bind:
                 results.add(step.bind)
-                memory.bind(step.bind, step)
-            continue
-        memory.note(step)
-        if isinstance(step, Let):
+        elif isinstance(step, Let):
             value = literal(step.value)
             yield f"{step.name} = {f'guarded({value})' if step.name in damaged else value}"
-        elif isinstance(memory.names[step.name], View):
+        elif isinstance(rules.memory.names[step.name], View):
             yield f"overwrite_view({step.name}, {elements_of(step.elements)})"
         else:
             yield f"overwrite({step.name}, {elements_of(step.elements)})"
@@ -185,8 +178,6 @@ def _call(
     observed = [name for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))]
     yield f"expect_untouched({', '.join(['before', *(observed if watched else ())])})"
     yield from _observations(call, expected, memory)
-    if isinstance(expected, Returned):
-        memory.learn(dict(expected.after))
 
 
 def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[str]:

@@ -19,11 +19,11 @@ from pathlib import Path
 from rich.console import Console
 
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench
 from properties.harness.registry import Property, load_properties
 from properties.harness.sanitize_gpu_record import Recorder
 from properties.harness.sanitize_gpu_report import conclusion, tell_findings, tell_run
 from properties.harness.sanitize_gpu_run import Sanitizer, ToolRun, Work, run_tool
-from properties.harness.trial import Bench
 from properties.subjects import Subject, load
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,70 +13,19 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 
-from properties.harness.answers import answer
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench
+from properties.harness.execution.rules_port import RulesPort
 from properties.harness.machines import MachineProperty
-from properties.harness.memory import Memory
 from properties.harness.registry import Property
-from properties.harness.trial import Bench
-from properties.harness.values import Call, Expected, Outcome, Raised, Returned, Step
+from properties.harness.values import Returned
 from properties.subjects import Subject
 
-MESSAGE = "recorded for a sanitizer; the outcomes are those that the rules expect"
 MACHINE_STEPS = 8
 _DRAWS = 3
 """So many examples are drawn for each that is kept: among the smallest are many that launch nothing."""
 _MAX_CHARACTERS = 16 << 20
 """Of a case as JSON. Histories in large pools take a hundred times as much, for the same launches."""
-
-
-class RecordingPort:
-    """Executes nothing: notes the steps of an example, and answers each call with what the rules expect."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.begin()
-
-    def begin(self) -> None:
-        self.steps: list[Step] = []
-        self.expected: list[Expected] = []
-        self.actual: list[Outcome] = []
-        self._memory = Memory()
-
-    def execute(self, step: Step) -> Outcome | None:
-        if not isinstance(step, Call):
-            self._memory.note(step)
-            self.steps.append(step)
-            return None
-        expected = self._answer(step)
-        # Behind the rules, which may not know the answer: what is recorded always goes together.
-        self.steps.append(step)
-        self.expected.append(expected)
-        self.actual.append(_outcome(expected, step))
-        return self.actual[-1]
-
-    def _answer(self, step: Call) -> Expected:
-        """What the rules expect, which is from now on what the memory holds."""
-        resolved = self._memory.resolved(step)
-        expected = answer(resolved, self._memory.known(step))
-        if step.bind:
-            self._memory.bind(step.bind, resolved)
-        if isinstance(expected, Returned):
-            if step.updates:
-                self._memory.names[step.updates] = resolved
-            self._memory.learn(dict(expected.after))
-        return expected
-
-    def waiting_refused(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-def _outcome(expected: Expected, step: Call) -> Outcome:
-    """What a subject that follows the rules would answer, as far as they say it."""
-    after = tuple((name, value) for name, value in expected.after if name in step.observes)
-    if isinstance(expected, Returned):
-        return replace(expected, after=after)
-    return Raised(expected.exception, f"{expected.argument} = ?, but should be another", after=after)
 
 
 @dataclass
@@ -101,8 +49,8 @@ class Recorder:
     device: str
     seed: int
 
-    def port(self) -> RecordingPort:
-        return RecordingPort(self.device)
+    def port(self) -> RulesPort:
+        return RulesPort(self.device)
 
     def record(self, tested: Property, examples: int) -> Recorded:
         """Up to `examples` different cases, of those that launch a kernel if there are any."""
@@ -143,7 +91,7 @@ class Recorder:
         else:
             _take(tested, bench, keep, skipped, chosen, self.seed)
 
-    def _case(self, tested: Property, port: RecordingPort) -> Case:
+    def _case(self, tested: Property, port: RulesPort) -> Case:
         return Case(
             property_name=tested.name,
             sentence=tested.sentence,
@@ -151,7 +99,7 @@ class Recorder:
             steps=tuple(port.steps),
             expected=tuple(port.expected),
             actual=tuple(port.actual),
-            message=MESSAGE,
+            failure=None,
             device=self.device,
             seed=self.seed,
         )

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from properties.harness import compilations, triton_mode
 from properties.harness.case import Case
+from properties.harness.execution.replay import missing_functions
+from properties.harness.execution.run import Run, recorded
 from properties.harness.port import InProcess, Port
-from properties.harness.replay import missing_functions
-from properties.harness.values import Call, Raised, Refusal
+from properties.harness.values import Raised, Refusal
 from properties.subjects import Subject, load
 
 DEAD = 75
@@ -92,13 +93,10 @@ def _run(case: Case, subject: Subject, port: Port) -> Iterator[str]:
     """Execute the steps; what is worth a note."""
     _check_functions(case, subject)
     port.begin()
-    expected = iter(case.expected)
-    for step in case.steps:
-        outcome = port.execute(step)
-        if isinstance(step, Call):
-            refused = isinstance(next(expected), Refusal)
-            if isinstance(outcome, Raised) and not refused:
-                yield f"{step.function} raised {outcome.exception}: {outcome.message}"
+    for taken in Run(port, recorded(case.expected)).take_all(case.steps):
+        outcome = taken.outcome
+        if isinstance(outcome, Raised) and not isinstance(taken.expected, Refusal):
+            yield f"{taken.call.function} raised {outcome.exception}: {outcome.message}"
 
 
 def _check_functions(case: Case, subject: Subject) -> None:

@@ -16,8 +16,8 @@ from rich.table import Table
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
-from properties.engine.checks import Flaw, Violation
 from properties.engine.driver import Engine
+from properties.engine.flaws import Flaw, Violation
 from properties.engine.world import World
 from properties.harness.bench_report import environment, save
 from properties.harness.picture import svg

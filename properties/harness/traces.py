@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from properties.harness.execution.example import Tally
 from properties.harness.registry import Property
-from properties.harness.trial import Tally
 from properties.harness.worker import Finished, Setting, Task, Worker
 
 CHUNK = 10

@@ -22,15 +22,16 @@ import torch
 from properties.harness import triton_mode
 from properties.harness.blocks import GUARD_BYTES, Block, Window
 from properties.harness.case import Case
-from properties.harness.compare import outcome_difference
+from properties.harness.case.compare import outcome_difference
 from properties.harness.device.faults import DEVICE_FAULT, HANG
+from properties.harness.execution.replay import replay
+from properties.harness.execution.run import Run, recorded
 from properties.harness.port import InProcess
 from properties.harness.registry import launches
-from properties.harness.replay import replay
 from properties.harness.repro import TRACED
 from properties.harness.repro_races import touches_told
 from properties.harness.sanitizer.findings import FINDINGS, RACES, Access, OutsideView
-from properties.harness.values import Call, Expected, Outcome, Raised
+from properties.harness.values import Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
@@ -161,16 +162,12 @@ class _Inquiry:
 
     def answer(self) -> str:
         self.port.begin()
-        wanted = iter(self.case.expected)
-        for step in self.case.steps:
-            outcome = self.port.execute(step)
-            if isinstance(step, Call):
-                assert outcome is not None
-                assert self.port.watched is not None
-                self.launched.append(self.port.watched.sanitizer.launches)
-                found = self._after(next(wanted), outcome)
-                if found is not None:
-                    return found
+        for taken in Run(self.port, recorded(self.case.expected)).take_all(self.case.steps):
+            assert self.port.watched is not None
+            self.launched.append(self.port.watched.sanitizer.launches)
+            found = self._after(taken.expected, taken.outcome)
+            if found is not None:
+                return found
         return self._of_suspect()
 
     def _after(self, expected: Expected, outcome: Outcome) -> str | None:

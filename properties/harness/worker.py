@@ -26,8 +26,8 @@ from properties.harness.compilations import Kernels, added, take
 from properties.harness.device.forkserver import die_with_parent, server_for
 
 if TYPE_CHECKING:
-    from properties.harness.confirm import Confirmation
     from properties.harness.device.port import InWorker
+    from properties.harness.execution.confirm import Confirmation
     from properties.harness.registry import Property
 
 _DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
@@ -120,9 +120,9 @@ class Worker:
         import torch
 
         from properties.harness import profiles, triton_mode
+        from properties.harness.execution.example import Bench
         from properties.harness.port import ordinary_port
         from properties.harness.registry import load_properties
-        from properties.harness.trial import Bench
         from properties.subjects import load
 
         torch.set_num_threads(1)
@@ -170,7 +170,14 @@ class Worker:
         self.pipe.send(
             self._finished(
                 Finished(
-                    task.property, status, seconds, detail, report, known, compiled, dict(self.bench.outside)
+                    task.property,
+                    status,
+                    seconds,
+                    detail,
+                    report,
+                    known,
+                    compiled,
+                    dict(self.bench.counts.outside + self.bench.counts.not_offered),
                 )
             )
         )
@@ -182,7 +189,7 @@ class Worker:
         self._current, self._latest = task.property, None
         self.bench.seed = task.seed
         self.bench.known_failures.clear()
-        self.bench.outside.clear()
+        self.bench.counts.take()
         if self._isolated is not None:
             from properties.harness.device.log import running_path
 
@@ -208,7 +215,7 @@ class Worker:
         return self.properties[name]
 
     def _failed(self, error: Exception) -> tuple[str, str, str]:
-        from properties.harness.trial import Falsified
+        from properties.harness.execution.example import Falsified
 
         if isinstance(error, Falsified):
             case, note = error.case, ""
@@ -233,8 +240,8 @@ class Worker:
         return directory
 
     def _confirmed(self, case: Case) -> Confirmation:
-        from properties.harness.confirm import confirm
         from properties.harness.device.port import InWorker
+        from properties.harness.execution.confirm import confirm
 
         setting = self.setting
         return confirm(

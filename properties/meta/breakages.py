@@ -13,11 +13,11 @@ from hypothesis import Phase, settings
 from hypothesis.strategies import DataObject
 
 from properties.harness import profiles, triton_mode, values
-from properties.harness.case import Case
-from properties.harness.compare import brief
+from properties.harness.case import Case, Failure
+from properties.harness.case.compare import brief
+from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
-from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.variants import Breakage, broken_subject
 from properties.meta.align_breakages import ALIGN
 from properties.meta.builder_breakages import BUILDERS
@@ -53,22 +53,17 @@ class Catch:
             if len(drawn) <= LONGEST:
                 return drawn
         variables = "".join(f"{name}={value} " for name, value in self.case.calls[-1].environment)
-        return variables + self._message()[1]
+        return variables + self._failure.shown
 
     @property
     def seen(self) -> str:
         """What was observed, and what should have been."""
-        return self._message()[0]
+        return self._failure.sentence
 
-    def _message(self) -> tuple[str, str]:
-        """The case's message, and the call that it ends with, as those without a picture do."""
-        if self.case.timeline is not None:
-            return self.case.message, ""
-        for function in {call.function for call in self.case.calls}:
-            seen, found, arguments = self.case.message.partition(f" [{function}(")
-            if found:
-                return seen, f"{function}({arguments.removesuffix(']')}"
-        raise AssertionError(f"no call in {self.case.message}")
+    @property
+    def _failure(self) -> Failure:
+        assert self.case.failure is not None
+        return self.case.failure
 
 
 def hunt(tested: Property, subject: Subject, *, shrink: bool, seed: int = SEED) -> Catch | None:

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case import Case
+from properties.harness.case.earlier import failure_in
 from properties.harness.values import Raised, Refusal, Step, call
 from properties.harness.worker import Finished, Progress, Setting, Task, pending_path
 from properties.subjects import KnownDeviation, Subject
@@ -65,13 +66,13 @@ class Pipe:
 
 def case_of(subject: Subject, device: str, *steps: Step) -> Case:
     """What a trial hands on about `steps`, whether or not the subject answers them by the rules."""
+    from properties.harness.execution.example import Bench, Falsified
     from properties.harness.port import InProcess
-    from properties.harness.trial import Bench, Falsified
 
     trial = Bench(subject, InProcess(subject, device)).begin(a_property())
     trial.run(*steps)
     try:
-        trial.holds(False, "made for a test")
+        trial.holds(False, "made for a test", "should not be")
     except Falsified as falsified:
         return falsified.case
     raise AssertionError("a condition that is false held")
@@ -88,7 +89,11 @@ def a_case(**changes: Any) -> Case:
         "actual": (Raised("ValueError", "out of order"),),
         "message": "the call = ValueError: out of order, but should be ValueError that names x",
     }
-    return Case(**fields | changes)
+    fields |= changes
+    message = fields.pop("message")
+    told = (fields["steps"], fields["expected"], fields["actual"], fields.get("device", "cpu"))
+    fields.setdefault("failure", failure_in(message, *told))
+    return Case(**fields)
 
 
 @contextmanager

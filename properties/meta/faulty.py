@@ -152,8 +152,8 @@ class _Explorer:
 
 def _explore_when_told(mode: str, device: str, pipe: Connection) -> None:
     from properties.harness import profiles, triton_mode
+    from properties.harness.execution.example import Bench
     from properties.harness.registry import load_properties
-    from properties.harness.trial import Bench
 
     torch.set_num_threads(1)
     triton_mode.prepare(device)

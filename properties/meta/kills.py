@@ -34,7 +34,7 @@ from rich.table import Table
 from properties.harness.case import Case
 from properties.harness.device.log import SUFFIX, recover
 from properties.harness.device.port import InWorker
-from properties.harness.replay import replay
+from properties.harness.execution.replay import replay
 from properties.harness.variants import Variant, broken_copy, implementation
 from properties.meta.broken import ROOT
 from properties.meta.stateless_breakages import STATELESS

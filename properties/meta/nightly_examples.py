@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-from properties.harness.bucket import bucket_of
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.nightly.record import (
     BucketRecord,
     CorpusRecord,

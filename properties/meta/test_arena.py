@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from properties.harness.arena import LARGEST, Arena
+from properties.harness.execution.example import Bench, Falsified
 from properties.harness.marks import drawing_only
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
-from properties.harness.trial import Bench, Falsified
 from properties.harness.values import (
     Address,
     Let,

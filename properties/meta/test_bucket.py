@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from properties.harness import triton_mode
-from properties.harness.bucket import Bucket, bucket_of, plain
 from properties.harness.case import Case
+from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.case.failure import plain
 from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
-from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.values import Raised, Refusal, Returned
 from properties.harness.variants import broken_subject
 from properties.meta.breakages import BREAKAGES, _without_memory
@@ -174,8 +175,8 @@ FAULTED = a_case(
 
 def with_finding(tensor: str, index: int, line: int) -> Case:
     told = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}` at copies.py:{line}, behind it"
-    return replace(
-        FAULTED,
+    return a_case(
+        expected=(Returned(3),),
         actual=(Raised("OutsideView", told),),
         message=f"the call = OutsideView: {told}, but should be a result, 3 [divide(x=5, y=2)]",
     )
@@ -186,8 +187,8 @@ def test_an_answer_that_differs_is_told_by_its_function_and_its_place() -> None:
 
 
 def test_a_wrong_exception_is_told_by_its_function_and_its_name() -> None:
-    raised = replace(
-        DIFFERS,
+    raised = a_case(
+        expected=(Returned(3),),
         actual=(Raised("IndexError", "index 7 is out of bounds for dimension 0 with size 3"),),
         message="the call = IndexError: index 7 is out of bounds for dimension 0 with size 3, but should be a result, 3 [",
     )
@@ -209,8 +210,10 @@ def test_a_fault_of_the_device_is_told_by_its_kind() -> None:
 
 
 def test_two_kinds_of_fault_are_two_buckets() -> None:
-    hang = Raised(DEVICE_FAULT, "hang: no answer within 30 s")
-    assert bucket_of(replace(FAULTED, actual=(hang,))).id != bucket_of(FAULTED).id
+    told = "hang: no answer within 30 s"
+    message = f"the call = DeviceFault: {told}, but should be a result, 3 [divide(x=5, y=2)]"
+    hang = a_case(expected=(Returned(3),), actual=(Raised(DEVICE_FAULT, told),), message=message)
+    assert (bucket_of(hang).rule, bucket_of(hang).fault) == (bucket_of(FAULTED).rule, "hang")
 
 
 def test_a_finding_of_the_sanitizer_is_told_by_its_name_and_by_who_touched_what() -> None:
@@ -250,7 +253,7 @@ def test_an_id_is_the_same_in_every_process() -> None:
 
 def ids_elsewhere(cases: list[Case], hash_seed: str) -> list[str]:
     script = (
-        "import json, sys; from properties.harness.bucket import bucket_of; from properties.harness.case import Case\n"
+        "import json, sys; from properties.harness.case.bucket import bucket_of; from properties.harness.case import Case\n"
         "print(json.dumps([bucket_of(Case.from_json(one)).id for one in json.load(sys.stdin)]))"
     )
     done = subprocess.run(

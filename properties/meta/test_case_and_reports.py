@@ -18,13 +18,14 @@ from hypothesis import Phase, settings
 
 from properties.harness import cli, profiles
 from properties.harness.case import Case
-from properties.harness.compare import outcome_difference
+from properties.harness.case.compare import outcome_difference
+from properties.harness.case.failure import stated
+from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
 from properties.harness.report import report_text, subject_root, write_report
 from properties.harness.repro import repro_script
 from properties.harness.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
-from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.values import (
     Attribute,
     BufferMaker,
@@ -266,7 +267,7 @@ def recorded(trial: Trial) -> Case:
 
 def unsaid(case: Case) -> Case:
     """The case with nothing wrong about it, and so nothing to say."""
-    return replace(case, message="")
+    return replace(case, failure=None)
 
 
 def is_right(case: Case) -> bool:
@@ -348,7 +349,9 @@ def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name:
 def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_that_broke_it(
     tmp_path: Path, device: str, body: str, code: int
 ) -> None:
-    case = replace(case_of(load("impl"), device, call("divide", x=6, y=2)), message="6 should not be divided")
+    case = replace(
+        case_of(load("impl"), device, call("divide", x=6, y=2)), failure=stated("6 should not be divided")
+    )
     (tmp_path / "halves.py").write_text(f"def divide(x, y):\n    return {body}\n", encoding="utf-8")
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, ROOT), encoding="utf-8")

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from properties.harness import cli, corpus, registry
-from properties.harness.bucket import bucket_of
 from properties.harness.case import SCHEMA, Case
-from properties.harness.corpus import Corpus, declared, file_name, replayed, sweep
+from properties.harness.case.bucket import bucket_of
+from properties.harness.corpus import Corpus, file_name, replayed, sweep
+from properties.harness.execution.example import Bench
 from properties.harness.files import HOST
-from properties.harness.trial import Bench
 from properties.harness.values import Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, toy
 from properties.subjects import KnownDeviation
@@ -586,7 +586,7 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 def test_a_deviation_that_the_subject_declares_is_known() -> None:
     known = KnownDeviation("gone", "https://example.org/1", lambda case: case.calls[0].named["a"] == 5)
     other = replace(FAILS, steps=(call("cdiv", a=6, b=2),))
-    assert [declared(case, toy(known)) for case in (FAILS, other)] == [known, None]
+    assert [toy(known).known(case) for case in (FAILS, other)] == [known, None]
 
 
 # The command, and `make test`

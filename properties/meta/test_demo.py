@@ -16,6 +16,7 @@ from properties.harness.case import Case
 from properties.harness.demo import VARIANTS, Caught, Finding, is_minimal
 from properties.harness.values import Call, Let, Name, Step, call, int32
 from properties.harness.variants import Variant, broken_copy, broken_subject, implementation
+from properties.meta.broken import a_case
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
 NAMES = [variant.package for variant in VARIANTS]
@@ -92,7 +93,9 @@ def test_a_line_that_is_gone_or_ambiguous_is_refused(tmp_path: Path) -> None:
 
 
 def case(*steps: Step, message: str = "") -> Case:
-    return Case("chunks_end", "chunks end", "impl", steps, (), (), message)
+    return a_case(
+        property_name="chunks_end", subject="impl", steps=steps, expected=(), actual=(), message=message
+    )
 
 
 def varlen(starts: Any, chunk_size: int = 4) -> Call:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from properties.harness.deviations import DEVIATIONS, Deviation
+from properties.harness.execution.example import Bench, Trial
 from properties.harness.port import InProcess
 from properties.harness.registry import PROPERTIES, Property
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import Call
 from properties.subjects import load
 

@@ -11,7 +11,7 @@ import pytest
 
 from properties.device import Confirmation, InWorker, confirm
 from properties.harness.case import Case
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 from properties.harness.values import Call, Device, Outcome, Raised, Returned, Step, call
 from properties.meta.broken import FAULTY, a_case, module
 

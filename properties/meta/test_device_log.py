@@ -16,10 +16,10 @@ import pytest
 from properties.device import InWorker, recover, recover_all
 from properties.harness.case import Case
 from properties.harness.device.log import UNKNOWN_OUTCOME, Log, running_path
+from properties.harness.execution.example import Bench, Trial
+from properties.harness.execution.replay import replay
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
-from properties.harness.replay import replay
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import Let, Overwrite, Refusal, Returned, call, int32
 from properties.meta.broken import FAULTY, ROOT, module
 from properties.subjects import load
@@ -180,7 +180,7 @@ def test_a_recovered_case_is_the_one_that_its_trial_would_have_made(
         port.begin_property(name, "A sentence.", log=tmp_path / f"{name}.running", seed=5)
         load_properties()[name].explore(Bench(load("impl"), port), seed=1, max_examples=many)
         port.begin()
-    expected = [(one._steps, one._expected) for one in made if one._calls]
+    expected = [(one._run.steps, one._run.expected) for one in made if one._run.calls]
     assert [(list(case.steps), list(case.expected)) for case in port.kept if case] == expected
     assert expected
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from properties.device import Fault, run_in_worker
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from properties.device import InWorker
 from properties.harness.compilations import Compiled
 from properties.harness.device.crew import WorkerProcess
 from properties.harness.device.wire import request
+from properties.harness.execution.example import Bench
 from properties.harness.port import InProcess, Port
 from properties.harness.registry import load_properties
-from properties.harness.trial import Bench
 from properties.harness.values import Device, Outcome, Overwrite, Raised, Returned, Step, call
 from properties.meta.broken import FAULTY, ROOT, module
 from properties.subjects import load

@@ -17,7 +17,7 @@ import pytest
 
 from properties.harness.device.port import InWorker
 from properties.harness.device.shared import DeviceGone
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 from properties.harness.values import Device, Let, Name, Raised, Returned, Tensor, call
 from properties.meta.broken import FAULTY, ROOT, module
 

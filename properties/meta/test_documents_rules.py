@@ -18,8 +18,8 @@ from properties.engine.runners import RUNNERS, ByRow
 from properties.engine.world import World
 from properties.harness import triton_mode
 from properties.harness.case import Case
+from properties.harness.execution.replay import replay_file
 from properties.harness.registry import load_properties
-from properties.harness.replay import replay_file
 from properties.harness.report import write_report
 from properties.meta.breakages import hunt
 from properties.meta.broken import module, run_scripts
@@ -153,7 +153,7 @@ def test_the_message_names_a_request_and_the_picture_ends_where_it_went_wrong(ru
 def test_replayed_it_fails_with_the_rule_and_is_fixed_without(rule: str, tmp_path: Path) -> None:
     saved = found_by_rule(rule).save(tmp_path / "case.json")
     with module(tmp_path, name_of(rule), source_of(rule)) as name:
-        verdicts = [replay_file(saved, subject, "cpu")[0] for subject in (name, "impl")]
+        verdicts = [replay_file(saved, subject, "cpu").verdict for subject in (name, "impl")]
     assert verdicts == ["FAILED", "FIXED"]
 
 

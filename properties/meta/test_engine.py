@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from oracle.lifecycle.requests import Row, Step, Wish
-from properties.engine.checks import Violation
 from properties.engine.driver import Engine
+from properties.engine.flaws import Violation
 from properties.engine.world import NEVER, World
+from properties.harness.execution.example import Bench
 from properties.harness.port import InProcess
-from properties.harness.trial import Bench
 from properties.harness.values import Call, Outcome, Overwrite, Raised, Record, Returned, Tensor, record
 from properties.harness.values import Step as Executed
 from properties.strategies.align import Group, Kept, Setup

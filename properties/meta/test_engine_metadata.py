@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from properties.engine.world import World
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 from properties.meta.test_engine import (
     BUILD,
     EVERY_BOUNDARY,

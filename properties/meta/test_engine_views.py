@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from oracle.lifecycle.requests import Row
-from properties.engine.checks import Flaw
+from properties.engine.flaws import Flaw
 from properties.engine.marks import MARKS
 from properties.engine.metadata import in_order
 from properties.engine.places import Mirror, Place
 from properties.engine.story import KEPT
 from properties.engine.world import NEVER, World
+from properties.harness.execution.example import Bench
 from properties.harness.timeline import Arrow, Cell, Finding, Spot, Timeline
-from properties.harness.trial import Bench
 from properties.meta.test_engine import (
     ACCEPTED,
     BUILD,

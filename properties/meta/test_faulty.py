@@ -13,8 +13,8 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from properties.harness import profiles
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench
 from properties.harness.registry import load_properties
-from properties.harness.trial import Bench
 from properties.harness.values import Raised
 from properties.harness.worker import Finished, Setting, Task, Worker
 from properties.meta import faulty

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import torch
 
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 from properties.meta.gallery import detectors, results, table
 from properties.meta.gallery.detectors import CPU, CUDA, Verdict
 from properties.meta.gallery.exhibit import TWINS, Exhibit, Twin

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.trial import Bench
+from properties.harness.execution.example import Bench
 from properties.harness.values import Returned, call
 from properties.meta.broken import a_case
 from properties.meta.kills import (

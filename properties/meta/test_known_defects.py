@@ -21,13 +21,13 @@ from properties.harness.campaign_rows import Row, Status
 from properties.harness.campaign_told import grouped, tell_failures, tell_known
 from properties.harness.case import Case
 from properties.harness.display import Display
+from properties.harness.execution.example import Bench, Trial
 from properties.harness.known_defects import KnownDefects, Lift, names_of, pending_name
 from properties.harness.known_earlier import ends_earlier
 from properties.harness.known_worker import CampaignWorker
 from properties.harness.nightly.engine import Explored
 from properties.harness.nightly.ledger import Ledger
 from properties.harness.port import InProcess
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import Raised, call
 from properties.harness.worker import Finished, Setting, Task, pending_path
 from properties.meta import known_examples

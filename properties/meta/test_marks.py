@@ -16,10 +16,10 @@ import oracle.marks
 from oracle.marks import Mark, declared, mark, take
 from oracle.types import cdiv
 from properties.harness import marks
+from properties.harness.execution.example import Trial
 from properties.harness.machines import MachineProperty, TrialMachine
-from properties.harness.marks import AskedPort, asked_bench, expected, explored, noted, reachable
+from properties.harness.marks import asked_bench, expected, explored, noted, reachable
 from properties.harness.registry import Property, load_properties
-from properties.harness.trial import Trial
 from properties.harness.values import call, int32
 from properties.strategies.chunks import Packed
 
@@ -191,7 +191,9 @@ def test_a_condition_that_is_false_reaches_nothing() -> None:
 def test_a_port_that_asks_the_rules_notes_nothing() -> None:
     take()
     cdiv(-1, 2)
-    AskedPort().execute(call("compute_varlen_chunk_metadata", query_start_loc=int32((0, 0, 3)), chunk_size=4))
+    asked_bench().port.execute(
+        call("compute_varlen_chunk_metadata", query_start_loc=int32((0, 0, 3)), chunk_size=4)
+    )
     assert take() == {ROUNDED}
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from oracle.errors import Refused
 from properties.harness import answers
 from properties.harness.blocks import contents, raw_bytes
-from properties.harness.memory import ITEM_SIZES, Memory, as_bytes, as_elements
+from properties.harness.execution.example import Bench, Falsified, Trial
+from properties.harness.execution.memory import ITEM_SIZES, Memory, as_bytes, as_elements
 from properties.harness.port import InProcess
-from properties.harness.trial import Bench, Falsified, Trial
 from properties.harness.values import (
     Attribute,
     Call,

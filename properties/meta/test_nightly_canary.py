@@ -11,13 +11,13 @@ from hypothesis import settings
 
 from properties.harness import own
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench
 from properties.harness.nightly import canary
 from properties.harness.nightly.canary import NAME, Silent, listen
 from properties.harness.own import LAST_TRUE_SONG
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
 from properties.harness.report import write_report
-from properties.harness.trial import Bench
 from properties.harness.values import Outcome, Returned, Step
 from properties.meta.broken import EXACT
 from properties.meta.test_nightly_campaign import night

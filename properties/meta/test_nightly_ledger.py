@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from oracle.marks import Mark
-from properties.harness.bucket import bucket_of
 from properties.harness.campaign import Status
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.compilations import Compiled
 from properties.harness.nightly.engine import Explored, Found
 from properties.harness.nightly.ledger import Ledger, Standing

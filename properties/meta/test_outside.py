@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle import profile
+from properties.harness.execution.example import Bench, OutsideDomain
 from properties.harness.port import InProcess
-from properties.harness.trial import Bench, OutsideDomain
 from properties.harness.values import Call, call
 from properties.meta.broken import a_property, toy
 from properties.subjects import Outside
@@ -42,13 +42,13 @@ def untouched(x: int, y: int) -> int:
 def test_an_input_that_is_outside_is_never_tried() -> None:
     bench = bench_of(untouched, outside=(NEGATIVE,))
     assert leave(bench, call("divide", x=-1, y=1)) == "negative numbers"
-    assert bench.outside == {"negative numbers": 1}
+    assert bench.counts.outside == {"negative numbers": 1}
 
 
 def test_an_input_that_is_inside_is_held_against_the_rules_as_ever() -> None:
     bench = bench_of(lambda x, y: x // y, outside=(NEGATIVE,))
     bench.begin(a_property()).agrees(call("divide", x=6, y=2))
-    assert not bench.outside
+    assert not bench.counts.outside
 
 
 def test_what_happens_before_the_input_outside_counts() -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from properties.harness.case import Case
-from properties.harness.codec import decode, encode
+from properties.harness.case.codec import decode, encode
 from properties.harness.picture import EM, fit, mix, plain, svg
 from properties.harness.report import write_report
 from properties.harness.timeline import LONG, Arrow, Cell, Finding, Moment, Spot, TableRow, Timeline

@@ -17,10 +17,10 @@ import torch
 from examples import numpy_port
 from oracle.profile import Profile
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench, Falsified, OutsideDomain
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.registry import load_properties
 from properties.harness.repro import repro_script
-from properties.harness.trial import Bench, Falsified, OutsideDomain
 from properties.harness.values import Call, Device, call, int32
 from properties.meta.breakages import hunt
 from properties.meta.broken import ROOT, a_property, module, run_scripts
@@ -177,7 +177,7 @@ def test_what_a_port_does_not_implement_is_outside() -> None:
     bench = bench_of(subject_of(chunk_offsets=chunk_offsets))
     with pytest.raises(OutsideDomain):
         bench.begin(a_property()).agrees(OFFSETS)
-    assert bench.outside == {"chunk_offsets does not implement: chunks": 1}
+    assert bench.counts.not_offered == {"chunk_offsets does not implement: chunks": 1}
 
 
 def test_waiting_is_an_error_for_those_alone_who_promise_not_to(monkeypatch: pytest.MonkeyPatch) -> None:

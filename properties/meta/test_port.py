@@ -13,8 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.execution.example import Bench
 from properties.harness.port import CANARY, GUARD_BYTES, InProcess, choose_device
-from properties.harness.trial import Bench
 from properties.harness.values import (
     Address,
     Attribute,

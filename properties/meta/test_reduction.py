@@ -15,16 +15,16 @@ from oracle.lifecycle.requests import Request, Stage, Wish
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine import reduction
-from properties.engine.checks import Flaw, Violation
 from properties.engine.driver import Engine, Sampler
+from properties.engine.flaws import Flaw, Violation
 from properties.engine.lives import FIRST_SAMPLE, Arrive, Event, Finish, GreedyLife, Life, Reset, Step, Turn
 from properties.engine.plainer_worlds import PLENTY, plainer_worlds, plainness
 from properties.engine.recurrent import Recurrent
 from properties.engine.reduction import Failing, Fails, reduced
 from properties.engine.world import World
+from properties.harness.execution.example import Bench, Falsified
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
-from properties.harness.trial import Bench, Falsified
 from properties.harness.values import Call, Outcome, Overwrite, Raised, Returned, Tensor
 from properties.harness.values import Step as Executed
 from properties.meta.test_engine import Tampered, case, nothing_copied

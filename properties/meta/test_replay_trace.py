@@ -15,16 +15,16 @@ from rich.console import Console
 from oracle.lifecycle.ledger import Ledger
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Row
-from properties.engine.checks import Violation
+from properties.engine.flaws import Violation
 from properties.harness import replay_engines
 from properties.harness.cli import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED, main
 from properties.harness.device_states import DeviceEngine
+from properties.harness.execution.example import Bench
 from properties.harness.replay_engines import Options, make_engine
 from properties.harness.replay_trace import Serving
 from properties.harness.trace_counts import Moves, moves_of
 from properties.harness.trace_report import Histories, Progress, draw
 from properties.harness.traffic import arrivals
-from properties.harness.trial import Bench
 from properties.strategies.align import Kept
 from properties.strategies.builders import CLASSES
 from properties.strategies.layout import environment

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from properties.harness import cli, sanitize_gpu_replay
 from properties.harness.case import Case
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
+from properties.harness.execution.example import Bench, Trial
+from properties.harness.execution.replay import replay
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
-from properties.harness.replay import replay
 from properties.harness.sanitize_gpu import kernel_names
 from properties.harness.sanitize_gpu_parse import Finding, Parsed, parse
-from properties.harness.sanitize_gpu_record import MESSAGE, Recorded, Recorder, launches
+from properties.harness.sanitize_gpu_record import Recorded, Recorder, launches
 from properties.harness.sanitize_gpu_run import ERROR_EXITCODE, Sanitizer
-from properties.harness.trial import Bench, Trial
 from properties.harness.values import call, int32
 from properties.subjects import load
 
@@ -53,7 +53,7 @@ def record(tested: Property, examples: int = 2) -> Recorded:
     return Recorder(load("impl"), "cuda", SEED).record(tested, examples)
 
 
-def difference(trial: Bench, case: Case, *, guards: bool = True) -> str | None:
+def difference(trial: Bench, case: Case, *, guards: bool = True) -> Case | None:
     return replay(case, InProcess(load("impl"), trial.port.device, guards=guards))
 
 
@@ -107,7 +107,7 @@ def test_examples_that_fail_leave_those_that_do_not() -> None:
         trial.agrees(chunks(int(drawn)))
         trial.holds(drawn, "never for False")
 
-    assert [case.message for case in record(of(st.booleans(), body)).cases] == [MESSAGE]
+    assert [case.failure for case in record(of(st.booleans(), body)).cases] == [None]
 
 
 def chunks(requests: int) -> Any:
@@ -370,7 +370,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     case = recorded(DOCUMENTED).cases[0]
     for number in range(3):
-        replace(case, message=f"number {number}").save(tmp_path / f"cases/{number}.json", durable=False)
+        replace(case, seed=number).save(tmp_path / f"cases/{number}.json", durable=False)
     return tmp_path
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from properties.harness import cli_sanitize
+from properties.harness.execution.example import Bench
 from properties.harness.sanitizer import script as scripts
-from properties.harness.trial import Bench
 
 ROOT = Path(__file__).parents[2]
 KERNELS = '''\

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from properties.harness.execution.example import Bench
 from properties.harness.state_pools import SLICE_BYTES, StatePools, make_pools
-from properties.harness.trial import Bench
 
 ALL = (1 << 64) - 1
 DTYPES = (

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 from properties.harness.case import Case
+from properties.harness.execution.example import Bench, Falsified, KnownFailure, Trial
 from properties.harness.port import InProcess
-from properties.harness.trial import Bench, Falsified, KnownFailure, Trial
 from properties.harness.values import Let, Name, Overwrite, call, int32
 from properties.meta.broken import ROOT, a_property, module, toy
 from properties.subjects import KnownDeviation, load

@@ -19,9 +19,9 @@ from properties.engine.marks import MARKS
 from properties.harness import cli, cli_traces
 from properties.harness import traces as traces_module
 from properties.harness.case import Case
+from properties.harness.execution.example import Tally
 from properties.harness.registry import load_properties
 from properties.harness.traces import CHUNK, Result, Traces, heading, machines
-from properties.harness.trial import Tally
 from properties.harness.variants import broken_subject
 from properties.harness.worker import Finished, Setting, Task
 from properties.meta.lifecycle_breakages import LIFECYCLE

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.harness import case as case_module
-from properties.harness import codec, values
-from properties.harness.case import SCHEMA, Case
-from properties.harness.codec import decode, encode
-from properties.harness.compare import Difference, brief, difference, outcome_difference
+from properties.harness import values
+from properties.harness.case import SCHEMA, Case, Failure, codec
+from properties.harness.case.codec import decode, encode
+from properties.harness.case.compare import Difference, brief, difference, outcome_difference
+from properties.harness.case.failure import KINDS as KINDS_OF_FAILURE
 from properties.harness.values import (
     Address,
     Attribute,
@@ -128,7 +129,7 @@ def cases(draw: st.DrawFn) -> Case:
         steps=tuple(steps),
         expected=tuple(draw(drawn(Expected, trees)) for _ in range(many)),
         actual=tuple(draw(drawn(Outcome, trees)) for _ in range(many)),
-        message=draw(names),
+        failure=draw(st.none() | st.builds(Failure, st.sampled_from(sorted(KINDS_OF_FAILURE)), names, names)),
         device=draw(names),
         seed=draw(st.none() | integers),
     )

@@ -28,6 +28,7 @@ from properties.harness.values import (
     Returned,
     int32,
 )
+from properties.meta.broken import a_case
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
 POSTPROCESS = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -153,7 +154,15 @@ def step(before: tuple[int, ...], after: tuple[int, ...], message: str) -> Case:
 
 def case(steps: tuple[Any, ...], expected: Expected, message: str) -> Case:
     actual: Outcome = Raised("RaceBetweenPrograms", message)
-    return Case("a_property", "A property.", "vllm", steps, (expected,), (actual,), message, "cpu", None)
+    told = (steps, (expected,), (actual,))
+    return a_case(
+        property_name="a_property",
+        subject="vllm",
+        steps=steps,
+        expected=told[1],
+        actual=told[2],
+        message=message,
+    )
 
 
 RACE = "the call = RaceBetweenPrograms: program (0, 0, 0) of postprocess_mamba_fused_kernel stores element [0] of "

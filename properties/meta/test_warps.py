@@ -10,10 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.execution.example import Bench, Falsified
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
 from properties.harness.schedules import program_schedule
-from properties.harness.trial import Bench, Falsified
 from properties.harness.variants import Variant, broken_subject
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -17,13 +17,13 @@ from hypothesis import settings
 from properties.harness import profiles, witness
 from properties.harness.case import Case
 from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.execution.example import Bench, Falsified
+from properties.harness.execution.replay import replay_file
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.registry import load_properties
-from properties.harness.replay import replay_file
 from properties.harness.report import report_text, write_report
 from properties.harness.repro import TRACED
 from properties.harness.suspect import Suspect
-from properties.harness.trial import Bench, Falsified
 from properties.harness.values import Raised, Returned
 from properties.harness.variants import Variant, broken_subject
 from properties.harness.witness import explain_case, explained
@@ -156,9 +156,9 @@ def test_what_neither_bytes_nor_touches_show_is_shown_by_a_script_that_asks_the_
 def test_a_replay_is_watched_too(unmasked: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(unmasked.folder))
     path = unmasked.case.save(tmp_path / "case.json")
-    verdict, message = replay_file(path, unmasked.subject, "cpu")
-    assert (verdict, "OutsideView: program (0, 0, 0)" in message) == ("FAILED", True)
-    assert replay_file(path, "impl", "cpu")[0] == "FIXED"
+    found = replay_file(path, unmasked.subject, "cpu")
+    assert (found.verdict, "OutsideView: program (0, 0, 0)" in found.message) == ("FAILED", True)
+    assert replay_file(path, "impl", "cpu").verdict == "FIXED"
 
 
 def test_a_case_is_explained_on_the_command_line(

@@ -122,6 +122,10 @@ class Subject:
         self._environment: dict[str, str] | None = None
         self.resolve = lru_cache(maxsize=None)(self._resolve)
 
+    def known(self, case: Case) -> KnownDeviation | None:
+        """The declared defect that a failing case shows, if there is one."""
+        return next((one for one in self.known_deviations if one.shows_in(case)), None)
+
     def has(self, function: str) -> bool:
         try:
             self.resolve(function)

@@ -18,7 +18,7 @@ from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bo
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
 from properties.harness.answers.types import ITEM_SIZES
-from properties.harness.memory import as_bytes, as_elements
+from properties.harness.execution.memory import as_bytes, as_elements
 from properties.harness.values import Attribute, Call, Fake, Function, Record, Rows, Tensor, Value, View
 
 Known = dict[str, Value]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from properties.harness.answers import answer
 from properties.harness.case import Case
-from properties.harness.codec import decode, encode
-from properties.harness.memory import Memory
-from properties.harness.values import Call, Expected, Outcome, Raised, Returned, Step
+from properties.harness.case.codec import decode, encode
+from properties.harness.case.failure import stated
+from properties.harness.execution.run import Follower
+from properties.harness.values import Call, Outcome, Raised, Step
 
 _RECORD = struct.Struct("<II")
 SUFFIX = ".running"
@@ -147,26 +147,11 @@ def _records(data: bytes) -> Iterator[Any]:
 
 
 def _case(about: Mapping[str, Any], steps: Sequence[Step]) -> Case:
-    memory, expected, kept = Memory(), [], list(steps)
+    kept = list(steps)
     while kept and not isinstance(kept[-1], Call):
         kept.pop()
-    for step in kept:
-        if isinstance(step, Call):
-            expected.append(_expected(memory, step))
-        else:
-            memory.note(step)
+    asked = (found for _, found in Follower().follow(kept))
+    expected = tuple(found.expected for found in asked if found is not None)
     unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
-    message = "the process that ran this input ended"
-    return Case(**about, steps=tuple(kept), expected=tuple(expected), actual=unknown, message=message)
-
-
-def _expected(memory: Memory, call: Call) -> Expected:
-    resolved = memory.resolved(call)
-    expected = answer(resolved, memory.known(call))
-    if call.bind:
-        memory.bind(call.bind, resolved)
-    if isinstance(expected, Returned):
-        if call.updates:
-            memory.names[call.updates] = resolved
-        memory.learn(dict(expected.after))
-    return expected
+    ended = stated("the process that ran this input ended")
+    return Case(**about, steps=tuple(kept), expected=expected, actual=unknown, failure=ended)

@@ -15,9 +15,9 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from properties.harness.bucket import bucket_of
 from properties.harness.campaign import Status
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.corpus import Corpus, lives
 from properties.harness.nightly.engine import (
     EngineSetting,

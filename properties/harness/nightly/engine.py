@@ -203,14 +203,14 @@ class Engine(Worker):
             self._behaviours.add(self._kinds[reached])
 
     def _is_known(self, case: Case) -> bool:
-        from properties.harness.bucket import bucket_of
+        from properties.harness.case.bucket import bucket_of
 
         bucket = bucket_of(case).id
         self._failing[bucket] += 1
         return bucket in self._known
 
     def _reported(self, case: Case, note: str) -> Path:
-        from properties.harness.bucket import bucket_of
+        from properties.harness.case.bucket import bucket_of
 
         own = bucket_of(case).id
         # First of all: whatever happens to the report, this stands.
@@ -244,7 +244,7 @@ class Engine(Worker):
         )
 
     def _replayed(self, path: Path) -> Replayed:
-        from properties.harness.bucket import bucket_of
+        from properties.harness.case.bucket import bucket_of
         from properties.harness.corpus import Entry, replayed
 
         try:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from oracle.marks import Mark
-from properties.harness.bucket import Bucket, bucket_of
 from properties.harness.campaign import Status
 from properties.harness.case import Case
+from properties.harness.case.bucket import Bucket, bucket_of
 from properties.harness.compilations import Compiled, Kernels, added
 from properties.harness.nightly.engine import Explored, Found
 from properties.harness.nightly.record import (

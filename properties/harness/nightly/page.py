@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case import Case
+from properties.harness.execution.example import spell
 from properties.harness.files import write_whole
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import Comparison, compared
@@ -20,7 +21,6 @@ from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord
 from properties.harness.picture import svg
 from properties.harness.report import report_page, report_text, subject_root
 from properties.harness.repro import repro_script
-from properties.harness.trial import spell
 from properties.subjects import load
 
 if TYPE_CHECKING:

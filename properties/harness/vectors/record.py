@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import oracle
 from oracle.marks import take
+from properties.harness.execution.example import Bench
+from properties.harness.execution.rules_port import NOTHING, RulesPort
 from properties.harness.machines import MachineProperty
-from properties.harness.marks import AskedPort, drawing_only, load
+from properties.harness.marks import drawing_only, load, unnoted
 from properties.harness.registry import Property, load_properties
-from properties.harness.trial import Bench
-from properties.harness.values import Call, Outcome, Tensor, Value
+from properties.harness.values import Call, Expected, Outcome, Step, Tensor, Value
 from properties.subjects import Subject
 
 
@@ -26,7 +28,7 @@ class Asked:
     call: Call
     known: Mapping[str, Value]
     sizes: Mapping[str, int]
-    outcome: Outcome
+    outcome: Expected
     marks: frozenset[str]
 
     @property
@@ -37,19 +39,32 @@ class Asked:
         )
 
 
-class RecordingPort(AskedPort):
+class RecordingPort(RulesPort):
     """Tells every call and what the rules answer to it."""
 
     def __init__(self, note: Callable[[Asked], None]) -> None:
-        super().__init__()
+        super().__init__(around=self._asking)
         self._note = note
+        self._reached = frozenset[str]()
 
-    def _answered(self, call: Call) -> Outcome:
-        resolved, known = self._memory.resolved(call), self._memory.known(call)
-        tensors = {name: one for name, one in self._memory.names.items() if isinstance(one, Tensor)}
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        with unnoted():
+            yield
+            self._reached = take()
+
+    def execute(self, step: Step) -> Outcome | None:
+        if not isinstance(step, Call):
+            return super().execute(step)
+        memory = self._rules.memory
+        resolved, known = memory.resolved(step), memory.known(step)
+        tensors = {name: one for name, one in memory.names.items() if isinstance(one, Tensor)}
         sizes = {name: one.storage_size for name, one in tensors.items() if one.dtype == "uint8"}
-        outcome = super()._answered(call)
-        self._note(Asked(resolved, known, sizes, outcome, take()))
+        outcome = super().execute(step)
+        expected = self.expected[-1]
+        unknown = tuple((name, NOTHING) for name in step.observes if name not in dict(expected.after))
+        whole = replace(expected, after=expected.after + unknown)
+        self._note(Asked(resolved, known, sizes, whole, self._reached))
         return outcome
 
 

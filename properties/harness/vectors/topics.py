@@ -8,8 +8,8 @@ from typing import Any
 from properties.harness.answers.align import zeros
 from properties.harness.answers.align_buffers import Lists, lists_of
 from properties.harness.answers.align_values import CONTEXT, context_of
-from properties.harness.memory import ITEM_SIZES
-from properties.harness.values import Attribute, Raised, Value
+from properties.harness.execution.memory import ITEM_SIZES
+from properties.harness.values import Attribute, Refusal, Value
 from properties.harness.vectors.pools import copies_of, pools_of, states_of, tables_of
 from properties.harness.vectors.record import Asked
 from properties.harness.vectors.values import NotPlain, plain, plain_tensor
@@ -46,7 +46,7 @@ def _returned(asked: Asked) -> Parts:
 
 
 def _value(asked: Asked) -> Value:
-    assert not isinstance(asked.outcome, Raised), "a refusal has no value"
+    assert not isinstance(asked.outcome, Refusal), "a refusal has no value"
     return asked.outcome.value
 
 
@@ -180,10 +180,10 @@ def parts_of(asked: Asked) -> Parts:
         NotPlain: the call has no meaning outside of this harness, or is a refusal that has none.
     """
     topic = FUNCTIONS[asked.function]
-    if not isinstance(asked.outcome, Raised):
+    if not isinstance(asked.outcome, Refusal):
         return TOPICS[topic][asked.function](asked)
     if topic in _EFFECTS:
         # These refuse tensors of other types and devices, of which a port may know nothing.
         raise NotPlain("a refusal by type")
-    refused = {"argument": asked.outcome.message, "exception": asked.outcome.exception}
+    refused = {"argument": asked.outcome.argument, "exception": asked.outcome.exception}
     return plain(asked.call.named), {"refused": refused}

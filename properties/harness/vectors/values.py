@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from properties.harness.memory import ITEM_SIZES, as_bytes
+from properties.harness.execution.memory import ITEM_SIZES, as_bytes
 from properties.harness.values import Address, Call, Device, DType, Record, Returns, SameAs, Tensor, Value
 
 MOST_INLINE = 64

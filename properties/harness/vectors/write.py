@@ -17,7 +17,7 @@ import hypothesis
 import numpy as np
 from numpy.lib import format as npy
 
-from properties.harness.codec import spread
+from properties.harness.case.codec import spread
 from properties.harness.vectors.choose import Vector, blobs
 from properties.harness.vectors.topics import FUNCTIONS, TOPICS
 from properties.harness.vectors.values import Blob

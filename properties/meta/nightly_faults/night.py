@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from properties.harness.bucket import bucket_of
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.nightly.record import FILE, Record
 from properties.meta.broken import ROOT
 from properties.meta.kills import Process, processes_of

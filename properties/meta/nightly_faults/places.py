@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from properties.harness.bucket import bucket_of
+from properties.harness.case.bucket import bucket_of
 from properties.harness.corpus import Corpus
 from properties.meta.broken import a_case
 from properties.meta.nightly_faults.ground import Ground

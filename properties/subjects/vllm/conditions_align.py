@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from oracle.align.pointers import Entry
 from properties.harness.answers.align_buffers import lists_of
 from properties.harness.case import Case
-from properties.harness.memory import Memory
+from properties.harness.execution.run import Follower, recorded
 from properties.harness.sanitizer.findings import FINDINGS
-from properties.harness.values import Attribute, Call, Expected, Returned, Tensor, Value
+from properties.harness.values import Attribute, Call, Expected, Tensor, Value
 from properties.subjects import LAYOUT_VARIABLE
 
 _SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -25,19 +25,9 @@ _OTHER_FINDING = re.compile("|".join(FINDINGS))
 
 def resolved_calls(case: Case) -> Iterator[tuple[Call, Expected]]:
     """The calls of the case with their names resolved, and what the rules expect of them."""
-    memory, expected = Memory(), iter(case.expected)
-    for step in case.steps:
-        if not isinstance(step, Call):
-            memory.note(step)
-            continue
-        resolved, outcome = memory.resolved(step), next(expected)
-        yield resolved, outcome
-        if step.bind:
-            memory.bind(step.bind, resolved)
-        if isinstance(outcome, Returned):
-            if step.updates:
-                memory.names[step.updates] = resolved
-            memory.learn(dict(outcome.after))
+    for _, asked in Follower(recorded(case.expected)).follow(case.steps):
+        if asked is not None:
+            yield asked.call, asked.expected
 
 
 def count_in_place(case: Case) -> bool:

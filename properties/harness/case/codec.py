@@ -1,6 +1,6 @@
-"""Values, steps, outcomes, timelines and suspects as JSON, and back.
+"""Values, steps, outcomes, failures, timelines and suspects as JSON, and back.
 
-Loading builds dataclasses of `values`, `timeline` and `suspect` and executes nothing.
+Loading builds dataclasses of `values`, `timeline`, `suspect` and `failure` and executes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from properties.harness import suspect, timeline, values
+from properties.harness.case import failure
 from properties.harness.values import Value
 
 _TYPES = {
@@ -48,6 +49,7 @@ _TOLD = {
         timeline.Finding,
         timeline.Timeline,
         suspect.Suspect,
+        failure.Failure,
     )
 }
 _TAGS: dict[str, type] = {**_TYPES, **_TOLD}

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from properties.harness.values import Call, Let, Overwrite, Tensor, Value, View, is_closed, resolve
+from properties.harness.values import (
+    Call,
+    Expected,
+    Let,
+    Overwrite,
+    Returned,
+    Tensor,
+    Value,
+    View,
+    is_closed,
+    resolve,
+)
 
 ITEM_SIZES = {
     "bool": 1,
@@ -61,6 +72,15 @@ class Memory:
             self._write(target, as_bytes(step.elements, target.dtype))
         else:
             self.names[step.name] = replace(target, elements=step.elements)
+
+    def follow(self, step: Call, resolved: Call, expected: Expected) -> None:
+        """A call was made: what its names stand for, and what memory holds, from now on."""
+        if step.bind:
+            self.bind(step.bind, resolved)
+        if isinstance(expected, Returned):
+            if step.updates:
+                self.names[step.updates] = resolved
+            self.learn(dict(expected.after))
 
     def resolved(self, call: Call) -> Call:
         """`call` with what its names, and the paths below them, are known to hold before it."""

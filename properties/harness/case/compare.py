@@ -29,15 +29,27 @@ from properties.harness.values import (
 
 @dataclass(frozen=True)
 class Difference:
-    """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one."""
+    """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one.
+
+    `damage`: memory around a tensor was written to.
+    """
 
     place: str
     observed: str
     expected: str
     tensors: tuple[Tensor, Tensor] | None = None
+    damage: bool = False
+
+    @property
+    def seen(self) -> str:
+        return f"{self.place} = {self.observed}"
+
+    @property
+    def wanted(self) -> str:
+        return f"should be {self.expected}"
 
     def __str__(self) -> str:
-        return f"{self.place} = {self.observed}, but should be {self.expected}"
+        return f"{self.seen}, but {self.wanted}"
 
 
 def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
@@ -140,7 +152,8 @@ def _damage(actual: Record, place: str) -> Difference:
     sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}
     side, at = min(((side, at) for side, at in sides.items() if at is not None), key=lambda found: found[1])
     seen = (before if side == "before" else after)[at]
-    return Difference(f"byte {at + 1} {side} {place}", hexadecimal(seen), hexadecimal(CANARY))
+    where = f"byte {at + 1} {side} {place}"
+    return Difference(where, hexadecimal(seen), hexadecimal(CANARY), damage=True)
 
 
 def _first_other(guard: bytes) -> int | None:

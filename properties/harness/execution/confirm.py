@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from properties.harness.case import Case
-from properties.harness.compare import outcome_difference
-from properties.harness.values import Call, Outcome
+from properties.harness.execution.replay import replay
 
 if TYPE_CHECKING:
     from properties.harness.port import Port
@@ -40,32 +39,6 @@ def confirm(
     messages = []
     for _ in range(times):
         with port_factory() as port:
-            messages.append(_seen(case, _outcomes(case, port), port.device))
+            found = replay(case, port)
+            messages.append(found.failure.sentence if found is not None and found.failure is not None else "")
     return Confirmation(sum(map(bool, messages)), times, tuple(messages))
-
-
-def _outcomes(case: Case, port: Port) -> tuple[Outcome, ...]:
-    port.begin()
-    outcomes = []
-    for step in case.steps:
-        outcome = port.execute(step)
-        if isinstance(step, Call):
-            assert outcome is not None
-            outcomes.append(outcome)
-    return tuple(outcomes)
-
-
-def _seen(case: Case, outcomes: tuple[Outcome, ...], device: str) -> str:
-    """What is wrong with the outcomes; "" if nothing is."""
-    found = _difference(case, outcomes, device)
-    if found:
-        return found
-    # A condition on several calls can be broken although none differs from what is known of it.
-    stated = not _difference(case, case.actual, device)
-    return case.message if stated and outcomes == case.actual else ""
-
-
-def _difference(case: Case, outcomes: tuple[Outcome, ...], device: str) -> str:
-    pairs = zip(case.expected, outcomes, strict=True)
-    found = (outcome_difference(expected, actual, places=device != "cpu") for expected, actual in pairs)
-    return next((str(one) for one in found if one is not None), "")

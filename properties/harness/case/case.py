@@ -8,30 +8,34 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from properties.harness.codec import decode, encode, spread
+from properties.harness.case.codec import decode, encode, spread
+from properties.harness.case.earlier import failure_in
+from properties.harness.case.failure import Failure
 from properties.harness.files import write_whole
 from properties.harness.sanitizer.findings import FINDINGS
 from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Expected, Outcome, Raised, Step
 
-SCHEMA = 5
-_READABLE = (5, 4, 3, 2, 1)
+SCHEMA = 6
+_READABLE = (6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
     5: {"first_seen": {"dict": []}},
     4: {"suspect": None, "finding": "", "order": None},
     3: {"timeline": None},
 }
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
+_STRUCTURED = 6
+"""Before that a sentence, `message`, said what went wrong."""
 _VERSIONS = " or ".join(map(str, _READABLE))
 
 
 @dataclass(frozen=True)
 class Case:
-    """One example of one property that a subject falsified.
+    """One example of one property: its calls, and what went wrong if something did.
 
-    `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `message` is the difference in one
-    line. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
+    `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
+    property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
     `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, `order` in which order of programs
     (see `schedules`) a case shows that the sanitizer has found, if there is one, and `first_seen` the "date" and the
     "commit" of the first campaign that met it.
@@ -43,7 +47,7 @@ class Case:
     steps: tuple[Step, ...]
     expected: tuple[Expected, ...]
     actual: tuple[Outcome, ...]
-    message: str
+    failure: Failure | None
     device: str = "cpu"
     seed: int | None = None
     timeline: Timeline | None = None
@@ -51,6 +55,11 @@ class Case:
     finding: str = ""
     order: str | None = None
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def message(self) -> str:
+        """What went wrong in a line."""
+        return self.failure.message if self.failure is not None else "nothing is known to be wrong"
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -103,6 +112,9 @@ class Case:
             raise ValueError(f"schema = {schema}, but should be {_VERSIONS} [Case.from_json]{why}")
         for since, absent in _SINCE.items():
             content = (absent if schema < since else {}) | content
+        message = content.pop("message", "") if schema < _STRUCTURED else None
+        if message is not None:
+            content["failure"] = None
         unknown = set(content) ^ set(cls.__dataclass_fields__)
         if unknown:
             raise ValueError(
@@ -110,7 +122,14 @@ class Case:
             )
         case = cls(**{name: decode(item) for name, item in content.items()})
         case._check_steps()
-        return case
+        return case if message is None else case._as_told(message)
+
+    def _as_told(self, message: Any) -> Case:
+        """The case with the failure that its sentence tells of, as earlier schemas have it."""
+        if not isinstance(message, str):
+            raise ValueError(f"message = {message!r}, but should be text [Case.from_json]")
+        found = failure_in(message, self.calls, self.expected, self.actual, self.device)
+        return replace(self, failure=found)
 
     def _check_steps(self) -> None:
         """Refuse what has all the fields of a case and is none."""
@@ -120,7 +139,8 @@ class Case:
             if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
                 raise ValueError(f"{name} = {items!r}, but should be a tuple of {kind} [Case.from_json]")
         told = {
-            **dict.fromkeys(("property_name", "sentence", "subject", "message", "device"), str),
+            **dict.fromkeys(("property_name", "sentence", "subject", "device"), str),
+            "failure": Failure | None,
             "seed": int | None,
             "timeline": Timeline | None,
             "suspect": Suspect | None,

@@ -1,0 +1,91 @@
+"""What can be wrong in the life of requests, and the exceptions that carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from properties.harness.case.failure import Failure, exception_of, kind_of_exception, stated
+from properties.harness.suspect import Suspect
+from properties.harness.values import Raised
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A block in which something is wrong, or None where no block is to blame.
+
+    `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
+    "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
+    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes.
+    """
+
+    seen: str
+    group: int | None = None
+    block: int | None = None
+    source: int | None = None
+    is_row: bool = False
+    raised: bool = False
+    suspect: Suspect | None = None
+    wanted: str = field(default="", kw_only=True)
+    place: str = field(default="", kw_only=True)
+    function: str = field(default="", kw_only=True)
+    outcome: Raised | None = field(default=None, kw_only=True)
+
+    @property
+    def message(self) -> str:
+        return f"{self.seen}, but {self.wanted}" if self.wanted else self.seen
+
+    @property
+    def failure(self) -> Failure:
+        """What it is of an example."""
+        found = stated(self.seen, self.wanted, place=self.place, function=self.function)
+        if self.outcome is not None:
+            kind, exception = kind_of_exception(self.outcome), exception_of(self.outcome)
+            return replace(found, kind=kind, exception=exception)
+        return replace(found, kind="memory") if self.place == "written" else found
+
+
+class Violation(AssertionError):
+    """The engine's state broke a law."""
+
+    def __init__(self, flaw: Flaw) -> None:
+        super().__init__(flaw.message)
+        self.flaw = flaw
+
+
+class Misled(Exception):
+    """A kernel that follows the metadata cannot go on; the flaw says why, and in which block, if it is one's fault."""
+
+    def __init__(
+        self,
+        seen: str,
+        group: int | None = None,
+        block: int | None = None,
+        *,
+        wanted: str = "",
+        place: str = "metadata",
+    ) -> None:
+        self.flaw = Flaw(seen, group, block, wanted=wanted, place=place)
+        super().__init__(self.flaw.message)
+
+
+class SubjectFailed(Exception):
+    """A call inside the documented domain did what no call may do."""
+
+    def __init__(self, function: str, seen: str, wanted: str = "", outcome: Raised | None = None) -> None:
+        self.function, self.seen, self.wanted, self.outcome = function, seen, wanted, outcome
+        super().__init__(f"{seen}, but {wanted}" if wanted else seen)
+
+    def flaw(self, when: str) -> Flaw:
+        return Flaw(
+            f"{when}, {self.seen}",
+            raised=True,
+            wanted=self.wanted,
+            place="the call" if self.outcome is not None else "written",
+            function=self.function,
+            outcome=self.outcome,
+        )
+
+
+def subject_raised(function: str, raised: Raised) -> SubjectFailed:
+    """It raised."""
+    return SubjectFailed(function, f"{function} raised {raised.exception}: {raised.message}", outcome=raised)

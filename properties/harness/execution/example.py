@@ -1,0 +1,315 @@
+"""What a property's body holds in its hand: run steps on the subject, compare with the rules, or state a condition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from oracle import profile
+from properties.harness.case import Case, Failure
+from properties.harness.case.compare import brief, outcome_difference
+from properties.harness.case.failure import (
+    exception_of,
+    failure_of,
+    fatal_among,
+    kind_of_exception,
+    raised_instead,
+    rule_of_fatal,
+    stated,
+)
+from properties.harness.execution.counts import Counts
+from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offered
+from properties.harness.execution.run import Run
+from properties.harness.port import Port
+from properties.harness.suspect import Suspect
+from properties.harness.timeline import Timeline
+from properties.harness.values import Call, Outcome, Raised, Refusal, Returned, Step, Value
+from properties.subjects import KnownDeviation, Subject
+
+if TYPE_CHECKING:
+    from properties.harness.registry import Property
+
+__all__ = ["NOT_OFFERED", "Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
+
+
+class KnownFailure(Exception):
+    """The subject broke a property as it declares; the example has shown what it can and ends here."""
+
+
+class OutsideDomain(KnownFailure):
+    """The example came to an input that the subject's contract leaves out, or asked for what the subject does not offer."""
+
+
+class Falsified(AssertionError):
+    """The subject broke a property; `case` is the input that shows it, `origin` what a machine can make it smaller by."""
+
+    def __init__(self, case: Case, origin: object = None) -> None:
+        super().__init__(case.message)
+        self.case = case
+        self.origin = origin
+
+
+@dataclass
+class Tally:
+    """Counts of what state machines went through: lives, steps, and in how many lives each moment came up."""
+
+    lives: int = 0
+    steps: int = 0
+    marks: Counter[str] = field(default_factory=Counter)
+
+    def note(self, steps: int, marks: Iterable[str]) -> None:
+        self.lives += 1
+        self.steps += steps
+        self.marks.update(marks)
+
+    def add(self, other: Tally) -> None:
+        self.lives += other.lives
+        self.steps += other.steps
+        self.marks.update(other.marks)
+
+
+@dataclass(repr=False)
+class Bench:
+    """Where examples run: a subject behind a port, and what is counted on the way.
+
+    `on_example`, `on_step` and `on_falsified` let a campaign watch: the first is called when an example begins, the second before
+    each step with the run that it belongs to, and may end the example; the last sees every failing example, shrunk or not. One
+    that `passes_by` names is known already, and ends as one that passes.
+    """
+
+    subject: Subject
+    port: Port
+    seed: int | None = None
+    counts: Counts = field(default_factory=Counts)
+    known_failures: set[KnownDeviation] = field(default_factory=set)
+    on_example: Callable[[], None] = lambda: None
+    on_step: Callable[[Trial], None] = lambda trial: None
+    on_falsified: Callable[[Case], None] = lambda case: None
+    passes_by: Callable[[Case], bool] = lambda case: False
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self.follow_rules()
+
+    @property
+    def examples(self) -> int:
+        return self.counts.examples
+
+    def follow_rules(self) -> None:
+        """Let the rules, and the strategies that ask for them, be those of the subject."""
+        profile.use(self.subject.profile)
+
+    def __repr__(self) -> str:
+        return f"<{self.subject.name} on {self.port.device}>"
+
+    def begin(self, tested: Property) -> Trial:
+        self.counts.examples += 1
+        self.follow_rules()
+        self.on_example()
+        self.port.begin()
+        return Trial(self, tested)
+
+
+@dataclass
+class Trial:
+    """One example of one property."""
+
+    bench: Bench
+    tested: Property
+
+    def __post_init__(self) -> None:
+        self._run = Run(self.bench.port)
+        self._is_compared = False
+
+    def compared(self) -> None:
+        """The property's own assertion was reached, on values that the subject returned."""
+        if not self._is_compared:
+            self._is_compared = True
+            self.bench.counts.compared += 1
+
+    def keep(self, step: Step) -> Outcome | None:
+        """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
+
+        For long examples that state conditions of their own, see `finds`.
+        """
+        self.bench.on_step(self)
+        outcome = self._run.take_unasked(step)
+        self._require_offered(outcome)
+        return outcome
+
+    def finds(
+        self,
+        failure: Failure,
+        timeline: Timeline | None = None,
+        origin: object = None,
+        suspect: Suspect | None = None,
+    ) -> NoReturn:
+        """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
+
+        Raises:
+            Falsified: always, but
+            KnownFailure: the subject declares it.
+        """
+        self._run.settle()
+        self._ends(replace(self._case(self._by_cause(failure)), timeline=timeline, suspect=suspect), origin)
+
+    def run(self, *steps: Step) -> Outcome:
+        """Execute `steps` on the subject; the outcome of the last call among them."""
+        self.bench.on_step(self)
+        if self.bench.subject.refuses and not self.bench.subject.outside:
+            for taken in self._run.take_together(steps):
+                self._require_offered(taken.outcome)
+        else:
+            for step in steps:
+                self._run_inside(step)
+        return self._run.actual[-1]
+
+    def _run_inside(self, step: Step) -> None:
+        """Execute a step unless it is outside, which nobody must try: it may do anything."""
+        asked = self._run.asked(step)
+        if asked is not None:
+            reason = left_out(self.bench.subject, asked.call, asked.expected)
+            if reason is not None:
+                self._leave(self.bench.counts.outside, reason)
+        taken = self._run.take(step, asked)
+        self._require_offered(taken.outcome if taken is not None else None)
+
+    def _require_offered(self, outcome: Outcome | None) -> None:
+        reason = not_offered(outcome)
+        if reason is not None:
+            self._leave(self.bench.counts.not_offered, reason)
+
+    def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
+        if not self._is_compared:
+            counted[reason] += 1
+        raise OutsideDomain(reason)
+
+    def agrees(self, *steps: Step) -> None:
+        """Execute `steps` and hold the outcome of each call against the rules."""
+        before = len(self._run.actual)
+        self.run(*steps)
+        for number in range(before, len(self._run.actual)):
+            self._compare(number)
+
+    def refuses(self, *steps: Step) -> None:
+        """As `agrees`, for calls that the rules refuse, every one of them."""
+        before = len(self._run.expected)
+        self.agrees(*steps)
+        legal = [one for one in self._run.expected[before:] if not isinstance(one, Refusal)]
+        assert not legal, f"the rules accept {self._run.steps}, but the property is about refused input"
+
+    def agrees_without_waiting(self, *steps: Step) -> None:
+        """As `agrees`, and then once more while waiting for the device is an error.
+
+        The first time loads kernels, which may wait once in a process; it is every other time that counts.
+        """
+        self.agrees(*steps)
+        with self.bench.port.waiting_refused():
+            self.agrees(*steps)
+
+    def _compare(self, number: int) -> None:
+        self.compared()
+        expected, actual = self._run.expected[number], self._run.actual[number]
+        found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
+        if found is not None:
+            call = self._run.calls[number]
+            self._fails(
+                failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
+            )
+
+    def returns(self, *steps: Step) -> Value:
+        """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""
+        return self._returned(*steps).value
+
+    def leaves(self, *steps: Step) -> dict[str, Value]:
+        """Execute `steps`; what the last call, which must not raise, leaves in all that it observes, without comparing it."""
+        return dict(self._returned(*steps).after)
+
+    def _returned(self, *steps: Step) -> Returned:
+        outcome = self.run(*steps)
+        if isinstance(outcome, Raised):
+            self.compared()
+            last = len(self._run.calls) - 1
+            call = self._run.calls[last]
+            self._fails(raised_instead(outcome, function=call.function, call=last, shown=spell(call)))
+        return outcome
+
+    def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
+        """State a condition about the outcomes so far.
+
+        Args:
+            observed: what was seen, used where the condition is false, such as "cu[0] = 1".
+            expected: what should be, such as "should be 0".
+            place: what of the outcomes it is about, in words that hold for every input.
+
+        Raises:
+            Falsified: the condition is false and the subject does not declare that it may be.
+            KnownFailure: it does declare it.
+        """
+        if self._run.actual:
+            self.compared()
+        if not condition:
+            self._run.settle()
+            last = len(self._run.calls) - 1
+            call = self._run.calls[last]
+            shown = spell(call)
+            self._fails(
+                stated(observed, expected, place=place, function=call.function, call=last, shown=shown)
+            )
+
+    def _fails(self, failure: Failure) -> NoReturn:
+        """End the example with a failure."""
+        self._run.settle()
+        self._ends(self._case(self._by_cause(failure)))
+
+    def _by_cause(self, failure: Failure) -> Failure:
+        """Where an earlier call ended in a fault, or in a finding of the sanitizer, that is what the failure is about."""
+        number = fatal_among(self._run.actual)
+        if number is None or failure.call == number:
+            return failure
+        raised, function = self._run.actual[number], self._run.calls[number].function
+        assert isinstance(raised, Raised)
+        return replace(
+            failure,
+            kind=kind_of_exception(raised),
+            exception=exception_of(raised),
+            function=function,
+            call=number,
+            rule=rule_of_fatal(function, raised),
+        )
+
+    def _ends(self, case: Case, origin: object = None) -> NoReturn:
+        known = self.bench.subject.known(case)
+        if known is not None:
+            self.bench.known_failures.add(known)
+            raise KnownFailure
+        if self.bench.passes_by(case):
+            raise KnownFailure
+        self.bench.on_falsified(case)
+        raise Falsified(case, origin)
+
+    def so_far(self) -> Case:
+        """The example as far as it has come, as a case of which nothing is known to be wrong."""
+        self._run.settle()
+        return self._case(None)
+
+    def _case(self, failure: Failure | None) -> Case:
+        return Case(
+            property_name=self.tested.name,
+            sentence=self.tested.sentence,
+            subject=self.bench.subject.name,
+            steps=tuple(self._run.steps),
+            expected=tuple(self._run.expected),
+            actual=tuple(self._run.actual),
+            failure=failure,
+            device=self.bench.port.device,
+            seed=self.bench.seed,
+        )
+
+
+def spell(call: Call) -> str:
+    """The call as one would write it down."""
+    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
+    return f"{call.function}({arguments})"

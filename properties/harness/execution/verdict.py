@@ -1,0 +1,50 @@
+"""What a property's examples come to: the same words, from the same code, in every command."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from properties.harness.execution.counts import Counts
+
+
+class Status(enum.Enum):
+    """What became of a property; design: what a verdict means."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    KNOWN = "known"
+    FALSIFIED = "FALSIFIED"
+    UNEXPECTED_PASS = "UNEXPECTED PASS"
+    ERROR = "ERROR"
+    NOT_TESTED = "not tested"
+    NOT_APPLICABLE = "not applicable"
+
+
+WRONG = frozenset({Status.FALSIFIED, Status.UNEXPECTED_PASS})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status, and why where that is no matter of course."""
+
+    status: Status
+    reason: str = ""
+
+
+def verdict_of(counts: Counts, *, known: bool = False) -> Verdict:
+    """The verdict on a property that no new failure was seen of, and that applies.
+
+    Args:
+        known: an example showed a declared defect.
+    """
+    if known:
+        return Verdict(Status.KNOWN)
+    if counts.compared:
+        return Verdict(Status.PASSED)
+    if not counts.examples:
+        return Verdict(Status.NOT_TESTED, "no example was run")
+    ended = f"all {counts.examples:,} examples ended before the assertion"
+    if counts.examples == 1:
+        ended = "the only example ended before the assertion"
+    return Verdict(Status.NOT_TESTED, f"{ended}: {counts.reasons}")
