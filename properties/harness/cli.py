@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
-import secrets
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from rich.console import Console
-
-from properties.harness.campaign import Campaign, Row, Status
-from properties.harness.campaign_told import known_table, tell_failures, tell_known
+from properties.harness.campaign.plan import Plan
+from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
-from properties.harness.cli_options import add_known_options, add_port_options, seconds, setting_of
+from properties.harness.cli_options import add_known_options, add_port_options, seconds
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli_traces import add_traces
 from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
-from properties.harness.display import Display, conclusion, kernels, summary
-
-if TYPE_CHECKING:
-    from properties.harness.registry import Property
-    from properties.subjects import Subject
 
 CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
 _PLAIN_WIDTH = 120
@@ -134,141 +125,35 @@ def _subject_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _fuzz(options: argparse.Namespace) -> int:
-    console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
-    campaign = _campaign(options)
-    _tell_pending(console, Path(options.reports))
-    console.print(
-        f"subject {options.subject}, device {campaign.setting.device}, {len(campaign.properties)} properties, "
-        f"{campaign.workers} workers, {options.budget}, seed {campaign.seed}",
-        highlight=False,
-    )
-    with Display(console) as display:
-        campaign.watch = display.watch
-        rows = campaign.run()
-    console.print(summary(campaign))
-    console.print(kernels(campaign))
-    _tell_findings(console, campaign)
-    console.print(conclusion(campaign), markup=False, highlight=False, soft_wrap=True)
-    campaign.save(Path(options.reports) / "campaign.json")
-    return _exit_code(rows, interrupted=campaign.interrupted, stale=bool(campaign.defects.stale))
+    return run_campaign(_planned(options), console())
 
 
-def _tell_findings(console: Console, campaign: Campaign) -> None:
-    """Known defects, then failures, which are what one looks for at the end."""
-
-    def tell(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    defects = list(campaign.defects.all.values())
-    table = known_table(defects)
-    if table is not None:
-        console.print()
-        console.print(table)
-    tell_known(tell, defects)
-    tell_failures(tell, campaign.rows)
-
-
-def _campaign(options: argparse.Namespace) -> Campaign:
+def _planned(options: argparse.Namespace) -> Plan:
     from properties.harness.port import choose_device
-    from properties.harness.registry import load_properties
-    from properties.harness.traces import machines
-    from properties.subjects import load
+    from properties.harness.selection import cores
 
-    budget = seconds(options.budget)
-    subject, device = load(options.subject), choose_device(options.device)
-    tested = load_properties()
-    # Those that launch kernels take longest, and should keep nobody waiting in a short campaign.
-    chosen = sorted(select(sorted(tested), options.only), key=lambda name: tested[name].launches)
-    chosen, skipped = applicable(chosen, tested, subject, device)
+    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(ROOT)
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     if workers < 1:
         raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
-    return Campaign(
-        setting=setting_of(options, device),
-        properties=chosen,
+    return Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        device,
+        engines=workers,
         budget=budget,
-        workers=workers,
-        seed=secrets.randbits(32) if options.seed is None else options.seed,
-        skipped=skipped,
-        known=() if options.as_new else subject.known_deviations,
-        lives=frozenset(machines(tested)),
-        slow=frozenset(name for name in chosen if tested[name].launches),
-        selected=bool(options.only),
+        commit=commit,
+        reports=options.reports,
+        kept=str(Path(options.reports) / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
     )
-
-
-def applicable(
-    names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
-) -> tuple[list[str], dict[str, str]]:
-    """The properties that say something about the subject on the device, and by name why the others do not."""
-    from properties.harness.execution.example import Bench
-    from properties.harness.port import InProcess
-
-    bench = Bench(subject, InProcess(subject, device))
-    reasons = {name: tested[name].not_applicable(bench) for name in names}
-    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
-    return [name for name in names if name not in skipped], skipped
-
-
-def cores() -> int:
-    """The cores that this process may use, where the system can say so."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def select(names: list[str], expression: str) -> list[str]:
-    """The names that match a pytest `-k` expression."""
-    if not expression:
-        return names
-    # The expression language is pytest's own; its evaluator has no other public home.
-    from _pytest.mark.expression import Expression
-
-    try:
-        compiled = Expression.compile(expression)
-    except Exception as error:  # SyntaxError; ParseError before pytest 9
-        raise ValueError(
-            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
-        ) from error
-    found = [name for name in names if compiled.evaluate(_containing(name))]
-    if not found:
-        raise ValueError(
-            f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
-        )
-    return found
-
-
-def _containing(name: str) -> Callable[..., bool]:
-    return lambda word, **_: word in name
-
-
-def _tell_pending(console: Console, reports: Path) -> None:
-    from properties.harness.device.log import recover_all
-
-    recover_all(reports / "pending")
-    for path in sorted((reports / "pending").glob("*.json")):
-        unfinished = path.name.endswith(".unfinished.json")
-        what = (
-            "was being run when a campaign was killed"
-            if unfinished
-            else "left over from a campaign that was cut short"
-        )
-        console.print(
-            f"{what}: make replay CASE={path}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _exit_code(rows: dict[str, Row], *, interrupted: bool, stale: bool = False) -> int:
-    found = {row.status for row in rows.values()}
-    if stale or found & {Status.FALSIFIED, Status.UNEXPECTED_PASS}:
-        return FALSIFIED
-    if interrupted or found & {Status.ERROR, Status.WAITING}:
-        return INCOMPLETE
-    return CLEAN
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from properties.harness.nightly.record import FILE, Record
+from properties.harness.campaign.record import FILE, Record
 
 _DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
 several campaigns, --id chooses, or else the first one found. One campaign that has no shards only gets its report written
@@ -71,7 +71,7 @@ def _tell(whole: Record, reports: Path, *, complete: bool) -> int:
     for trouble in whole.troubles:
         print(f"trouble: {trouble}")
     print(f"report: {directory / 'report.html'}")
-    return 1 if told.word == "NOT CLEAN" else 0 if told.clean and complete else 2
+    return told.exit_code if complete or not told.clean else 2
 
 
 def _list(folders: Iterable[Path]) -> str:

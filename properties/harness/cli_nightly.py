@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import os
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from properties.harness.cli_options import add_port_options, seconds
-from properties.harness.nightly.claim import claimed
-from properties.harness.nightly.console import finish, prepare, say
-from properties.harness.nightly.plan import Plan, seed_of
-from properties.harness.nightly.record import FILE, Record
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import FILE, Record
+from properties.harness.cli_campaign import ROOT, commit_of, console, name_by_time, run_campaign
+from properties.harness.cli_options import add_known_options, add_port_options, seconds
 from properties.harness.nightly.sharding import campaign_of, shard_of
 
-_ROOT = Path(__file__).resolve().parents[2]
-_LINE_SECONDS = 10.0
 _MOST_WORKERS = 8
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
 reports/campaigns/<id>/report.html. Several machines: set SHARD and SHARDS on each (those of Slurm arrays, indexed jobs of
@@ -56,6 +52,7 @@ def add_nightly(commands: Any) -> None:
         help="a database of examples that a team shares (default: the variable STATECHECK_REDIS)",
     )
     add_port_options(parser)
+    add_known_options(parser)
     parser.set_defaults(run=run_nightly)
 
 
@@ -65,7 +62,7 @@ def run_nightly(options: argparse.Namespace) -> int:
     Raises:
         ValueError: options that make no campaign.
     """
-    prepare()
+    out = console()
     plan = planned(options, os.environ)
     resumed = _to_resume(plan, options) if options.resume else None
     if resumed is not None:
@@ -77,24 +74,7 @@ def run_nightly(options: argparse.Namespace) -> int:
             first_round=resumed.first_round,
         )
     named = bool(resumed or options.id or campaign_of(os.environ))
-    with claimed(plan, named=named) as plan:
-        _announce(plan, resumed)
-        watch = _watcher(plan)
-        record = _somewhere(plan, options.ray, watch, resumed)
-        # What went wrong at the end.
-        watch(record)
-        code = _conclude(plan, record)
-    finish()
-    return code
-
-
-def _somewhere(plan: Plan, ray: str, watch: Callable[[Record], None], resumed: Record | None) -> Record:
-    if not ray:
-        return _here(plan, watch, resumed)
-    from properties.harness.nightly.ray_actors import Cluster
-    from properties.harness.nightly.ray_cluster import run_on_ray
-
-    return run_on_ray(plan, Cluster(ray), watch=watch)
+    return run_campaign(plan, out, named=named, ray=options.ray, resumed=resumed)
 
 
 def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
@@ -118,9 +98,9 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     shard, shards = shard_of(environment)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
-    commit = commit_of(_ROOT)
+    commit = commit_of(ROOT)
     plan = Plan(
-        options.id or campaign_of(environment) or _name(commit),
+        options.id or campaign_of(environment) or name_by_time(commit),
         options.subject,
         options.only,
         device,
@@ -138,6 +118,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         time_limit=seconds(options.time_limit, "time_limit"),
         sanitized=options.sanitized,
         workers=workers,
+        as_new=options.as_new,
     )
     return replace(plan, first_round=_first_round(plan))
 
@@ -170,7 +151,7 @@ def _there() -> tuple[str, ...]:
 
 def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
     """Workers per device, and engines in all: together as many as there are cores; an engine thinks longer than a worker works."""
-    from properties.harness.cli import cores
+    from properties.harness.selection import cores
 
     mine = cores()
     workers = options.workers
@@ -185,26 +166,6 @@ def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tup
     return workers, engines
 
 
-def commit_of(root: Path) -> str:
-    """The commit of a checkout: 12 hexadecimal digits, "+" behind them where files were changed; "" unknown."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short=12", "HEAD")[:12] + ("+" if changed else "")
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _name(commit: str) -> str:
-    """By the time, which people look for."""
-    now = dt.datetime.now().astimezone()
-    return f"{now:%Y-%m-%d-%H%M%S}-{commit.rstrip('+')[:7] or 'unknown'}"
-
-
 def _earlier(plan: Plan) -> list[Record]:
     """Campaigns of the same kind under the reports, the latest first; what cannot be read says nothing."""
     found = []
@@ -214,7 +175,7 @@ def _earlier(plan: Plan) -> list[Record]:
         except (OSError, ValueError):
             continue
         same = (record.subject, record.device, record.only, record.shard, record.shards)
-        if same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
+        if record.seed is None and same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
             found.append(record)
     return sorted(found, key=lambda one: (_moment(one.began), one.id), reverse=True)
 
@@ -239,78 +200,3 @@ def _to_resume(plan: Plan, options: argparse.Namespace) -> Record:
             "resume = True, but should only be where a campaign of this kind is incomplete [nightly]"
         )
     return wanted[0]
-
-
-def _announce(plan: Plan, resumed: Record | None) -> None:
-    what = f"{plan.examples:,} examples" if plan.budget is None else f"{plan.budget:,.0f} s"
-    where = f"GPU {','.join(plan.gpus)}, {plan.workers} workers each" if plan.gpus else plan.device
-    round_ = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
-    lines = [
-        f"campaign {plan.id}: subject {plan.subject} on {where}, {plan.engines} engines, {what}",
-        f"commit {plan.commit or 'unknown'}, shard {plan.shard} of {plan.shards}, {round_}",
-    ]
-    if resumed is not None:
-        lines.append(f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")
-    for line in lines:
-        say(line)
-
-
-def _watcher(plan: Plan) -> Callable[[Record], None]:
-    """Prints a line now and then, and of a bucket, of a trouble and of a round when it comes up."""
-    told: set[str] = set()
-    last = [float("-inf")]
-
-    def watch(record: Record) -> None:
-        for key, line in _news(record, plan):
-            if key not in told:
-                told.add(key)
-                say(line)
-        if record.seconds - last[0] > _LINE_SECONDS:
-            last[0] = record.seconds
-            say(_line(record))
-
-    return watch
-
-
-def _news(record: Record, plan: Plan) -> list[tuple[str, str]]:
-    found = [(one.id, f"FALSIFIED {one.id}: {one.property}: {one.message}") for one in record.buckets]
-    found += [(one, f"trouble: {one}") for one in record.troubles]
-    number = plan.first_round + record.rounds - 1
-    if record.rounds > 1:
-        found.append((f"round {number}", f"round {number}: seed {seed_of(plan, number)}"))
-    return found
-
-
-def _line(record: Record) -> str:
-    reached = sum(one.examples > 0 for one in record.marks)
-    behaviours = sum(one.behaviours for one in record.properties)
-    return (
-        f"{record.seconds:6.0f} s: {record.examples:,} examples, {record.examples / max(record.seconds, 1e-9):,.0f}/s, "
-        f"{behaviours:,} behaviours, {reached} of {len(record.marks)} marks, {len(record.buckets)} buckets"
-    )
-
-
-def _here(plan: Plan, watch: Callable[[Record], None], resumed: Record | None) -> Record:
-    from properties.harness.nightly.campaign import run
-    from properties.harness.nightly.comparison import find_previous
-    from properties.harness.nightly.page import write_reports
-
-    record = run(plan, watch, resumed=resumed)
-    reports = Path(plan.reports)
-    previous, warnings = find_previous(reports, record)
-    record.troubles += [one for one in warnings if one not in record.troubles]
-    write_reports(record, reports / "campaigns" / plan.name, previous)
-    return record
-
-
-def _conclude(plan: Plan, record: Record) -> int:
-    from properties.harness.nightly.comparison import compared, find_previous
-    from properties.harness.nightly.summary import verdict
-
-    told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
-    say(_line(record))
-    for line in (told.word, *(f"  {reason}" for reason in told.reasons)):
-        say(line)
-    page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
-    say(f"report: {page}")
-    return 1 if told.word == "NOT CLEAN" else 0 if told.clean else 2

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 
-from properties.harness.worker import Setting
-
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -51,23 +49,4 @@ def add_known_options(parser: argparse.ArgumentParser) -> None:
     """What a campaign makes of the defects that a subject declares."""
     parser.add_argument(
         "--as-new", action="store_true", help="report known defects as if nobody knew of them"
-    )
-
-
-def setting_of(options: argparse.Namespace, device: str) -> Setting:
-    """The setting that the options of a campaign ask for.
-
-    Raises:
-        ValueError: a time limit that is none.
-    """
-    limit = seconds(options.time_limit, "time_limit")
-    return Setting(
-        options.subject,
-        device,
-        options.reports,
-        options.isolated,
-        limit,
-        sanitized=options.sanitized,
-        # Not every command goes past known defects.
-        as_new=getattr(options, "as_new", False),
     )

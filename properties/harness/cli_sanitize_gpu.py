@@ -53,9 +53,9 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
-    from properties.harness import cli
     from properties.harness.cli_options import seconds
     from properties.harness.sanitize_gpu import Options, sanitize
+    from properties.harness.selection import select
 
     asked = Options(
         cases=options.cases,
@@ -66,7 +66,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         only=options.only,
         seed=options.seed,
         timeout=seconds(options.timeout),
-        choose=cli.select,
+        choose=select,
     )
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
     run = sanitize(asked, console)

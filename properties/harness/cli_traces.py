@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import secrets
-import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.table import Table
 
-from properties.harness.cli_options import add_port_options, seconds, setting_of
+from properties.harness.campaign.plan import Plan
+from properties.harness.cli_campaign import (
+    ROOT,
+    commit_of,
+    console,
+    fresh_seed,
+    name_by_time,
+    run_campaign,
+)
+from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.selection import heading
 
-_PLAIN_WIDTH = 160
+if TYPE_CHECKING:
+    from properties.harness.execution.example import Tally
+    from properties.harness.registry import Property
 
 
 def add_traces(commands: Any) -> None:
@@ -31,6 +44,7 @@ def add_traces(commands: Any) -> None:
     traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(traces)
+    add_known_options(traces)
     traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     traces.set_defaults(run=run_traces)
@@ -42,49 +56,57 @@ def run_traces(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be.
     """
-    from properties.harness import cli, triton_mode
     from properties.harness.port import choose_device
-    from properties.harness.registry import load_properties
-    from properties.harness.traces import Traces, machines
-    from properties.subjects import load
+    from properties.harness.selection import cores
 
     for name in ("count", "steps", "workers"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
-    device = choose_device(options.device)
-    triton_mode.prepare(device)
-    tested = load_properties()
-    chosen, skipped = cli.applicable(
-        cli.select(machines(tested), options.only), tested, load(options.subject), device
+    device, commit = choose_device(options.device), commit_of(ROOT)
+    plan = Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        device,
+        engines=options.workers or cores(),
+        budget=seconds(options.budget) if options.budget else None,
+        examples=options.count,
+        commit=commit,
+        reports=options.reports,
+        kept=str(Path(options.reports) / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
+        steps=options.steps,
+        lives=True,
     )
-    setting = setting_of(options, device)
-    budget = seconds(options.budget) if options.budget else None
-    seed = secrets.randbits(31) if options.seed is None else options.seed
-    console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
-    traces = Traces(
-        setting, chosen, options.count, options.steps, options.workers or cli.cores(), seed, budget
-    )
-    told = (
-        f"subject {options.subject}, device {device}, {options.count:,} traces of up to {options.steps} rules"
-    )
-    console.print(f"{told}, {traces.workers} workers, seed {seed}", highlight=False)
-    traces.run(console)
-    for name, reason in skipped.items():
-        console.print(f"not applicable: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    console.print(traces.table(tested))
-    for failure in traces.failures:
-        told = (
-            f"{failure.status}: {failure.property}\n  {failure.detail}\n  report: {failure.report}/report.md"
-        )
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
-    console.print(traces.conclusion(), markup=False, highlight=False, soft_wrap=True)
-    return _exit_code(traces)
+    return run_campaign(plan, console(wide=True), more=_moments)
 
 
-def _exit_code(traces: Any) -> int:
-    from properties.harness import cli
+def _moments(out: Console, campaign: Any) -> None:
+    """A row for each moment, a column for each property."""
+    out.print(
+        table_of({one.tested: one.tally for one in campaign.ledger.standings.values() if not one.reason})
+    )
 
-    if any(failure.status == "falsified" for failure in traces.failures):
-        return cli.FALSIFIED
-    return cli.INCOMPLETE if traces.interrupted or traces.failures else cli.CLEAN
+
+def table_of(tallies: Mapping[Property, Tally]) -> Table:
+    """The share of each property's lives in which each moment came up."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("moment", no_wrap=True)
+    for tested, tally in tallies.items():
+        told = f"{heading(tested)}\n{tally.lives:,} traces\n{tally.steps:,} steps"
+        table.add_column(told, justify="right", no_wrap=True)
+    for mark, shares in shares_of(list(tallies.values())).items():
+        table.add_row(mark, *(f"{share:.1%}" for share in shares))
+    return table
+
+
+def shares_of(tallies: Sequence[Tally]) -> dict[str, list[float]]:
+    """By moment, the share of each property's lives in which it came up."""
+    from properties.engine.marks import MARKS
+
+    return {mark: [tally.marks[mark] / max(1, tally.lives) for tally in tallies] for mark in MARKS}

@@ -34,7 +34,7 @@ def run_vectors(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, or properties that call no function with vectors.
     """
-    from properties.harness import cli
+    from properties.harness.selection import select
     from properties.harness.vectors.choose import Recording
     from properties.harness.vectors.record import recordable, recorded
     from properties.harness.vectors.topics import FUNCTIONS
@@ -43,7 +43,7 @@ def run_vectors(options: argparse.Namespace) -> int:
     if options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [vectors]")
     tested = {one.name: one for one in recordable(FUNCTIONS)}
-    chosen = [tested[name] for name in cli.select(list(tested), options.only)]
+    chosen = [tested[name] for name in select(list(tested), options.only)]
     recording = Recording()
     recorded(chosen, recording.note, seed=options.seed, examples=options.examples)
     vectors = recording.chosen()

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from properties.harness.campaign.record import CorpusRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.execution.replay import replay_case
 from properties.harness.files import HOST, write_whole
-from properties.harness.nightly.record import CorpusRecord
 from properties.harness.port import Port
 from properties.subjects import Subject, load
 

@@ -7,7 +7,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from properties.harness.known_defects import Lift, pending_name
+from properties.harness.campaign.defects import Lift, pending_name
 from properties.harness.worker import Finished, Progress, Setting, pending_path
 from properties.meta.broken import _tasks as tasks
 from properties.meta.broken import a_case

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-from properties.harness.case import Case
-from properties.harness.case.bucket import bucket_of
-from properties.harness.nightly.record import (
+from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
     MarkRecord,
@@ -17,6 +15,8 @@ from properties.harness.nightly.record import (
     PropertyRecord,
     Record,
 )
+from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.timeline import Arrow, Cell, Finding, TableRow, Timeline
 from properties.harness.timeline import Moment as Step
 from properties.meta.broken import a_case

@@ -22,10 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from properties.harness.nightly.plan import Plan
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import Record
 from properties.harness.nightly.ray_actors import Cluster, Run
 from properties.harness.nightly.ray_cluster import run_on_ray
-from properties.harness.nightly.record import Record
 from properties.harness.nightly.sharding import Cut
 from properties.harness.variants import broken_copy, implementation
 from properties.meta.broken import ROOT

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from properties.harness import campaign as campaign_module
 from properties.harness import cli, cli_options, profiles
 from properties.harness.campaign import Campaign, Row, Status
+from properties.harness.campaign.defects import ENOUGH
+from properties.harness.campaign.display import Display
 from properties.harness.case import Case
 from properties.harness.device.log import Log, running_path
-from properties.harness.display import Display
 from properties.harness.execution import confirm as confirm_module
 from properties.harness.execution.confirm import Confirmation
 from properties.harness.execution.example import Bench, Trial
-from properties.harness.known_defects import ENOUGH
 from properties.harness.values import Raised, Returned, call
 from properties.harness.worker import Finished, Progress, Setting, Task, Worker, pending_path
 from properties.meta import broken

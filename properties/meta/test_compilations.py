@@ -21,8 +21,8 @@ from rich.console import Console
 
 from properties.harness import compilations, triton_mode
 from properties.harness.campaign import Campaign
+from properties.harness.campaign.display import kernels
 from properties.harness.compilations import Compiled, added, count, take
-from properties.harness.display import kernels
 from properties.harness.execution.example import Bench
 from properties.harness.worker import Finished, Setting
 from properties.meta.broken import ROOT

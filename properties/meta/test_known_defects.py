@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from properties.harness import campaign as campaign_module
 from properties.harness import cli, profiles
 from properties.harness.campaign import Campaign
+from properties.harness.campaign.defects import KnownDefects, Lift, names_of, pending_name
+from properties.harness.campaign.display import Display
+from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.told import grouped, tell_failures, tell_known
+from properties.harness.campaign.worker import Explored
 from properties.harness.campaign_rows import Row, Status
-from properties.harness.campaign_told import grouped, tell_failures, tell_known
 from properties.harness.case import Case
-from properties.harness.display import Display
+from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
-from properties.harness.known_defects import KnownDefects, Lift, names_of, pending_name
-from properties.harness.known_earlier import ends_earlier
 from properties.harness.known_worker import CampaignWorker
-from properties.harness.nightly.engine import Explored
-from properties.harness.nightly.ledger import Ledger
 from properties.harness.port import InProcess
 from properties.harness.values import Raised, call
 from properties.harness.worker import Finished, Setting, Task, pending_path

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 
 from properties.harness import cli, cli_nightly
+from properties.harness.campaign.coordinator import Nightly
+from properties.harness.campaign.gpus import Gpu
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.seats import Seat
+from properties.harness.campaign.worker import EngineSetting, Explore, Explored, Listen, Listened
 from properties.harness.case import Case
 from properties.harness.nightly import campaign as campaign_module
-from properties.harness.nightly.campaign import Nightly
 from properties.harness.nightly.comparison import Comparison, compared, find_previous
-from properties.harness.nightly.engine import EngineSetting, Explore, Explored, Listen, Listened
-from properties.harness.nightly.gpus import Gpu
-from properties.harness.nightly.plan import Plan
-from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord, Record
-from properties.harness.nightly.seats import Seat
 from properties.harness.values import call
 from properties.harness.worker import Progress, pending_path
 from properties.meta.broken import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL, a_case, module

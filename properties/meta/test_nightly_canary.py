@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 
 from properties.harness import own
+from properties.harness.campaign.canary import NAME, Silent, listen
 from properties.harness.case import Case
 from properties.harness.execution.example import Bench
 from properties.harness.nightly import canary
-from properties.harness.nightly.canary import NAME, Silent, listen
 from properties.harness.own import LAST_TRUE_SONG
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties

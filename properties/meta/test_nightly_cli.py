@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from properties.harness import cli, cli_nightly
+from properties.harness.campaign.plan import Plan, seed_of
+from properties.harness.campaign.record import FILE, Record
 from properties.harness.cli_nightly import commit_of, planned
-from properties.harness.nightly.plan import Plan, seed_of
-from properties.harness.nightly.record import FILE, Record
 from properties.meta.broken import EXACT, ROOT, ROUNDS_UP, module
 from properties.meta.nightly_examples import campaigns, on_a_cpu
 from properties.meta.test_nightly_campaign import (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from properties.harness.campaign.record import BucketRecord, CorpusRecord, MarkRecord, PropertyRecord, Record
 from properties.harness.nightly.comparison import (
     ABSENT,
     RateChange,
@@ -13,7 +14,6 @@ from properties.harness.nightly.comparison import (
     compared,
     find_previous,
 )
-from properties.harness.nightly.record import BucketRecord, CorpusRecord, MarkRecord, PropertyRecord, Record
 from properties.meta.nightly_examples import BEGAN, a_bucket, a_night, a_property, a_record, campaigns, empty
 
 BEFORE, NOW = "2026-11-20T22:00:00+00:00", BEGAN

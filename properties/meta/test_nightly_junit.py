@@ -6,8 +6,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.record import CorpusRecord, Record
 from properties.harness.nightly.junit import junit
-from properties.harness.nightly.record import CorpusRecord, Record
 from properties.meta.nightly_examples import (
     EXAMPLES,
     a_bucket,

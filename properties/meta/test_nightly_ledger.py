@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from oracle.marks import Mark
-from properties.harness.campaign import Status
+from properties.harness.campaign.ledger import Ledger, Standing
+from properties.harness.campaign.record import CorpusRecord, Record
+from properties.harness.campaign.worker import Explored, Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.compilations import Compiled
-from properties.harness.nightly.engine import Explored, Found
-from properties.harness.nightly.ledger import Ledger, Standing
-from properties.harness.nightly.record import CorpusRecord, Record
+from properties.harness.execution.verdict import Status
 from properties.harness.values import Raised, call
 from properties.meta.broken import a_case, a_property
 

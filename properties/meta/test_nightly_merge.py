@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from properties.harness import cli
-from properties.harness.corpus import Corpus
-from properties.harness.nightly.merge import merged
-from properties.harness.nightly.record import (
+from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
     MarkRecord,
@@ -21,6 +19,8 @@ from properties.harness.nightly.record import (
     PropertyRecord,
     Record,
 )
+from properties.harness.corpus import Corpus
+from properties.harness.nightly.merge import merged
 from properties.meta.broken import a_case
 from properties.meta.nightly_examples import bucket_with
 

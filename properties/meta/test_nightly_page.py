@@ -14,10 +14,10 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.record import BucketRecord, CorpusRecord, MarkRecord, Moment, Record
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import compared
 from properties.harness.nightly.page import page, write_reports
-from properties.harness.nightly.record import BucketRecord, CorpusRecord, MarkRecord, Moment, Record
 from properties.harness.report import write_report
 from properties.harness.values import Returned, call
 from properties.meta.broken import ROOT, a_case, module

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from properties.harness.campaign.plan import Plan, seed_of
+from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
 from properties.harness.corpus import Corpus
 from properties.harness.nightly.merge import Part, added
-from properties.harness.nightly.plan import Plan, seed_of
 from properties.harness.nightly.ray_actors import Cluster
 from properties.harness.nightly.ray_cluster import run_on_ray
-from properties.harness.nightly.record import BucketRecord, PropertyRecord, Record
 from properties.harness.nightly.sharding import Cut, Work
 from properties.meta.broken import ROOT, a_case
 from properties.meta.nightly_examples import bucket_with

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from properties.harness.nightly.plan import Plan
+from properties.harness.campaign.plan import Plan
 from properties.harness.nightly.sharding import Cut, Work, campaign_of, shard_of
 
 _SLURM = {

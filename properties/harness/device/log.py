@@ -26,9 +26,9 @@ SUFFIX = ".running"
 UNKNOWN_OUTCOME = Raised("NotRecorded", "the process ended before anything was written about this call")
 
 
-def running_path(reports: Path, name: str) -> Path:
+def running_path(pending: Path, name: str) -> Path:
     """Where the log of a property stands while a campaign explores it."""
-    return reports / "pending" / f"{name}{SUFFIX}"
+    return pending / f"{name}{SUFFIX}"
 
 
 class Log:

@@ -76,7 +76,7 @@ class Bench:
 
     `on_example`, `on_step` and `on_falsified` let a campaign watch: the first is called when an example begins, the second before
     each step with the run that it belongs to, and may end the example; the last sees every failing example, shrunk or not. One
-    that `passes_by` names is known already, and ends as one that passes.
+    that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
     """
 
     subject: Subject
@@ -88,6 +88,7 @@ class Bench:
     on_step: Callable[[Trial], None] = lambda trial: None
     on_falsified: Callable[[Case], None] = lambda case: None
     passes_by: Callable[[Case], bool] = lambda case: False
+    known_by: Callable[[Case], KnownDeviation | None] | None = None
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -105,9 +106,9 @@ class Bench:
         return f"<{self.subject.name} on {self.port.device}>"
 
     def begin(self, tested: Property) -> Trial:
-        self.counts.examples += 1
         self.follow_rules()
         self.on_example()
+        self.counts.examples += 1
         self.port.begin()
         return Trial(self, tested)
 
@@ -121,12 +122,12 @@ class Trial:
 
     def __post_init__(self) -> None:
         self._run = Run(self.bench.port)
-        self._is_compared = False
+        self.is_compared = False
 
     def compared(self) -> None:
         """The property's own assertion was reached, on values that the subject returned."""
-        if not self._is_compared:
-            self._is_compared = True
+        if not self.is_compared:
+            self.is_compared = True
             self.bench.counts.compared += 1
 
     def keep(self, step: Step) -> Outcome | None:
@@ -182,7 +183,7 @@ class Trial:
             self._leave(self.bench.counts.not_offered, reason)
 
     def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
-        if not self._is_compared:
+        if not self.is_compared:
             counted[reason] += 1
         raise OutsideDomain(reason)
 
@@ -281,7 +282,7 @@ class Trial:
         )
 
     def _ends(self, case: Case, origin: object = None) -> NoReturn:
-        known = self.bench.subject.known(case)
+        known = (self.bench.known_by or self.bench.subject.known)(case)
         if known is not None:
             self.bench.known_failures.add(known)
             raise KnownFailure
@@ -290,10 +291,10 @@ class Trial:
         self.bench.on_falsified(case)
         raise Falsified(case, origin)
 
-    def so_far(self) -> Case:
-        """The example as far as it has come, as a case of which nothing is known to be wrong."""
-        self._run.settle()
-        return self._case(None)
+    @property
+    def begun(self) -> tuple[Step, ...]:
+        """The steps that were executed or are being executed."""
+        return tuple(self._run.steps)
 
     def _case(self, failure: Failure | None) -> Case:
         return Case(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from properties.harness.nightly.record import Moment
+from properties.harness.campaign.record import Moment
 
 MISSING = (
     "There are no charts, because matplotlib is not installed (pip install -c constraints.txt matplotlib)."

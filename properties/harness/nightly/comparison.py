@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
 
 LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""

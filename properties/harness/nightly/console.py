@@ -21,6 +21,29 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+class Unbreakable(io.TextIOBase):
+    """Standard output as far as anybody listens: what cannot be written is not worth an exit code."""
+
+    def write(self, text: str) -> int:
+        try:
+            return sys.stdout.write(text) if sys.stdout is not None else len(text)
+        except BrokenPipeError:
+            _turn_away()
+        except (OSError, ValueError):
+            """A full disk, for one, or it is closed."""
+        return len(text)
+
+    def flush(self) -> None:
+        finish()
+
+    def isatty(self) -> bool:
+        return sys.stdout is not None and sys.stdout.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
 def say(line: str) -> None:
     """Print a line, as far as anybody listens."""
     try:

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from properties.harness.campaign import Status
-from properties.harness.nightly.record import BucketRecord, CorpusRecord, PropertyRecord, Record
+from properties.harness.campaign.record import BucketRecord, CorpusRecord, PropertyRecord, Record
+from properties.harness.execution.verdict import Status
 from properties.harness.nightly.summary import WRONG, brief, visible
 
 _TITLE, _TEXT = 300, 4000
-_SKIPPED = (Status.NOT_APPLICABLE.value, Status.WAITING.value, Status.RUNNING.value)
+_SKIPPED = (Status.NOT_APPLICABLE.value, Status.NOT_TESTED.value, Status.RUNNING.value)
 
 
 def junit(record: Record) -> str:

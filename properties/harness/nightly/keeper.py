@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
+from properties.harness.campaign.record import BucketRecord, Record
 from properties.harness.case import Case
 from properties.harness.corpus import Corpus
 from properties.harness.nightly.comparison import find_previous
 from properties.harness.nightly.merge import size_of
 from properties.harness.nightly.page import write_reports
-from properties.harness.nightly.record import BucketRecord, Record
 from properties.harness.report import write_report
 from properties.subjects import load
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from properties.harness.campaign import Status
-from properties.harness.nightly.record import (
+from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
+    KnownRecord,
     MarkRecord,
     Moment,
     PropertyRecord,
     Record,
 )
+from properties.harness.execution.verdict import Status
 
 _MOMENTS = 500
 _SAME = ("id", "subject", "device", "only", "shards")
@@ -30,11 +31,12 @@ _STRONGEST = (
     Status.UNEXPECTED_PASS,
     Status.PASSED,
     Status.RUNNING,
-    Status.WAITING,
+    Status.NOT_TESTED,
     Status.NOT_APPLICABLE,
 )
 _STATUSES = [status.value for status in _STRONGEST]
-_VERDICTS = ["FAILED", "UNREADABLE", "FIXED", "NOT APPLICABLE"]
+_STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
+_VERDICTS = ["FAILED", "UNREADABLE", "KNOWN", "FIXED", "NOT APPLICABLE"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -113,6 +115,7 @@ def added(parts: Sequence[Part]) -> Record:
         buckets=buckets,
         marks=_grouped(_marks(parts), lambda one: one.name, _mark),
         corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
+        known=_grouped(_each(records, "known"), lambda one: one.id, _known),
         kernels=_kernels(records),
         faults=dict(sum((Counter(one.faults) for one in records), Counter())),
         troubles=_troubles(parts),
@@ -175,7 +178,19 @@ def _property(group: list[PropertyRecord]) -> PropertyRecord:
         seconds=sum(one.seconds for one in group),
         behaviours=max(one.behaviours for one in group),
         launches=any(one.launches for one in group),
+        compared=sum(one.compared for one in group),
+        outside=dict(sum((Counter(one.outside) for one in group), Counter())),
+        not_offered=dict(sum((Counter(one.not_offered) for one in group), Counter())),
+        discarded=sum(one.discarded for one in group),
+        known=dict(sum((Counter(one.known) for one in group), Counter())),
     )
+
+
+def _known(group: list[KnownRecord]) -> KnownRecord:
+    """A defect that showed in one part showed."""
+    strongest = min(group, key=lambda one: _rank(_STANDINGS, one.standing))
+    properties = dict(sum((Counter(one.properties) for one in group), Counter()))
+    return replace(strongest, properties=properties)
 
 
 def _buckets(parts: Sequence[Part]) -> list[BucketRecord]:

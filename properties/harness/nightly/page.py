@@ -11,13 +11,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
 from properties.harness.case import Case
 from properties.harness.execution.example import spell
 from properties.harness.files import write_whole
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import Comparison, compared
 from properties.harness.nightly.junit import junit
-from properties.harness.nightly.record import FILE, BucketRecord, PropertyRecord, Record
 from properties.harness.picture import svg
 from properties.harness.report import report_page, report_text, subject_root
 from properties.harness.repro import repro_script

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from properties.harness.nightly.plan import Plan
-from properties.harness.nightly.record import Record
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import Record
 
 _ROOT = Path(__file__).resolve().parents[3]
 _NOT_SHIPPED = [".git", ".venv", ".hypothesis", "reports", "build", "**/__pycache__", "**/.*_cache"]

@@ -17,12 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from properties.harness.campaign import Status
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import Record
+from properties.harness.execution.verdict import Status
 from properties.harness.nightly.keeper import Keeper, write_down
 from properties.harness.nightly.merge import Part, added
-from properties.harness.nightly.plan import Plan
 from properties.harness.nightly.ray_actors import Cluster, Mailbox, Run, Seat
-from properties.harness.nightly.record import Record
 from properties.harness.nightly.sharding import Cut, Work
 
 _LOOK_SECONDS = 1.0
@@ -81,8 +81,12 @@ def _imported() -> Any:
 
 
 def _campaign() -> Run:
-    run: Run = import_module("properties.harness.nightly.campaign").run
-    return run
+    from properties.harness.campaign.coordinator import run
+
+    def unit(plan: Plan, watch: Callable[[Record], None] | None) -> Record:
+        return run(plan, None if watch is None else lambda campaign: watch(campaign.current()))
+
+    return unit
 
 
 @dataclass
@@ -288,7 +292,7 @@ def _brief(error: Exception) -> str:
 
 def _waiting(record: Record) -> bool:
     """Some property did not get its turn, as may happen in a small unit."""
-    return any(one.status == Status.WAITING.value for one in record.properties)
+    return any(one.status == Status.NOT_TESTED.value and not one.examples for one in record.properties)
 
 
 def _cut_short(record: Record) -> str:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from properties.harness.nightly.plan import Plan
+from properties.harness.campaign.plan import Plan
 
 _CAMPAIGN = "CAMPAIGN"
 _RUNS = {"GITHUB_RUN_ID": "github", "SLURM_ARRAY_JOB_ID": "slurm", "BUILDKITE_BUILD_NUMBER": "buildkite"}

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from properties.harness.campaign import Status
+from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
+from properties.harness.execution.verdict import Status
 from properties.harness.nightly.comparison import Comparison
-from properties.harness.nightly.record import BucketRecord, PropertyRecord, Record
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
-UNDECIDED = (Status.ERROR.value, Status.WAITING.value, Status.RUNNING.value)
-CORPUS_ORDER = ("FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED")
+UNDECIDED = (Status.ERROR.value, Status.RUNNING.value)
+CORPUS_ORDER = ("FAILED", "UNREADABLE", "KNOWN", "NOT APPLICABLE", "FIXED")
+CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
+"""Exit codes."""
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
@@ -62,6 +64,11 @@ class Verdict:
     def clean(self) -> bool:
         return self.word == "CLEAN"
 
+    @property
+    def exit_code(self) -> int:
+        """Of every command that runs a campaign: 0 clean, 1 something is wrong, 2 it says too little to be clean."""
+        return {"CLEAN": CLEAN, "NOT CLEAN": FALSIFIED}.get(self.word, INCOMPLETE)
+
 
 def verdict(record: Record, comparison: Comparison) -> Verdict:
     """What the campaign says of the subject, or why it says nothing."""
@@ -83,6 +90,9 @@ def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
     if others:
         listed = ", ".join(f"{one.name} ({one.status})" for one in others[:_MOST_NAMES])
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
+    stale = [one.id for one in record.known if one.stale]
+    if stale:
+        yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
     failed = sum(one.verdict == "FAILED" for one in record.corpus)
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
@@ -94,13 +104,12 @@ def _silent(record: Record) -> Iterator[str]:
 
 
 def _missing(record: Record) -> Iterator[str]:
-    if not record.examples:
-        yield "No example was run."
-    if not record.complete and not record.interrupted and record.seconds >= (record.budget or float("inf")):
-        yield "The budget is used up, and was too small."
+    if not any(one.compared for one in record.properties):
+        yield "Nothing was compared: no example reached an assertion on what the subject returned."
+    if record.interrupted:
+        yield "The campaign was interrupted; --resume continues it."
     elif not record.complete:
-        ended = "was interrupted" if record.interrupted else "has not used up its budget"
-        yield f"The campaign {ended}; --resume continues it."
+        yield "The campaign has not used up its budget; --resume continues it."
     for status in UNDECIDED:
         found = sum(one.status == status for one in record.properties)
         if found:
@@ -192,7 +201,7 @@ def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
     """
     found = verdict(record, comparison)
     lines = [
-        f"# {found.word}: nightly campaign {_escaped(record.id, 80)}",
+        f"# {found.word}: campaign {_escaped(record.id, 80)}",
         "",
         _escaped(facts(record), 400),
         "",

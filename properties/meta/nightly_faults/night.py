@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from properties.harness.campaign.record import FILE, Record
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.nightly.record import FILE, Record
 from properties.meta.broken import ROOT
 from properties.meta.kills import Process, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground

@@ -5,80 +5,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oracle.marks import Mark
-from properties.harness.campaign import Status
-from properties.harness.case import Case
-from properties.harness.case.bucket import Bucket, bucket_of
-from properties.harness.compilations import Compiled, Kernels, added
-from properties.harness.nightly.engine import Explored, Found
-from properties.harness.nightly.record import (
+from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
     MarkRecord,
     Moment,
-    PropertyRecord,
     Record,
 )
+from properties.harness.campaign.standing import Standing
+from properties.harness.campaign.tasks import Explored, Found
+from properties.harness.case import Case
+from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.compilations import Compiled, Kernels, added
 from properties.harness.registry import Property
 
-_ALIKE = 2
-"""How often a failing example of another message may lead to one and the same case before it is taken for the same."""
 _MOST_MOMENTS = 400
-_MOST_WEIGHT = 4
-
-
-@dataclass
-class Standing:
-    """What is known of one property; `fresh` counts the behaviours that were new in the round before."""
-
-    tested: Property
-    status: Status = Status.WAITING
-    examples: int = 0
-    seconds: float = 0.0
-    detail: str = ""
-    behaviours: set[int] = field(default_factory=set)
-    earlier_behaviours: int = 0
-    fresh: int = 0
-    next_fresh: int = 0
-    known: set[str] = field(default_factory=set)
-    alike: Counter[str] = field(default_factory=Counter)
-    deviations: set[str] = field(default_factory=set)
-    deaths: int = 0
-
-    @property
-    def open(self) -> bool:
-        return self.status not in (Status.ERROR, Status.NOT_APPLICABLE)
-
-    @property
-    def weight(self) -> int:
-        """How many times as long as others it should get."""
-        return 1 + min(_MOST_WEIGHT - 1, self.fresh)
-
-    @property
-    def rate(self) -> float:
-        return self.examples / self.seconds if self.seconds > 0 else 0.0
-
-    def turn(self) -> None:
-        """A new round begins."""
-        self.fresh, self.next_fresh = self.next_fresh, 0
-
-    def record(self) -> PropertyRecord:
-        tested = self.tested
-        return PropertyRecord(
-            tested.name,
-            tested.sentence,
-            tested.kind,
-            self.status.value,
-            self.examples,
-            round(self.seconds, 3),
-            self.earlier_behaviours + len(self.behaviours),
-            tested.launches,
-            self.detail,
-        )
+REPLAYED = "Replayed from the corpus."
 
 
 class Ledger:
@@ -97,10 +43,7 @@ class Ledger:
         expected: Iterable[Mark],
         first_seen: dict[str, str],
     ) -> None:
-        self.standings = {one.name: Standing(one) for one in properties}
-        for name, reason in skipped.items():
-            self.standings[name].status = Status.NOT_APPLICABLE
-            self.standings[name].detail = reason
+        self.standings = {one.name: Standing(one, skipped.get(one.name, "")) for one in properties}
         self.buckets: dict[str, BucketRecord] = {}
         self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
         self.corpus: list[CorpusRecord] = []
@@ -123,30 +66,22 @@ class Ledger:
         if sentence not in self.troubles:
             self.troubles.append(sentence)
 
-    def progress(self, name: str, examples: int) -> None:
+    def progress(self, name: str, examples: int, compared: int = 0) -> None:
         """So many more examples of a property; the canary's count for nothing."""
         if name in self.standings:
-            self.standings[name].examples += examples
+            self.standings[name].counts.examples += examples
+            self.standings[name].counts.compared += compared
 
     def explored(self, message: Explored, at: float) -> None:
-        """An exploration has ended; its examples have been counted meanwhile."""
-        standing = self.standings[message.property]
-        standing.seconds += message.seconds
-        fresh = message.behaviours - standing.behaviours
-        standing.behaviours |= fresh
-        standing.next_fresh += len(fresh)
-        standing.deviations.update(message.known_failures)
+        """An exploration has ended."""
+        self.standings[message.property].explored(message)
         self.kernels = added(self.kernels, message.compiled)
         self.faults.update(message.faults)
         for trouble in message.troubles:
             self.trouble(trouble)
         self._mark(message, at)
-        if message.found is not None:
-            self.find(message.found, at)
-        elif message.status == "error":
-            standing.status, standing.detail = Status.ERROR, message.detail
-        elif standing.status is Status.WAITING and standing.examples:
-            standing.status = Status.PASSED
+        for found in message.found:
+            self.find(found, at)
         self._count(message.failing)
 
     def _mark(self, message: Explored, at: float) -> None:
@@ -171,12 +106,11 @@ class Ledger:
             self.buckets[bucket.id] = self._bucket(bucket, case, found, at)
         elif len(json.dumps(found.case)) < len(json.dumps(known.case)):
             known.case, known.message, known.report = found.case, case.message, found.report
-        self.falsified(case.property_name, bucket.id, case.message)
+            known.note = found.note
         standing = self.standings.get(case.property_name)
-        for other in found.buckets[1:2]:
-            if standing is not None:
-                standing.alike[other] += 1
-                standing.known |= {other} if standing.alike[other] >= _ALIKE else set()
+        if standing is not None:
+            buckets = (bucket.id, *found.buckets[1:])
+            standing.found(buckets, case.message, found.report, shrunk=found.shrunk)
 
     def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
         return BucketRecord(
@@ -203,12 +137,6 @@ class Ledger:
         except (OSError, ValueError):
             return dict(self._first_seen)
 
-    def falsified(self, name: str, bucket: str, message: str) -> None:
-        standing = self.standings.get(name)
-        if standing is not None:
-            standing.status, standing.detail = Status.FALSIFIED, message
-            standing.known.add(bucket)
-
     def replayed(self, result: CorpusRecord, path: Path, case: dict[str, Any]) -> None:
         """A case of the corpus was replayed before everything else."""
         self.corpus.append(result)
@@ -217,25 +145,13 @@ class Ledger:
         if result.verdict == "FAILED":
             found = Case.from_data(case)
             bucket = bucket_of(found)
-            self.find(Found((bucket.id,), case, "", str(path), "Replayed from the corpus."), 0.0)
+            self.find(Found((bucket.id,), case, "", str(path), REPLAYED), 0.0)
 
     def moment(self, at: float) -> None:
         """Note where the campaign stands; where there are many moments, those too close to others go."""
         self.series.append(Moment(round(at, 1), self.examples, self.behaviours, len(self.buckets)))
         if len(self.series) > _MOST_MOMENTS:
             self.series = _thinned(self.series)
-
-    def conclude(self, declared: Iterable[str]) -> None:
-        """Statuses at the end: a declared deviation that did not show is one that is out of date."""
-        alone = frozenset(declared)
-        for name, standing in self.standings.items():
-            if standing.status is not Status.PASSED:
-                continue
-            if standing.deviations:
-                standing.status, standing.detail = Status.KNOWN, ""
-            elif name in alone:
-                standing.status = Status.UNEXPECTED_PASS
-                standing.detail = "declared as a known deviation, but no example failed"
 
     def fill(self, record: Record) -> Record:
         """Write what is known into the record."""
@@ -254,14 +170,14 @@ class Ledger:
         """Go on from where another run of the same campaign ended."""
         for one in record.properties:
             standing = self.standings.get(one.name)
-            if standing is not None and standing.status is not Status.NOT_APPLICABLE:
-                standing.examples, standing.seconds = one.examples, one.seconds
-                standing.earlier_behaviours = one.behaviours
-                standing.status = _resumed(Status(one.status))
-                standing.deviations |= {one.status} if one.status == Status.KNOWN.value else set()
+            if standing is not None and not standing.reason:
+                standing.resume(one)
         for bucket in record.buckets:
             self.buckets[bucket.id] = bucket
-            self.falsified(bucket.property, bucket.id, bucket.message)
+            if bucket.property in self.standings:
+                self.standings[bucket.property].found(
+                    (bucket.id,), bucket.message, bucket.report, shrunk=True
+                )
         self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
         self.faults, self.series = Counter(record.faults), record.series
@@ -279,10 +195,3 @@ def _thinned(series: list[Moment]) -> list[Moment]:
         if one.at - kept[-1].at >= step > 0:
             kept.append(one)
     return [*kept, series[-1]]
-
-
-def _resumed(status: Status) -> Status:
-    """An error may have been of that time; whether deviations show is told at the end."""
-    if status in (Status.KNOWN, Status.UNEXPECTED_PASS):
-        return Status.PASSED
-    return status if status in (Status.PASSED, Status.FALSIFIED) else Status.WAITING

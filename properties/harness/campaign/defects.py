@@ -6,12 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from properties.harness.campaign_rows import Row, Status
-from properties.harness.worker import Finished, Task
+from properties.harness.campaign.record import KnownRecord
+from properties.harness.campaign.standing import Standing
+from properties.harness.campaign.tasks import Explore, Explored
+from properties.harness.execution.verdict import Status
 from properties.subjects import KnownDeviation
 
 SHARE = 0.35
@@ -20,14 +21,6 @@ LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
 """Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
 ENOUGH, ENOUGH_SLOW = 200, 20
 """Examples of a property, or of one whose examples take long, after which a defect should have shown in it."""
-
-
-@dataclass(frozen=True)
-class Lift(Task):
-    """Take the known defect for an unknown one, and report the smallest input found within `seconds`."""
-
-    known: str = ""
-    seconds: float = LONGEST
 
 
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
@@ -69,7 +62,7 @@ class Defect:
     standing: str = "not tried"
     remark: str = ""
     attempted: bool = False
-    _task: Task | None = None
+    _task: Explore | None = None
     _rate: float = 0.0
 
     @property
@@ -80,23 +73,23 @@ class Defect:
     def stale(self) -> bool:
         return self.standing == "no longer fails"
 
-    def hear(self, task: Task, shown: int, seconds: float) -> None:
+    def hear(self, task: Explore, shown: int, seconds: float) -> None:
         """It showed in so many examples of a task."""
         self.properties[task.property] += shown
         rate = shown / max(seconds, 1e-3)
         if rate > self._rate:
             self._task, self._rate = task, rate
 
-    def lift(self, seconds: float) -> Lift:
-        """The task that showed it most often for its time, once more."""
+    def to_report(self, seconds: float) -> Explore:
+        """The task that showed it most often for its time, once more, to find and shrink the smallest input."""
         assert self._task is not None
-        one, self.attempted = self._task, True
-        return Lift(one.property, one.seed, one.max_examples, self.name, seconds, sanitized=one.sanitized)
+        self.attempted = True
+        return replace(self._task, shown=self.name, patience=seconds, deadline=seconds, enough=0)
 
-    def conclude(self, rows: Mapping[str, Row], slow: frozenset[str], *, selected: bool = False) -> None:
+    def conclude(self, rows: Mapping[str, Standing], slow: frozenset[str], *, selected: bool = False) -> None:
         """What to think of it at the end of a campaign."""
         of_it = [row for name, row in rows.items() if self.declared.covers(name)]
-        tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.inside > 0]
+        tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.counts.compared > 0]
         if self.examples:
             self.standing = "showed"
         elif tried:
@@ -104,30 +97,29 @@ class Defect:
             enough = all_of_it and all(_tried_enough(row, slow) for row in of_it)
             self.standing = "no longer fails" if enough else "not tried enough"
             many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
-            self.remark = f"{sum(row.inside for row in tried):,} examples of {many} did not show it"
+            self.remark = f"{sum(row.counts.compared for row in tried):,} examples of {many} did not show it"
 
-    def told(self) -> dict[str, Any]:
-        """As it stands in a campaign's file."""
-        return {
-            "id": self.name,
-            "title": self.declared.title,
-            "link": self.declared.link,
-            "standing": self.standing,
-            "stale": self.stale,
-            "examples": self.examples,
-            "properties": dict(self.properties),
-            "report": self.report,
-            "remark": self.remark,
-        }
+    def record(self) -> KnownRecord:
+        """As it stands in a campaign's record."""
+        declared = self.declared
+        return KnownRecord(
+            self.name,
+            declared.title,
+            declared.link,
+            self.standing,
+            dict(self.properties),
+            self.report,
+            self.remark,
+        )
 
 
 def _longest(budget: float) -> float:
     return max(LONGEST, PART * budget)
 
 
-def _tried_enough(row: Row, slow: frozenset[str]) -> bool:
-    wanted = ENOUGH_SLOW if row.property_name in slow else ENOUGH
-    return row.status is Status.NOT_APPLICABLE or row.inside >= wanted
+def _tried_enough(row: Standing, slow: frozenset[str]) -> bool:
+    wanted = ENOUGH_SLOW if row.name in slow else ENOUGH
+    return row.status is Status.NOT_APPLICABLE or row.counts.compared >= wanted
 
 
 class KnownDefects:
@@ -163,32 +155,35 @@ class KnownDefects:
         """The seconds at the end of a campaign that the waiting ones' reports take."""
         return min(SHARE * budget, math.ceil(len(self.waiting) / workers) * _longest(budget))
 
-    def next_lift(self, budget: float, left: float, workers: int) -> Lift | None:
+    def next_report(self, budget: float, left: float, workers: int) -> Explore | None:
         """The report to write next, in its share of the seconds that are left."""
         waiting = self.waiting
         if not waiting or left <= 0:
             return None
         fair = left / math.ceil(len(waiting) / workers)
-        return waiting[0].lift(max(SHORTEST, min(_longest(budget), fair)))
+        return waiting[0].to_report(max(SHORTEST, min(_longest(budget), fair)))
 
-    def hear(self, task: Task, message: Finished) -> None:
-        for name, shown in message.shown.items():
+    def hear(self, task: Explore, message: Explored) -> None:
+        for name, shown in message.known.items():
             if name in self.all:
                 self.all[name].hear(task, shown, message.seconds)
 
-    def reported(self, lift: Lift, message: Finished) -> None:
+    def reported(self, task: Explore, message: Explored) -> None:
         """A report was written, or could not be."""
-        defect = self.all[lift.known]
+        defect = self.all[task.shown]
         defect.report, defect.remark = message.report, message.remark
         if message.status != "falsified":
             last = (message.detail.strip().splitlines() or ["it did not show again"])[-1]
             defect.remark = f"not shrunk: {last}"
 
-    def died(self, lift: Lift, why: str) -> None:
-        self.all[lift.known].remark = f"not shrunk: {why}"
+    def died(self, task: Explore, why: str) -> None:
+        self.all[task.shown].remark = f"not shrunk: {why}"
 
-    def conclude(self, rows: Mapping[str, Row]) -> None:
+    def conclude(self, rows: Mapping[str, Standing]) -> None:
         for one in self.all.values():
             one.conclude(rows, self._slow, selected=self._selected)
             if one.examples and not one.attempted:
                 one.remark = "not shrunk: no time was left"
+
+    def records(self) -> list[KnownRecord]:
+        return [one.record() for one in self.all.values()]

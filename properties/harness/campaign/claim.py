@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from properties.harness.nightly.plan import Plan
+from properties.harness.campaign.plan import Plan
 
 _LOCK = ".lock"
 _MOST = 100
@@ -75,3 +75,20 @@ def _locked(plan: Plan) -> tuple[Plan, int | None]:
 
 def _folder(plan: Plan) -> Path:
     return Path(plan.reports) / "campaigns" / plan.name
+
+
+def unclaimed(folder: Path) -> bool:
+    """Whether no process runs the campaign in a folder, as far as the file system can tell."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True

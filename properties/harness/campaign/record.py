@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from properties.harness.execution.counts import Counts
 from properties.harness.files import write_whole
 
-SCHEMA = 1
+SCHEMA = 2
+_READABLE = (2, 1)
 FILE = "campaign.json"
 
 
@@ -17,8 +20,10 @@ FILE = "campaign.json"
 class PropertyRecord:
     """One property: what became of it, with how many examples in how many seconds of an engine's time.
 
-    `status` is a value of `campaign.Status`. `behaviours` counts the different sets of marks that its examples reached.
-    `launches`: its examples launch kernels.
+    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached.
+    `launches`: its examples launch kernels. Of the examples, `compared` reached the property's own assertion; `outside` and
+    `not_offered` ended before, by the reason, and `discarded` ones the property did not want. `known` are failing examples of
+    known defects, by the defect's name, and `report` is the folder of the latest report.
     """
 
     name: str
@@ -30,6 +35,18 @@ class PropertyRecord:
     behaviours: int = 0
     launches: bool = False
     detail: str = ""
+    compared: int = 0
+    outside: dict[str, int] = field(default_factory=dict)
+    not_offered: dict[str, int] = field(default_factory=dict)
+    discarded: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    report: str = ""
+
+    @property
+    def counts(self) -> Counts:
+        """What became of its examples."""
+        outside, not_offered = Counter(self.outside), Counter(self.not_offered)
+        return Counts(self.examples, self.compared, outside, not_offered, self.discarded)
 
     @property
     def rate(self) -> float:
@@ -84,11 +101,37 @@ class MarkRecord:
 
 @dataclass
 class CorpusRecord:
-    """A case of the corpus that the campaign replayed first: "FIXED", "FAILED", "NOT APPLICABLE" or "UNREADABLE"."""
+    """A case of the corpus that the campaign replayed: "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or "UNREADABLE"."""
 
     file: str
     verdict: str
     message: str
+
+
+@dataclass
+class KnownRecord:
+    """A known defect as the campaign met it.
+
+    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
+    property, `report` the folder of its report, "" without one.
+    """
+
+    id: str
+    title: str = ""
+    link: str = ""
+    standing: str = "not tried"
+    properties: dict[str, int] = field(default_factory=dict)
+    report: str = ""
+    remark: str = ""
+
+    @property
+    def examples(self) -> int:
+        return sum(self.properties.values())
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is declared, and no longer fails."""
+        return self.standing == "no longer fails"
 
 
 @dataclass
@@ -118,6 +161,8 @@ class Record:
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
         canary: how the property that must fail was found; "" while it was not.
+        known: the defects that the subject declares.
+        seed: from which the random choices of all tasks follow, None where they follow from the commit.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
@@ -147,6 +192,8 @@ class Record:
     faults: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     canary: str = ""
+    known: list[KnownRecord] = field(default_factory=list)
+    seed: int | None = None
     series: list[Moment] = field(default_factory=list)
 
     @property
@@ -165,11 +212,13 @@ class Record:
         """
         content = json.loads(text)
         schema = content.pop("schema", None) if isinstance(content, dict) else None
-        if schema != SCHEMA:
+        if schema not in _READABLE:
             raise ValueError(f"schema = {schema}, but should be {SCHEMA} [Record.from_json]")
         try:
             for name, kind in _LISTS.items():
-                content[name] = [kind(**item) for item in content[name]]
+                content[name] = [kind(**item) for item in content.get(name, [])]
+            if schema == 1:
+                content["properties"] = [_renamed(one) for one in content["properties"]]
             return cls(**content)
         except (TypeError, KeyError) as error:
             raise ValueError(
@@ -187,7 +236,17 @@ class Record:
         return cls.from_json(path.read_text(encoding="utf-8"))
 
 
+_EARLIER = {"not reached": "not tested", "known deviation": "known"}
+
+
+def _renamed(one: PropertyRecord) -> PropertyRecord:
+    """A property as the first schema has it: what passed is taken to have compared its examples."""
+    status = _EARLIER.get(one.status, one.status)
+    return replace(one, status=status, compared=one.examples)
+
+
 _LISTS: dict[str, type] = {
+    "known": KnownRecord,
     "properties": PropertyRecord,
     "buckets": BucketRecord,
     "marks": MarkRecord,

@@ -15,12 +15,17 @@ class Plan:
         device: "cpu" or "cuda".
         gpus: indices of the GPUs to use, empty on a CPU.
         engines: processes that search, in all.
-        budget: seconds, or None where `examples` says how much work it is.
+        budget: seconds, or None where `examples` alone says how much work it is.
         commit: of the repository, see `Record`.
         shard: which of `shards` parts this is; `unit` tells apart pieces of work of one shard.
         first_round: where rounds go on that another campaign of the same commit has begun.
         reports: folder in which the campaign's folder is made.
-        corpus: folder of the corpus.
+        corpus: folder of the cases that are replayed first.
+        kept: folder of the cases that fail in this campaign; "" for the corpus.
+        seed: from which the random choices follow, None where they follow from the commit.
+        as_new: what the subject declares as known is taken for new.
+        steps: rules in the life of a state machine, at most; None: as many as it says.
+        lives: only properties that follow requests through an engine.
         workers: processes per GPU in which the subject runs.
         redis: URL of a database of examples that a team shares, "" without one.
     """
@@ -40,6 +45,11 @@ class Plan:
     first_round: int = 0
     reports: str = "reports"
     corpus: str = "corpus"
+    kept: str = ""
+    seed: int | None = None
+    as_new: bool = False
+    steps: int | None = None
+    lives: bool = False
     redis: str = ""
     isolated: bool | None = None
     time_limit: float = 30.0
@@ -55,6 +65,10 @@ class Plan:
 
 
 def seed_of(plan: Plan, round_number: int, name: str = "") -> int:
-    """The seed of a round, or of a property in it: 48 bits that depend on commit, shard, unit, round and name alone."""
-    what = (plan.commit.rstrip("+"), plan.shard, plan.shards, plan.unit, round_number, name)
+    """The seed of a round, or of a property in it: 48 bits.
+
+    They depend on the plan's seed, or else the commit, and on shard, unit, round and name alone.
+    """
+    origin = plan.commit.rstrip("+") if plan.seed is None else plan.seed
+    what = (origin, plan.shard, plan.shards, plan.unit, round_number, name)
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:6], "big")

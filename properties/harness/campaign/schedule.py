@@ -1,0 +1,179 @@
+"""What is explored when, and with how many examples.
+
+First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once, what
+has just shown something new first. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit
+of work gives the same wherever it is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.plan import Plan, seed_of
+from properties.harness.campaign.seats import Seat
+from properties.harness.campaign.standing import Standing
+from properties.harness.campaign.tasks import Explore, Explored
+
+_SLICE, _SHORTEST_SLICE = 2.0, 0.3
+_FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
+_FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
+_PATIENT = 3.0
+"""How many times as long as its slice an exploration may take."""
+_LEAST_PATIENCE = 0.5
+_TURNS = 4
+"""How often a property is tried in the first pass that its time was too short for."""
+GRACE_SECONDS = 10.0
+"""How long after the end of the budget a worker may go on shrinking."""
+
+
+class Schedule:
+    """Gives out the explorations of a campaign.
+
+    Args:
+        lives: properties of which an example takes as long as many of others.
+        done: rounds that were begun before this, where a campaign goes on.
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, lives: frozenset[str], done: int) -> None:
+        self.done = done
+        self._plan, self._ledger, self._lives = plan, ledger, lives
+        self._queue: deque[Explore] = deque()
+        self._lost: deque[Explore] = deque()
+        self._homes: dict[str, Seat] = {}
+        self._examples_at_turn = -1
+        self._turns: Counter[str] = Counter()
+        untried = [one for one in ledger.standings.values() if one.open and not one.tried]
+        untried.sort(key=lambda one: (one.name in lives, one.tested.launches))
+        self._first: deque[str] = deque(one.name for one in untried if self._by_time)
+        self._in_hand: set[str] = set()
+
+    @property
+    def _by_time(self) -> bool:
+        return self._plan.examples is None
+
+    def next(self, seat: Seat, seats: Sequence[Seat], left: float) -> Explore | None:
+        """A task for one of the workers, None where there is nothing for it now.
+
+        Args:
+            left: seconds of the budget.
+        """
+        if left <= 0 or (not self._by_time and self._unassigned(seats) <= 0):
+            return None
+        if self._lost:
+            deadline = left + GRACE_SECONDS / 2
+            return replace(self._lost.popleft(), patience=left, deadline=deadline)
+        if self._first:
+            return self._to_try(left)
+        if not self._queue and not self._turn(seats):
+            return None
+        return self._sized(self._chosen(seat), seats, left)
+
+    def _to_try(self, left: float) -> Explore:
+        name = self._first.popleft()
+        untried = 1 + len(self._first) + len(self._in_hand)
+        patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
+        self._in_hand.add(name)
+        enough = _FIRST_LIVES if name in self._lives else _FIRST_COMPARED
+        standing = self._ledger.standings[name]
+        number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
+        return Explore(
+            name,
+            seed_of(self._plan, self._plan.first_round, number),
+            _FIRST_EXAMPLES,
+            standing.known,
+            min(patience, left),
+            left + GRACE_SECONDS / 2,
+            enough,
+        )
+
+    def ended(self, task: Explore, message: Explored | None) -> None:
+        """An exploration has ended, or was lost with its worker."""
+        if task.property not in self._in_hand or task.shown:
+            return
+        self._in_hand.discard(task.property)
+        self._turns[task.property] += 1
+        standing = self._ledger.standings[task.property]
+        too_short = message is not None and message.late and not standing.counts.compared
+        if too_short and standing.open and self._turns[task.property] < _TURNS:
+            self._first.append(task.property)
+
+    def again(self, task: Explore) -> None:
+        """Have a task done next that was lost."""
+        self._lost.append(task)
+
+    def _unassigned(self, seats: Iterable[Seat]) -> int:
+        """Examples of the budget that are neither run nor in hand."""
+        tasks = ((seat.task, seat.examples) for seat in seats)
+        in_hand = (max(0, one.max_examples - ran) for one, ran in tasks if isinstance(one, Explore))
+        return (self._plan.examples or 0) - self._ledger.examples - sum(in_hand)
+
+    def _chosen(self, seat: Seat) -> Explore:
+        """The next task, if possible of a property that this worker or none has explored: it has its strategies ready."""
+        homes = (self._homes.get(task.property, seat) for task in self._queue)
+        number = next((number for number, home in enumerate(homes) if home is seat), 0)
+        task = self._queue[number]
+        del self._queue[number]
+        self._homes[task.property] = seat
+        return task
+
+    def _turn(self, seats: Sequence[Seat]) -> bool:
+        """Begin another round, unless that has to wait or nothing is left to be explored."""
+        if not self._by_time:
+            # What a round begins with must not depend on who of the round before was first.
+            if any(seat.task is not None for seat in seats):
+                return False
+            if self._examples_at_turn == self._ledger.examples:
+                return False
+            self._examples_at_turn = self._ledger.examples
+        chosen = [one for one in self._ledger.standings.values() if one.open]
+        for one in chosen:
+            one.turn()
+        chosen.sort(key=self._urgency)
+        times = -(-len(seats) // len(chosen)) if chosen and self._by_time else 1
+        tasks = (self._explore(one, number) for number in range(times) for one in chosen)
+        self._queue.extend(tasks if self._by_time else self._shared(tasks, seats))
+        self.done += 1
+        return bool(chosen)
+
+    def _urgency(self, standing: Standing) -> tuple[bool, int, bool, float]:
+        # What was met and not shrunk is worth another look before everything else.
+        later = not standing.unshrunk
+        return later, -standing.fresh, standing.tested.launches, standing.seconds if self._by_time else 0
+
+    def _explore(self, standing: Standing, number: int) -> Explore:
+        name = standing.name
+        seed = seed_of(
+            self._plan, self._plan.first_round + self.done, name if not number else f"{name}#{number}"
+        )
+        return Explore(name, seed, 0)
+
+    def _shared(self, tasks: Iterable[Explore], seats: Sequence[Seat]) -> Iterator[Explore]:
+        """What is left of the examples goes to the tasks in this order, whoever is first to take one."""
+        left = self._unassigned(seats)
+        for task in tasks:
+            fixed = _FIXED_LIVES if task.property in self._lives else _FIXED_EXAMPLES
+            size = min(self._ledger.standings[task.property].weight * fixed, left)
+            left -= size
+            if size > 0:
+                yield replace(task, max_examples=size)
+
+    def _sized(self, task: Explore, seats: Sequence[Seat], left: float) -> Explore:
+        standing = self._ledger.standings[task.property]
+        sized = replace(task, known=standing.known, sanitized=standing.next_sanitized())
+        if not self._by_time:
+            # Shrinking takes examples that nobody has counted on.
+            sized = replace(sized, max_examples=min(task.max_examples, self._unassigned(seats)))
+            return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
+        slice_ = self._slice(standing, left)
+        size = _FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
+        patience = min(_PATIENT * slice_, left)
+        return replace(sized, max_examples=size, patience=patience, deadline=left + GRACE_SECONDS / 2)
+
+    def _slice(self, standing: Standing, left: float) -> float:
+        """Seconds of a worker that a property gets in a round."""
+        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
+        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight
+        return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

@@ -1,0 +1,189 @@
+"""What a campaign knows of one property."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from properties.harness.campaign.record import PropertyRecord
+from properties.harness.campaign.tasks import Explored
+from properties.harness.execution.counts import Counts
+from properties.harness.execution.example import Tally
+from properties.harness.execution.verdict import Status, verdict_of
+from properties.harness.registry import Property
+
+_ALIKE = 2
+"""How often a failing example of another message may lead to one and the same case before it is taken for the same."""
+_MOST_WEIGHT = 4
+
+
+@dataclass
+class Standing:
+    """One property's progress.
+
+    Args:
+        tested: the property.
+        reason: why it does not apply, "" if it does.
+        buckets: what was found wrong with it.
+        deviations: failing examples of known defects, by the defect's name.
+        error: what went wrong on the harness's side; it is not explored any more.
+        remark: what is to be told besides.
+        hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
+        fresh: behaviours that were new in the round before.
+        running: how many workers are at it.
+    """
+
+    tested: Property
+    reason: str = ""
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    buckets: set[str] = field(default_factory=set)
+    unshrunk: set[str] = field(default_factory=set)
+    deviations: Counter[str] = field(default_factory=Counter)
+    stale: str = ""
+    error: str = ""
+    message: str = ""
+    report: str = ""
+    remark: str = ""
+    hidden: bool = False
+    unwatched: bool = False
+    tried: bool = False
+    behaviours: set[int] = field(default_factory=set)
+    earlier_behaviours: int = 0
+    fresh: int = 0
+    next_fresh: int = 0
+    alike: Counter[str] = field(default_factory=Counter)
+    deaths: int = 0
+    tally: Tally = field(default_factory=Tally)
+    running: int = 0
+    started: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.tested.name
+
+    @property
+    def open(self) -> bool:
+        """Whether it can be explored."""
+        return not self.error and not self.reason
+
+    @property
+    def status(self) -> Status:
+        """Its verdict by now."""
+        if self.reason:
+            return Status.NOT_APPLICABLE
+        if self.buckets:
+            return Status.FALSIFIED
+        if self.error:
+            return Status.ERROR
+        if self.stale:
+            return Status.UNEXPECTED_PASS
+        return verdict_of(self.counts, known=bool(self.deviations)).status
+
+    @property
+    def detail(self) -> str:
+        """Why it stands as it does, where that is no matter of course."""
+        if self.reason:
+            return self.reason
+        found = self.message if self.buckets else self.error or self.stale
+        told = found or verdict_of(self.counts, known=bool(self.deviations)).reason
+        return "; ".join(filter(None, (told, self.remark)))
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Buckets that explorations go past: those that have been shrunk."""
+        return frozenset(self.buckets - self.unshrunk) | {
+            other for other, times in self.alike.items() if times >= _ALIKE
+        }
+
+    @property
+    def examples(self) -> int:
+        return self.counts.examples
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of workers' time, that of an exploration in hand among it."""
+        return self.seconds + (time.monotonic() - self.started if self.started is not None else 0.0)
+
+    @property
+    def rate(self) -> float:
+        """Examples per second of a worker's time."""
+        return self.examples / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
+    def weight(self) -> int:
+        """How many times as long as others it should get."""
+        return 1 + min(_MOST_WEIGHT - 1, self.fresh)
+
+    def turn(self) -> None:
+        """A new round begins."""
+        self.fresh, self.next_fresh = self.next_fresh, 0
+
+    def next_sanitized(self) -> bool:
+        """Whether the sanitizer is to watch the next exploration: every other one, where it hides what is behind its findings."""
+        self.unwatched = self.hidden and not self.unwatched
+        return not self.unwatched
+
+    def begin(self) -> None:
+        """A worker explores it."""
+        self.running += 1
+        if self.started is None:
+            self.started = time.monotonic()
+
+    def end(self) -> None:
+        """A worker is through with it."""
+        self.running = max(0, self.running - 1)
+        if not self.running:
+            self.started = None
+
+    def explored(self, message: Explored) -> None:
+        """An exploration has ended; some of its examples have been counted meanwhile."""
+        self.tried = True
+        self.counts.add(message.counts)
+        self.seconds += message.seconds
+        fresh = message.behaviours - self.behaviours
+        self.behaviours |= fresh
+        self.next_fresh += len(fresh)
+        self.deviations.update(message.known)
+        self.hidden = self.hidden or message.hidden
+        self.tally.add(message.tally)
+        if message.status == "error":
+            self.error = message.detail
+
+    def found(self, buckets: tuple[str, ...], message: str, report: str, *, shrunk: bool) -> None:
+        """A case of the first of these buckets was found, on the way from examples of the others."""
+        own, *others = buckets
+        self.buckets.add(own)
+        (self.unshrunk.discard if shrunk else self.unshrunk.add)(own)
+        if not self.message or shrunk:
+            self.message, self.report = message, report or self.report
+        for other in others[:1]:
+            self.alike[other] += 1
+
+    def record(self) -> PropertyRecord:
+        tested = self.tested
+        return PropertyRecord(
+            tested.name,
+            tested.sentence,
+            tested.kind,
+            self.status.value,
+            self.examples,
+            round(self.seconds, 3),
+            self.earlier_behaviours + len(self.behaviours),
+            tested.launches,
+            self.detail,
+            self.counts.compared,
+            dict(self.counts.outside),
+            dict(self.counts.not_offered),
+            self.counts.discarded,
+            dict(self.deviations),
+            self.report,
+        )
+
+    def resume(self, record: PropertyRecord) -> None:
+        """Go on from where another run of the same campaign ended."""
+        self.counts = record.counts
+        self.seconds, self.earlier_behaviours = record.seconds, record.behaviours
+        self.deviations.update(record.known)
+        self.tried = record.examples > 0

@@ -1,0 +1,119 @@
+"""What a campaign begins with, and how it is told to end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from properties.harness.campaign.defects import KnownDefects
+from properties.harness.campaign.gpus import device_names
+from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import Record
+from properties.subjects import Subject
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """An empty record, what is to be known, and which of the properties are state machines."""
+
+    subject: Subject
+    record: Record
+    ledger: Ledger
+    defects: KnownDefects
+    lives: frozenset[str]
+
+
+def begun(plan: Plan) -> Beginning:
+    """What the campaign starts from.
+
+    Raises:
+        ValueError: a plan that cannot be carried out.
+    """
+    from properties.harness.marks import expected, load
+    from properties.harness.registry import load_properties
+    from properties.harness.report import environment
+    from properties.harness.selection import applicable, machines, select
+    from properties.subjects import load as load_subject
+
+    if plan.budget is None and plan.examples is None:
+        raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
+    load()
+    subject, tested = load_subject(plan.subject), load_properties()
+    offered = machines(tested) if plan.lives else sorted(tested)
+    names = sorted(select(offered, plan.only), key=lambda name: tested[name].launches)
+    chosen, skipped = applicable(names, tested, subject, plan.device)
+    lives = frozenset(machines(tested))
+    launching = frozenset(name for name in chosen if tested[name].launches)
+    declared = () if plan.as_new else subject.known_deviations
+    return Beginning(
+        subject,
+        Record(
+            plan.id,
+            plan.subject,
+            plan.device,
+            plan.commit,
+            plan.only,
+            plan.shard,
+            plan.shards,
+            device_names(plan.device, plan.gpus),
+            plan.engines,
+            dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+            first_round=plan.first_round,
+            budget=plan.budget,
+            examples_wanted=plan.examples,
+            environment=environment(),
+            seed=plan.seed,
+        ),
+        Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
+        KnownDefects(declared, lives | launching, selected=bool(plan.only) or plan.lives),
+        lives,
+    )
+
+
+def first_seen(plan: Plan) -> dict[str, str]:
+    """The date and commit of what is found."""
+    today = dt.datetime.now().astimezone().date().isoformat()
+    return {"date": today, "commit": plan.commit or "unknown"}
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """While it is entered, SIGTERM, with which schedulers end a job, and SIGHUP, with which a terminal goes, are Ctrl-C.
+
+    In the main thread only, and not where they are ignored already, as under nohup.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signals = [signal.SIGTERM, signal.SIGHUP]
+    signals = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
+    before = [signal.signal(one, interrupt) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While it is entered, nothing that asks the campaign to end is heard: it is ending, and what it found is written down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(one, signal.SIG_IGN) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)

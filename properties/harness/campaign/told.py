@@ -1,0 +1,150 @@
+"""What a campaign tells at its end: failures, those of one kind together, known defects, and what was not tested, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rich.markup import escape
+from rich.table import Table
+
+from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
+from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
+from properties.harness.execution.verdict import Status
+
+Tell = Callable[[str], None]
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Group:
+    """Failures of different properties that show the same thing: `rule` says what, without anything of a single input."""
+
+    rule: str
+    buckets: tuple[BucketRecord, ...]
+
+
+def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
+    """Failures by what their cases show: the call, and what is wrong with its outcome."""
+    found: dict[tuple[str, ...], list[BucketRecord]] = {}
+    for one in buckets:
+        found.setdefault(_kind(one), []).append(one)
+    return [Group(kind[-1], tuple(members)) for kind, members in found.items()]
+
+
+def _kind(one: BucketRecord) -> tuple[str, ...]:
+    if not one.case:
+        return (one.id, one.rule)
+    case = Case.from_data(one.case)
+    bucket = bucket_of(case)
+    function = case.failure.function if case.failure is not None else ""
+    return (function, bucket.fault, bucket.rule)
+
+
+def tell_failures(tell: Tell, record: Record) -> None:
+    """Every failure with its report, errors, and why properties do not apply or were not tested."""
+    for group in grouped(record.buckets):
+        _tell_group(tell, group)
+    wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
+    for one in record.properties:
+        if one.status in wrong:
+            tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+    for entry in record.corpus:
+        if entry.verdict in ("FAILED", "UNREADABLE"):
+            tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
+    for trouble in record.troubles:
+        tell(f"trouble: {trouble}")
+    for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
+        for reason, names in _by_reason(record, status).items():
+            tell(f"{status.value}: {_listed(names)}: {reason}")
+    for one in record.properties:
+        if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
+            tell(f"{one.name}: {one.detail}")
+
+
+def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
+    """The properties of that status, by the reason; those that only lacked time have a line of their own."""
+    found: dict[str, list[str]] = {}
+    for one in record.properties:
+        if one.status == status.value and not _lacked_time(one):
+            found.setdefault(one.detail, []).append(one.name)
+    return found
+
+
+def _lacked_time(one: PropertyRecord) -> bool:
+    return one.status == Status.NOT_TESTED.value and not one.examples
+
+
+def not_reached(record: Record) -> str:
+    """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
+    names = [one.name for one in record.properties if _lacked_time(one)]
+    if not names:
+        return ""
+    told = f"not tested for want of time: {_listed(names)}"
+    enough = budget_that_would_do(record)
+    return f"{told}; BUDGET={enough}s would do" if enough else told
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def budget_that_would_do(record: Record) -> int:
+    """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
+    if record.budget is None:
+        return 0
+    applicable = [one for one in record.properties if one.status != Status.NOT_APPLICABLE.value]
+    reached = sum(one.examples > 0 for one in applicable)
+    # What comes last costs most.
+    wanted = 1.5 * record.budget * len(applicable) / max(1, reached)
+    return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
+
+
+def _tell_group(tell: Tell, group: Group) -> None:
+    first, *others = group.buckets
+    tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
+    _tell_places(tell, first, "  ")
+    if others:
+        tell(f"  {len(others)} more show the same: {group.rule}")
+    for one in others:
+        tell(f"    {one.property}")
+        _tell_places(tell, one, "      ")
+
+
+def _tell_places(tell: Tell, one: BucketRecord, margin: str) -> None:
+    if one.report:
+        tell(f"{margin}report: {one.report}/report.md")
+    if one.corpus and not one.report:
+        tell(f"{margin}kept: make replay CASE={one.corpus}")
+    if one.note:
+        tell(f"{margin}{one.note.strip('*')}")
+
+
+def known_table(defects: Iterable[KnownRecord]) -> Table | None:
+    """A row for each known defect: whether it showed, and in how many examples; None without any."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("known defect", overflow="fold")
+    table.add_column("", no_wrap=True)
+    for column in ("examples", "properties"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("title", overflow="fold", ratio=1)
+    for one in defects:
+        standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
+        numbers = (f"{one.examples:,}", f"{len(one.properties)}")
+        table.add_row(escape(one.id), standing, *numbers, escape(one.title))
+    return table if table.row_count else None
+
+
+def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
+    """Where each known defect is told of, the properties that it showed in, and its report."""
+    for one in (one for one in defects if one.standing != "not tried"):
+        tell(f"\nknown defect {one.id}: {one.standing}\n  {one.link}")
+        if one.properties:
+            tell(f"  in {', '.join(sorted(one.properties))}")
+        if one.remark:
+            tell(f"  {one.remark}")
+        if one.report:
+            tell(f"  report: {one.report}/report.md")

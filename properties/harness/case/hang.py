@@ -1,0 +1,26 @@
+"""A call that did not come back, as the case that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from properties.harness.case.case import Case
+from properties.harness.case.compare import outcome_difference
+from properties.harness.case.failure import failure_of
+from properties.harness.device.faults import hang
+
+
+def as_hang(case: Case, limit: float) -> Case:
+    """The case of an example that was ended in its last call.
+
+    Args:
+        limit: seconds in which there was no answer.
+    """
+    number = len(case.calls) - 1
+    outcome, expected, call = hang(limit).outcome, case.expected[-1], case.calls[-1]
+    found = outcome_difference(expected, outcome, places=False)
+    assert found is not None
+    failure = failure_of(
+        found, expected, outcome, function=call.function, call=number, shown=f"{call.function}(…)"
+    )
+    return replace(case, actual=(*case.actual[:-1], outcome), failure=failure)
