@@ -20,8 +20,8 @@ from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli_traces import add_traces
 from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
-CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED = 0, 1, 2, 3
 _PLAIN_WIDTH = 120
 
 
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:
         # Python's own exit code for this is 1, which here means that the subject is wrong.
         traceback.print_exc()
+        return INCOMPLETE
+    except KeyboardInterrupt:
         return INCOMPLETE
     return code
 

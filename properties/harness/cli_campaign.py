@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from properties.harness.campaign.claim import claimed
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
-from properties.harness.nightly.console import Unbreakable, finish, prepare
+from properties.harness.nightly.console import finish
 
 ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
@@ -22,12 +23,10 @@ More = Callable[[Console, object], None]
 
 
 def console(*, wide: bool = False) -> Console:
-    """Standard output, whose end is no reason to end a campaign."""
-    prepare()
-    file = Unbreakable()
-    if file.isatty():
-        return Console(file=file)  # type: ignore[arg-type]
-    return Console(file=file, width=_WIDE if wide else _PLAIN_WIDTH)  # type: ignore[arg-type]
+    """Standard output, which is as wide as tables need where it is no terminal."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        return Console()
+    return Console(width=_WIDE if wide else _PLAIN_WIDTH)
 
 
 def run_campaign(

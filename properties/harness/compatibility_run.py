@@ -23,11 +23,11 @@ from properties.harness.compatibility import (
     gone_in,
 )
 from properties.harness.compatibility_table import table
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.releases.base import this_base
 from properties.harness.releases.environment import ROOT, Environment, Maker
 from properties.harness.releases.start import wanted_release
 
-CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
 _LOG = "log.txt"
 
 

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.case import Case
-from properties.harness.cli import CLEAN, FALSIFIED
 from properties.harness.cli_options import seconds
+from properties.harness.exit_codes import CLEAN, FALSIFIED
 from properties.harness.registry import load_properties
 from properties.harness.values import Let, Tensor, resolve
 from properties.harness.variants import Variant, broken_copy, implementation

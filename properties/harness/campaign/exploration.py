@@ -62,7 +62,7 @@ class Exploration:
         self._until, self._deadline = self._began + task.patience, self._began + task.deadline
         self._in_hand = Pending(worker.pending, worker.trouble, self._into_corpus)
         self._latest: Case | None = None
-        self._late = self._logged = False
+        self._late = self._logged = self._over = False
         self._failing: Counter[str] = Counter()
         self._marks: Counter[str] = Counter()
         self._kinds: dict[frozenset[str], int] = {}
@@ -151,7 +151,6 @@ class Exploration:
                 # It showed with this seed, but Hypothesis may have had its input from its database, where it is no more.
                 ended = self._searched(replace(task, seed=task.seed + 1, max_examples=_MANY))
         except _TimeIsUp:
-            self._late = True
             return self._cut_short()
         except _LogFailed as failed:
             self.worker.trouble(self._running.parent, failed.error)
@@ -161,7 +160,7 @@ class Exploration:
             self._gone = str(gone)
             return "passed", ""
         # A state machine that ends between two draws is taken for one that draws something else each time.
-        return self._cut_short() if self._late and ended[0] == "error" else ended
+        return self._cut_short() if self._over and ended[0] == "error" else ended
 
     def _searched(self, task: Explore) -> tuple[str, str]:
         from properties.harness.marks import noted
@@ -291,6 +290,7 @@ class Exploration:
 
     def _on_example(self) -> None:
         if self._is_over():
+            self._over = True
             raise _TimeIsUp
         if time.monotonic() - self._told_at > _PROGRESS_SECONDS:
             self._tell_progress()
@@ -300,6 +300,7 @@ class Exploration:
             if not trial.is_compared:
                 # What was cut short is no example.
                 self.bench.counts.examples -= 1
+            self._over = True
             raise _TimeIsUp
         self._watchdog.step(trial)
 

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import TextIO
 
 
 def prepare() -> None:
@@ -22,11 +23,14 @@ def prepare() -> None:
 
 
 class Unbreakable(io.TextIOBase):
-    """Standard output as far as anybody listens: what cannot be written is not worth an exit code."""
+    """A stream as far as anybody listens: what cannot be written is not worth an exit code."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
 
     def write(self, text: str) -> int:
         try:
-            return sys.stdout.write(text) if sys.stdout is not None else len(text)
+            return self._stream.write(text) if self._stream is not None else len(text)
         except BrokenPipeError:
             _turn_away()
         except (OSError, ValueError):
@@ -34,14 +38,23 @@ class Unbreakable(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        finish()
+        try:
+            if self._stream is not None:
+                self._stream.flush()
+        except (OSError, ValueError):
+            _turn_away()
 
     def isatty(self) -> bool:
-        return sys.stdout is not None and sys.stdout.isatty()
+        return self._stream is not None and not self._stream.closed and self._stream.isatty()
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError("there is no such stream")
+        return self._stream.fileno()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return getattr(sys.stdout, "encoding", None) or "utf-8"
+        return getattr(self._stream, "encoding", None) or "utf-8"
 
 
 def say(line: str) -> None:
@@ -58,15 +71,15 @@ def say(line: str) -> None:
 
 def finish() -> None:
     """After the last line: what could not be printed is not worth an exit code."""
-    try:
-        if sys.stdout is not None:
+    if sys.stdout is not None:
+        try:
             sys.stdout.flush()
-    except (OSError, ValueError):
-        _turn_away()
+        except (OSError, ValueError):
+            _turn_away()
 
 
 def _turn_away() -> None:
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, 1)
         os.close(nowhere)

@@ -10,13 +10,12 @@ from pathlib import Path, PurePath
 
 from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.nightly.comparison import Comparison
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.RUNNING.value)
 CORPUS_ORDER = ("FAILED", "UNREADABLE", "KNOWN", "NOT APPLICABLE", "FIXED")
-CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
-"""Exit codes."""
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
