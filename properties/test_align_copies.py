@@ -109,18 +109,18 @@ def test_states_behind_dozens_of_idle_rows_are_brought_along(trial: Trial, batch
     trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
 
 
-@prop("order-free", *V1, batch=afters(mapped=False))
+@prop("order-free", *V1, batch=afters(mapped=False, reordered=True))
 def test_no_order_of_programs_shows_in_what_is_stored_by_row(trial: Trial, batch: After) -> None:
     in_every_order(trial, batch, batch.rowwise())
 
 
-@prop("order-free", *V2, batch=afters())
+@prop("order-free", *V2, batch=afters(reordered=True))
 def test_no_order_of_programs_shows_in_what_is_stored_by_slot(trial: Trial, batch: After) -> None:
     """Counts are reset in place, while other programs still have to decide from the counts before."""
     in_every_order(trial, batch, batch.slotwise())
 
 
-@prop("order-free", *BEFORE, batch=befores(moving=True))
+@prop("order-free", *BEFORE, batch=befores(moving=True, reordered=True))
 def test_no_order_of_programs_shows_in_what_is_brought_along(trial: Trial, batch: Before) -> None:
     in_every_order(trial, batch, batch.slotwise())
 
@@ -397,7 +397,7 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
-@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
+@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs(reordered=True))
 def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in SCHEDULES:

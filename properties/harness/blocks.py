@@ -90,8 +90,7 @@ class Window:
     @property
     def seen(self) -> torch.Tensor:
         """As `Block.seen`, of the view."""
-        image = self.block.image
-        return self.view if image is None else _view(self.block.within(image), _as_tensor(self.value))
+        return _view(self.block.within(self.block.seen), _as_tensor(self.value))
 
     def accept(self) -> None:
         """What the view holds now is right."""

@@ -21,6 +21,7 @@ from properties.harness.blocks import (
     window,
 )
 from properties.harness.fakes import FakeTensor
+from properties.harness.raised import from_outside
 from properties.harness.values import (
     Attribute,
     BufferMaker,
@@ -170,5 +171,7 @@ class Builder:
         self.allocator.flush()
         try:
             return function(*arguments)
-        except Exception as error:
+        except BaseException as error:
+            if from_outside(error):
+                raise
             raise SubjectError from error

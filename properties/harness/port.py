@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +19,7 @@ from properties.harness.blocks import GUARD_BYTES, Block, Named, Scope, SubjectE
 from properties.harness.build import Bound, Builder
 from properties.harness.describe import Describer
 from properties.harness.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from properties.harness.raised import from_outside, message_of, name_of
 from properties.harness.schedules import program_schedule
 from properties.harness.values import CANARY, Call, Let, Outcome, Overwrite, Raised, Returned, Step, Value
 from properties.harness.watched import Watched
@@ -121,13 +122,16 @@ class InProcess:
         scope = Scope()
         self._builder.allocator.begin_call()
         try:
-            with self.subject.environment(dict(call.environment)):
+            with ExitStack() as stack:
+                # It has the subject forget what it remembers, by the subject's own code.
+                self._builder.run(stack.enter_context, self.subject.environment(dict(call.environment)))
                 result = self._run(self._prepared(call, scope), call, scope)
         except SubjectError as error:
             self._builder.allocator.pull()
             self._bind(call, error)
             cause = error.__cause__
-            return Raised(type(cause).__name__, str(cause), *self._traces(call, scope))
+            assert cause is not None
+            return Raised(name_of(type(cause)), message_of(cause), *self._traces(call, scope))
         self._builder.allocator.pull()
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
@@ -179,7 +183,9 @@ class InProcess:
             with self._sync_debug_mode(), watching, program_schedule(call.schedule):
                 result = function()
             self._wait()
-        except Exception as error:
+        except BaseException as error:
+            if from_outside(error):
+                raise
             raise SubjectError from error
         return result
 

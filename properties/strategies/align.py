@@ -45,6 +45,12 @@ HUGE = 2**31 + 2**12
 HUGE_ID_PAGE = 64
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
+LARGE = 1024
+"""Bytes of a state that no more than one state of a model has, since kernels are interpreted on a CPU."""
+LARGE_BY_CHANNEL = 4250
+"""Bytes of a large conv state whose rows are moved channel by channel, in several times as many steps."""
+MOST_BYTES, MOST_COPIES = 2400, 24
+"""What a launch copies, where it is for more than one request; a model with more has one group of one layer."""
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "warps:1")
 
 
@@ -52,6 +58,11 @@ SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "wa
 def schedules() -> st.SearchStrategy[str]:
     """Orders in which the programs of a launch run, the usual one first."""
     return st.sampled_from(SCHEDULES)
+
+
+def without_warps(schedule: str) -> str:
+    """Another order in place of warps, each of which takes as long as the whole program."""
+    return SCHEDULES[1] if schedule.startswith("warps") else schedule
 
 
 def column_of(num_tokens: int, block_size: int) -> int:
@@ -245,7 +256,26 @@ class Setup(NamedSituations):
 
     @property
     def is_large(self) -> bool:
-        return any(state.nbytes > 1024 for group in self.groups for state in group.states)
+        return any(state.nbytes > LARGE for group in self.groups for state in group.states)
+
+    @property
+    def num_copies(self) -> int:
+        """States of all layers, each of which a request may have copied by a launch."""
+        return sum(group.layers * len(group.states) for group in self.groups)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of these states."""
+        return sum(group.layers * state.nbytes for group in self.groups for state in group.states)
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether to copy the states of one request takes more than a moment where kernels are interpreted."""
+        return self.num_bytes > MOST_BYTES
+
+    def most_requests(self, most: int) -> int:
+        """How many requests, up to `most`, a launch may copy the states of in a moment where it is interpreted."""
+        return max(1, min(most, MOST_BYTES // self.num_bytes, MOST_COPIES // self.num_copies))
 
     def conditions(self) -> dict[str, bool]:
         states = [state for group in self.groups for state in group.states]
@@ -293,14 +323,25 @@ def setups(
     kinds: Sequence[tuple[str, ...]] = KINDS,
     min_spec: int = 0,
     plain: bool = False,
+    large: bool = True,
 ) -> st.SearchStrategy[Setup]:
-    """Models inside the documented domain; `plain` ones have one layer with states of one byte per element."""
-    return _setups(tuple(layouts), tuple(kinds), min_spec, plain).map(noted)
+    """Models inside the documented domain.
+
+    Args:
+        plain: one layer with states of one byte per element.
+        large: a state may be larger than what a program copies at a time, see `LARGE`.
+    """
+    return _setups(tuple(layouts), tuple(kinds), min_spec, plain, large).map(noted)
 
 
 @st.composite
 def _setups(
-    draw: st.DrawFn, layouts: tuple[str, ...], kinds: tuple[tuple[str, ...], ...], min_spec: int, plain: bool
+    draw: st.DrawFn,
+    layouts: tuple[str, ...],
+    kinds: tuple[tuple[str, ...], ...],
+    min_spec: int,
+    plain: bool,
+    large: bool,
 ) -> Setup:
     layout, chosen = draw(_one_of(layouts)), draw(_one_of(kinds))
     spec = draw(_drafts(min_spec))
@@ -310,8 +351,12 @@ def _setups(
         return Setup((first,), chosen, block_size, spec, layout)
     others = draw(_OTHERS)
     shared, attention = draw(_SHARED), draw(_ATTENTION)
+    first = _affordable(first, layout, large=large)
     groups = (first, *(_other(first, difference) for difference in others))
-    return Setup(groups, chosen, block_size, spec, layout, shared and len(groups) > 1, attention)
+    found = Setup(groups, chosen, block_size, spec, layout, shared and len(groups) > 1, attention)
+    if not found.is_costly:
+        return found
+    return replace(found, groups=(replace(first, layers=1),), shared=False)
 
 
 OTHERS = ("alike", "fewer states", "more padding", "wider states", "other types", "another layer")
@@ -340,6 +385,31 @@ def _drafts(least: int) -> st.SearchStrategy[int]:
 def _counts(most: int) -> st.SearchStrategy[int]:
     """How many of its states a group has: all of them, or the first."""
     return st.sampled_from((most, most, 1))
+
+
+def _affordable(group: Group, layout: str, *, large: bool) -> Group:
+    """The group with one large state at most, or none; others become as wide as a few threads."""
+    too_large = [number for number, state in enumerate(group.states) if state.nbytes > LARGE]
+    first = too_large[0] if large and too_large else -1
+
+    def resized(number: int, state: Kept) -> Kept:
+        if number not in too_large:
+            return state
+        if number != first:
+            return _resized(state, layout, WIDE[-3])
+        by_channel = state.kind == "conv" and layout == "DS"
+        return _resized(state, layout, LARGE_BY_CHANNEL) if by_channel else state
+
+    return replace(group, states=tuple(resized(*pair) for pair in enumerate(group.states)))
+
+
+def _resized(state: Kept, layout: str, nbytes: int) -> Kept:
+    """A wide state with at most so many bytes, but more channels than a few threads have lanes."""
+    if state.kind == "temporal":
+        return replace(state, shape=(1, 1, nbytes // state.itemsize))
+    rows = state.shape[0] if layout == "SD" else state.shape[1]
+    shape = (rows, max(43, nbytes // rows // state.itemsize))
+    return replace(state, shape=shape if layout == "SD" else shape[::-1])
 
 
 def _other(group: Group, difference: str) -> Group:

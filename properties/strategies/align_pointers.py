@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from properties.harness.values import (
     call,
     record,
 )
-from properties.strategies.align import Group, Kept, Setup, schedules
+from properties.strategies.align import Group, Kept, Setup, schedules, without_warps
 from properties.strategies.align_cache import Cache, pattern
 from properties.strategies.align_runner import copy_buffers
 from properties.strategies.situations import NamedSituations, noted
@@ -173,6 +173,8 @@ class Runs(NamedSituations):
 
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
+LARGE = 4096
+"""Bytes of a run from which on it is copied alone, and not by several warps: kernels are interpreted on a CPU."""
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 
@@ -188,13 +190,26 @@ def addresses() -> st.SearchStrategy[int]:
     return st.builds(lambda base, pages: base + 64 * pages, bases, st.integers(0, 1000))
 
 
-def runs() -> st.SearchStrategy[Runs]:
-    """Runs of bytes that overlap themselves or not, in either direction."""
-    one = st.builds(_run, st.sampled_from(SIZES), st.integers(0, 7), st.booleans(), st.sampled_from(GAPS))
+def runs(*, reordered: bool = False) -> st.SearchStrategy[Runs]:
+    """Runs of bytes that overlap themselves or not, in either direction; small ones if they are run in every order."""
+    sizes = tuple(size for size in SIZES if size < LARGE) if reordered else SIZES
+    one = st.builds(_run, st.sampled_from(sizes), st.integers(0, 7), st.booleans(), st.sampled_from(GAPS))
     return st.builds(
         Runs,
-        st.lists(one, min_size=1, max_size=2).map(tuple),
+        st.lists(one, min_size=1, max_size=2).map(tuple).map(_affordable),
         spare=st.sampled_from((0, 0, 1)),
         seed=st.integers(0, 7),
         schedule=schedules(),
-    ).map(noted)
+    ).map(lambda found: noted(_without_warps(found)))
+
+
+def _affordable(found: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The runs up to the first large one."""
+    large = (number for number, run in enumerate(found) if run.size >= LARGE)
+    return found[: next(large, len(found)) + 1]
+
+
+def _without_warps(found: Runs) -> Runs:
+    """Each warp takes as long as the whole program."""
+    large = any(run.size >= LARGE for run in found.runs)
+    return replace(found, schedule=without_warps(found.schedule)) if large else found

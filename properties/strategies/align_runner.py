@@ -25,7 +25,7 @@ from properties.harness.values import (
     int32,
     record,
 )
-from properties.strategies.align import KINDS, Setup, schedules, setups
+from properties.strategies.align import KINDS, Setup, schedules, setups, without_warps
 from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
 from properties.strategies.align_requests import Starting, starting
 from properties.strategies.situations import NamedSituations, noted
@@ -340,7 +340,15 @@ def _steps(
     draw: st.DrawFn, models: st.SearchStrategy[Setup], pointers: bool | None, *, moving: bool = False
 ) -> RunnerStep:
     setup = draw(models)
-    return RunnerStep(setup, **draw(_parts(setup.block_size, setup.num_spec, setup.layout, pointers, moving)))
+    parts = draw(_parts(setup.block_size, setup.num_spec, setup.layout, pointers, moving))
+    return _affordable(RunnerStep(setup, **parts))
+
+
+def _affordable(step: RunnerStep) -> RunnerStep:
+    """The step with as many of its requests as are copied in a moment."""
+    setup = step.setup
+    schedule = without_warps(step.schedule) if setup.is_costly else step.schedule
+    return replace(step, requests=step.requests[: setup.most_requests(4)], schedule=schedule)
 
 
 _NOBODY: st.SearchStrategy[list] = st.just([])

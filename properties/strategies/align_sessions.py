@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracle.profile import current
 from properties.harness.values import Call, Let, Overwrite, Step, Value, int32
-from properties.strategies.align import Setup, column_of, schedules, setups
+from properties.strategies.align import Setup, column_of, schedules, setups, without_warps
 from properties.strategies.align_batches import After, Before, Standing
 from properties.strategies.align_cache import PLAIN, Cache, Filling
 from properties.strategies.align_requests import Sampled
@@ -347,7 +347,7 @@ def look(history: History) -> Call:
 
 def histories(*, min_spec: int = 1, max_lives: int = 3, max_decodes: int = 4) -> st.SearchStrategy[History]:
     """Requests with a prompt each, then decodes."""
-    return _histories(setups(min_spec=min_spec), max_lives, max_decodes).map(noted)
+    return _histories(setups(min_spec=min_spec, large=False), max_lives, max_decodes).map(noted)
 
 
 @st.composite
@@ -355,9 +355,17 @@ def _histories(
     draw: st.DrawFn, models: st.SearchStrategy[Setup], max_lives: int, max_decodes: int
 ) -> History:
     setup = draw(models)
-    most = 2 if setup.is_large else max_lives
-    parts = draw(_parts(setup.block_size, setup.num_spec, most, max_decodes))
-    return History(setup, **parts)
+    parts = draw(_parts(setup.block_size, setup.num_spec, max_lives, max_decodes))
+    lives = parts.pop("lives")[: setup.most_requests(max_lives)]
+    history = History(setup, lives, **parts)
+    turns = sum(len(life.turns) for life in lives)
+    if turns * setup.num_copies <= _MOST_BY_WARPS:
+        return history
+    return replace(history, schedule=without_warps(history.schedule))
+
+
+_MOST_BY_WARPS = 8
+"""States that all steps together may copy by several warps."""
 
 
 @cache

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import schedules, setups
+from properties.strategies.align import schedules, setups, without_warps
 from properties.strategies.align_batches import VECTOR, After, Before, Standing
 from properties.strategies.align_cache import far_fillings, fillings
 from properties.strategies.align_requests import (
@@ -21,7 +21,12 @@ from properties.strategies.situations import noted
 
 
 def afters(
-    *, flawed: bool = False, in_place: bool = False, mapped: bool = True, crowded: bool = False
+    *,
+    flawed: bool = False,
+    in_place: bool = False,
+    mapped: bool = True,
+    crowded: bool = False,
+    reordered: bool = False,
 ) -> st.SearchStrategy[After]:
     """Batches after a forward.
 
@@ -30,35 +35,49 @@ def afters(
         flawed: some requests have a flaw.
         in_place: every request's rows are shifted in their own block.
         mapped: requests are in slots, as the second runner keeps them.
+        reordered: small ones, since they are run in every order.
     """
     if in_place:
         models = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")))
         return _batches(After, models, ending_in_place, mapped, crowded).map(noted)
-    return _batches(After, setups(), partial(sampled, flawed=flawed), mapped, crowded).map(noted)
+    models = setups(large=not reordered)
+    most = _MOST_REORDERED if reordered else _MOST
+    return _batches(After, models, partial(sampled, flawed=flawed), mapped, crowded, most=most).map(noted)
 
 
 def befores(
-    *, flawed: bool = False, moving: bool = False, uncounted: bool = False, crowded: bool = False
+    *,
+    flawed: bool = False,
+    moving: bool = False,
+    uncounted: bool = False,
+    crowded: bool = False,
+    reordered: bool = False,
 ) -> st.SearchStrategy[Before]:
     """Batches before a forward; the arguments as of `starting` and `afters`."""
     requests = partial(starting, flawed=flawed, moving=moving, uncounted=uncounted)
     tiles = (256, 32) if crowded else (256, 4, 1)
-    return _batches(Before, setups(), requests, True, crowded, tiles).map(noted)
+    models = setups(large=not reordered)
+    most = _MOST_REORDERED if reordered else _MOST
+    return _batches(Before, models, requests, True, crowded, tiles, most=most).map(noted)
+
+
+_MOST, _MOST_REORDERED = 4, 2
+"""Requests of a batch."""
 
 
 @st.composite
-def _batches(draw, kind, models, one_of, mapped, crowded, tiles=()):  # type: ignore[no-untyped-def]
+def _batches(draw, kind, models, one_of, mapped, crowded, tiles=(), most=_MOST):  # type: ignore[no-untyped-def]
     setup = draw(models)
     one = one_of(setup.block_size, setup.num_spec)
-    parts = draw(_parts(one, 2 if setup.is_large else 4, mapped, crowded, tiles))
-    requests = tuple(parts.pop("requests"))
+    parts = draw(_parts(one, mapped, crowded, tiles))
+    requests = tuple(parts.pop("requests"))[: setup.most_requests(most)]
     return _fitting(kind(setup, requests, **parts))
 
 
 @cache
-def _parts(one, most: int, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
+def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
     """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
-    some = st.lists(one, min_size=1, max_size=most)
+    some = st.lists(one, min_size=1, max_size=_MOST)
     requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: _NOBODY if none else some)
     return st.builds(
         dict,
@@ -79,6 +98,8 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
     skipped = tuple(request for request in rows.skipped if request < count)
     ahead = 0 if batch.setup.is_large or not count else rows.ahead
     batch = replace(batch, rows=replace(rows, ahead=ahead, skipped=skipped))
+    if batch.setup.is_costly:
+        batch = replace(batch, schedule=without_warps(batch.schedule))
     if not ahead:
         return batch
     first = replace(batch.setup.groups[0], layers=1)

@@ -17,15 +17,17 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oracle.profile import DOCUMENTS, Profile
+from properties.harness.raised import from_outside, message_of, spelled
 
 if TYPE_CHECKING:
     from properties.harness.case import Case
     from properties.harness.values import Call
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
+_ABSENT = object()
 BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
 
 
@@ -136,7 +138,7 @@ class Subject:
     def _resolve(self, function: str) -> Any:
         found: Any = self.module
         for part in function.split("."):
-            found = getattr(found, part)
+            found = safe_getattr(found, part)
         return found
 
     def construct(self, type_: str, fields: dict[str, Any]) -> Any:
@@ -180,12 +182,40 @@ def load(name: str) -> Subject:
     try:
         module = importlib.import_module(BUILT_IN.get(name, name))
     except ImportError as error:
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error}") from error
-    own = getattr(module, "SUBJECT", None)
-    if isinstance(own, Subject):
-        return own
-    if hasattr(module, "STATECHECK_PROTOCOL"):
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {spelled(error)}") from error
+    own = safe_getattr(module, "SUBJECT", None)
+    if issubclass(type(own), Subject):
+        return cast(Subject, own)
+    if offers(module, "STATECHECK_PROTOCOL"):
         from properties.subjects.plain import adapted
 
         return adapted(module)
     return Subject(name, module)
+
+
+def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:
+    """As `getattr`, with `absent` as the value where there is none.
+
+    Raises:
+        AttributeError: there is none of that name, or to look for it raised something, as a module's `__getattr__` does
+            that imports what is not installed.
+    """
+    try:
+        return getattr(owner, name, *absent)
+    except AttributeError:
+        raise
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        if absent:
+            return absent[0]
+        raise AttributeError(f"{name} = {spelled(error)}, but should be found [safe_getattr]") from error
+
+
+def offers(owner: Any, name: str) -> bool:
+    """Whether `safe_getattr` finds it."""
+    return safe_getattr(owner, name, _ABSENT) is not _ABSENT

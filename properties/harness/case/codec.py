@@ -6,6 +6,7 @@ Loading builds dataclasses of `values`, `timeline`, `suspect` and `failure` and 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -53,12 +54,16 @@ _TOLD = {
     )
 }
 _TAGS: dict[str, type] = {**_TYPES, **_TOLD}
+_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _WIDTH = 120
 _LONG, _LONGEST = 64, 1 << 24
 
 
 def encode(value: Value) -> Any:
     """`value` as JSON data. Scalars and lists stand for themselves; everything else is tagged with its type."""
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers, whatever Python makes of them.
+        return {"float": repr(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
@@ -112,6 +117,8 @@ def _decode(data: Any) -> Value:
         return bytes.fromhex(content)
     if tag == "padded":
         return _unpadded(*content)
+    if tag == "float":
+        return _no_number(content)
     if tag not in ("tuple", "dict"):
         return _decode_dataclass(tag, content)
     if not isinstance(content, list):
@@ -119,6 +126,12 @@ def _decode(data: Any) -> Value:
     if tag == "tuple":
         return tuple(map(_decode, content))
     return {_decode(key): _decode(item) for key, item in content}
+
+
+def _no_number(content: Any) -> float:
+    if content not in _NO_NUMBERS:
+        raise ValueError(f"float = {content!r}, but should be one of {', '.join(_NO_NUMBERS)} [decode]")
+    return _NO_NUMBERS[content]
 
 
 def _unpadded(kept: list[Any], last: int, times: int) -> Value:

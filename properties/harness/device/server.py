@@ -27,6 +27,7 @@ from properties.harness.device.faults import (
 )
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, answer
 from properties.harness.port import InProcess, ordinary_port
+from properties.harness.raised import message_of, name_of, spelled
 from properties.harness.values import Outcome, Raised, Step
 from properties.subjects import Subject, load
 
@@ -63,8 +64,10 @@ class Server:
             letter, value = DONE, getattr(self, method)(*arguments)
         except Faulted as faulted:
             letter, value = FAULT, faulted.fault
-        except Exception as error:
-            if wants_memory(type(error).__name__, str(error)):
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if wants_memory(name_of(type(error)), message_of(error)):
                 return _pickled(FAULT, fault_of_kind(MEMORY), compilations.take())
             poison = self._poison()
             if poison is not None:
@@ -164,14 +167,17 @@ def _pickled(letter: bytes, value: Any, compiled: Mapping[str, Any]) -> bytes:
         return answer(ERROR, _portable(error), compiled)
 
 
-def _portable(error: Exception) -> Exception:
-    """The exception, or one that says the same where it cannot be sent; a note has its traceback."""
+def _portable(error: BaseException) -> Exception:
+    """The exception, or one that says the same where it cannot be sent, or would end the parent; a note has its traceback."""
     note = "".join(traceback.format_exception(error))
-    try:
-        again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
-        same = type(again) is type(error)
-    except Exception:
-        same = False
-    portable = error if same else RuntimeError(f"{type(error).__name__}: {error}")
+    portable = error if isinstance(error, Exception) and _can_be_sent(error) else RuntimeError(spelled(error))
     portable.add_note(f"in the worker:\n{note}")
     return portable
+
+
+def _can_be_sent(error: Exception) -> bool:
+    try:
+        again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
+    except Exception:
+        return False
+    return type(again) is type(error)

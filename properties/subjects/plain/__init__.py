@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, offers, safe_getattr
 from properties.subjects.known import known_in
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import use_port
@@ -42,8 +42,8 @@ class PlainSubject(Subject):
             _known_of(port),
             profile=_profile_of(port),
             outside=outside_of(port),
-            refuses=bool(getattr(port, "REFUSES", False)),
-            release=str(getattr(port, "RELEASE", "")),
+            refuses=bool(safe_getattr(port, "REFUSES", False)),
+            release=str(safe_getattr(port, "RELEASE", "")),
             carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
@@ -51,8 +51,8 @@ class PlainSubject(Subject):
 
     def has(self, function: str) -> bool:
         if function in SUPPLIED:
-            return any(hasattr(self.module, plain) for plain in SUPPLIED[function])
-        return function in NEEDS and all(hasattr(self.module, plain) for plain in NEEDS[function])
+            return any(offers(self.module, plain) for plain in SUPPLIED[function])
+        return function in NEEDS and all(offers(self.module, plain) for plain in NEEDS[function])
 
     def _resolve(self, function: str) -> Any:
         found: Any = self._names
@@ -81,7 +81,7 @@ def adapted(port: ModuleType) -> PlainSubject:
     version = getattr(port, "STATECHECK_PROTOCOL", None)
     if version != VERSION:
         _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
-    offered = [plain for plain in FUNCTIONS if hasattr(port, plain.name)]
+    offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
     if not offered:
         _refuse("functions", "none", "at least one of those in PROTOCOL.md", port)
     for plain in offered:
@@ -114,7 +114,7 @@ def _refuse(name: str, value: str, rule: str, port: ModuleType) -> None:
 
 
 def _profile_of(port: ModuleType) -> Profile:
-    fields = getattr(port, "PROFILE", {})
+    fields = safe_getattr(port, "PROFILE", {})
     unknown = sorted(set(fields) - set(vars(DOCUMENTS)))
     if unknown:
         _refuse(
@@ -124,9 +124,9 @@ def _profile_of(port: ModuleType) -> Profile:
 
 
 def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
-    path = getattr(port, "KNOWN", None)
+    path = safe_getattr(port, "KNOWN", None)
     if path is None:
         return ()
     folder = Path(port.__file__ or "").parent
-    release = tuple(map(int, re.findall(r"\d+", str(getattr(port, "RELEASE", "0")))))
+    release = tuple(map(int, re.findall(r"\d+", str(safe_getattr(port, "RELEASE", "0")))))
     return known_in(folder / path, release)
