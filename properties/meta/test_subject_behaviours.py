@@ -20,12 +20,12 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from properties.device import InWorker
 from properties.harness.case import Case
-from properties.harness.codec import decode, encode
-from properties.harness.compare import brief, outcome_difference
+from properties.harness.case.codec import decode, encode
+from properties.harness.case.compare import brief, outcome_difference
+from properties.harness.execution.example import Bench, Falsified
 from properties.harness.port import InProcess
 from properties.harness.raised import LONGEST_MESSAGE
 from properties.harness.repro import repro_script
-from properties.harness.trial import Bench, Falsified
 from properties.harness.values import Outcome, Raised, Record, Returned, Step, Tensor, Value, call, record
 from properties.meta.broken import a_case, a_property, module, run_scripts, toy
 from properties.subjects import load

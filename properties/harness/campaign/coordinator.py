@@ -207,13 +207,20 @@ class Campaign:
                 if seat.task is None:
                     self._assign(seat)
             busy = [seat for seat in self._seats if seat.task is not None]
-            if not busy or self.left < -GRACE_SECONDS:
+            if not busy or (self.left < -GRACE_SECONDS and not self._is_stuck()):
                 return
             wait([seat.pipe for seat in busy], timeout=_POLL_SECONDS)
             for seat in list(self._seats):
                 self._listen(seat)
             self._end_hangs()
             self._tell()
+
+    def _is_stuck(self) -> bool:
+        """Whether a worker has been at one call for so long that it is worth to wait for what looks like a hang."""
+        in_worker = self._setting().in_worker
+        return not in_worker and any(
+            seat.task is not None and seat.stuck > GRACE_SECONDS for seat in self._seats
+        )
 
     def _retire(self) -> None:
         """Workers of devices that are gone."""
