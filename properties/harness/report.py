@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
 from properties.harness.picture import plain, svg
@@ -29,6 +30,7 @@ from properties.subjects import Subject
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _ROOT = Path(__file__).resolve().parents[2]
+_MOST_OF_ONE_INPUT = 100
 _PICTURE = "timeline.svg"
 _IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
 _STYLE = """
@@ -62,7 +64,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
         module: the subject's module, to find where it is imported from.
         note: a sentence to add, such as that the failure does not repeat.
     """
-    directory = reports / f"{_today()}-{case.property_name}-{case.digest}"
+    directory = _directory_of(case, reports)
     case.save(directory / "case.json")
     script = repro_script(case, directory, subject_root(module))
     (directory / "repro.py").write_text(script, encoding="utf-8")
@@ -71,6 +73,21 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     text = report_text(case, directory, note)
     (directory / "report.md").write_text(text, encoding="utf-8")
     (directory / "report.html").write_text(report_page(text, picture), encoding="utf-8")
+    return directory
+
+
+def _directory_of(case: Case, reports: Path) -> Path:
+    """A folder for the input, and another one where a report of it stands already that shows something else."""
+    name, wanted = f"{_today()}-{case.property_name}-{case.digest}", bucket_of(case).id
+    for number in range(1, _MOST_OF_ONE_INPUT):
+        directory = reports / (name if number == 1 else f"{name}-{number}")
+        try:
+            if bucket_of(Case.load(directory / "case.json")).id == wanted:
+                return directory
+        except FileNotFoundError:
+            return directory
+        except (OSError, ValueError):
+            """What stands there is nobody's to overwrite."""
     return directory
 
 

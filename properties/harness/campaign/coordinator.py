@@ -55,6 +55,8 @@ _SILENT_SECONDS = 20.0
 """How much longer than a call may take a worker may be silent: one that lives says so every second."""
 _SAVE_SECONDS, _TELL_SECONDS = 10.0, 0.2
 _DEATHS = 3
+_REPLAY_SHARE = 0.2
+"""The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
 
 
 Watch = Callable[["Campaign"], None]
@@ -150,6 +152,9 @@ class Campaign:
             self._cut_short(seat)
         self._gpus.close()
         self._report_known()
+        undone = sum(isinstance(task, Replay) for task in self._first)
+        if undone:
+            self.ledger.trouble(f"{undone} cases of the corpus were not replayed for want of time")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self._conclude()
         self.ledger.moment(self.at)
@@ -275,8 +280,8 @@ class Campaign:
         seat.give(task)
 
     def _next(self, seat: Seat) -> Task | None:
-        if self._first:
-            return self._first.popleft() if self.left > 0 else None
+        if self.left > 0 and self._first and self._comes_first(self._first[0]):
+            return self._first.popleft()
         reserve, budget = self._reserve, self.plan.budget or 0.0
         due = self.defects.waiting and self.left <= reserve
         report = self.defects.next_report(budget, self.left, self.plan.engines) if due else None
@@ -285,6 +290,13 @@ class Campaign:
         if task is None and self.plan.budget is not None:
             task = self.defects.next_report(budget, self.left, self.plan.engines)
         return task
+
+    def _comes_first(self, task: Task) -> bool:
+        """Whether it is its turn now: in a short campaign the corpus may not keep properties from being tried at all."""
+        budget = self.plan.budget
+        if not isinstance(task, Replay) or budget is None or self._schedule.every_property_was_tried:
+            return True
+        return self.at - self._spent_before < _REPLAY_SHARE * budget
 
     @property
     def _reserve(self) -> float:

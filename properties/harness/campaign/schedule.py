@@ -54,6 +54,11 @@ class Schedule:
     def _by_time(self) -> bool:
         return self._plan.examples is None
 
+    @property
+    def every_property_was_tried(self) -> bool:
+        """Whether the first pass is over."""
+        return not self._first and not self._in_hand
+
     def next(self, seat: Seat, seats: Sequence[Seat], left: float) -> Explore | None:
         """A task for one of the workers, None where there is nothing for it now.
 

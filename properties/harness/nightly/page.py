@@ -211,7 +211,7 @@ def _without_report(view: View) -> View:
 def _rendered(view: View, case: Case, record: Record, directory: Path) -> View:
     folder = summary.report_folder(view.bucket, directory.parent.parent)
     # A folder of the same property may hold the report of a larger input.
-    written = folder if folder is not None and folder.name.endswith(f"-{case.digest}") else None
+    written = folder if folder is not None and f"-{case.digest}" in folder.name else None
     root = _root(case.subject) if case.subject == record.subject else None
     shown = replace(
         view,
