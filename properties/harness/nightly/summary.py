@@ -258,9 +258,10 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(record: Record) -> Iterator[str]:
-    yield from ("", "| properties | number | examples |", "|---|---:|---:|")
+    yield from ("", "| properties | number | examples | compared |", "|---|---:|---:|---:|")
     for status, found in by_status(record.properties)[: len(Status)]:
-        yield f"| {_escaped(status, 40)} | {len(found):,} | {sum(one.examples for one in found):,} |"
+        examples, compared = sum(one.examples for one in found), sum(one.compared for one in found)
+        yield f"| {_escaped(status, 40)} | {len(found):,} | {examples:,} | {compared:,} |"
 
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:
