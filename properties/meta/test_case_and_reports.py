@@ -50,7 +50,16 @@ from properties.harness.values import (
     int32,
     record,
 )
-from properties.meta.broken import ROOT, Verdict, a_case, a_property, case_of, earlier_json, module, run_scripts
+from properties.meta.broken import (
+    ROOT,
+    Verdict,
+    a_case,
+    a_property,
+    case_of,
+    earlier_json,
+    module,
+    run_scripts,
+)
 from properties.strategies.batch import Batch, BlockTable, Request, Splitting, metadata
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, State
