@@ -251,7 +251,7 @@ class _Summary:
             return
         counted = Counter(self._by_property().values())
         told = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
-        yield f"statecheck: {told} ({len(counted) and counted.total()} properties)"
+        yield f"statecheck: {told}"
         if self.is_void:
             yield "statecheck: nothing was compared, so nothing is known about this subject"
         if self._unchecked:

@@ -79,6 +79,9 @@ class Counts:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Counts that an earlier version has not written are 0."""
-        numbers = {name: int(content.get(name, 0)) for name in ("examples", "compared", "discarded")}
+        examples, compared, discarded = (
+            int(content.get(name, 0)) for name in ("examples", "compared", "discarded")
+        )
         reasons = ("outside", "not_offered", "no_evidence", "unchecked")
-        return cls(**numbers, **{name: Counter(content.get(name, {})) for name in reasons})
+        outside, not_offered, no_evidence, unchecked = (Counter(content.get(name, {})) for name in reasons)
+        return cls(examples, compared, outside, not_offered, discarded, no_evidence, unchecked)
