@@ -74,7 +74,6 @@ class PropertyTests:
             reason = tested.not_applicable(self.bench)
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
-                _tell(item, tested, Status.NOT_APPLICABLE)
             elif _is_own(item) and not isinstance(tested, MachineProperty):
                 settings(max_examples=tested.examples(self.bench))(item.function)  # type: ignore[attr-defined]
 
@@ -152,14 +151,14 @@ def _is_part(config: pytest.Config) -> bool:
 
 def _status(item: pytest.Item, when: str, error: BaseException | None, latest: Case | None) -> Status | None:
     """The verdict as a phase of a test has it; None where that phase says nothing."""
-    if when == "call":
-        judged = item.stash.get(_judged, None)
-        if judged is not None:
-            return judged.status
-        is_found = isinstance(error, Falsified) or (isinstance(error, Flaky) and latest is not None)
-        return Status.FALSIFIED if is_found else Status.ERROR
-    is_error = error is not None and not isinstance(error, pytest.skip.Exception)
-    return Status.ERROR if is_error else None
+    judged = item.stash.get(_judged, None) if when == "call" else None
+    if judged is not None:
+        return judged.status
+    if isinstance(error, pytest.skip.Exception):
+        return Status.NOT_APPLICABLE
+    if isinstance(error, Falsified) or (isinstance(error, Flaky) and latest is not None):
+        return Status.FALSIFIED
+    return Status.ERROR if error is not None else None
 
 
 def _tell(
