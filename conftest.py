@@ -1,22 +1,17 @@
-"""Options, profiles and fixtures of the whole suite; reports of falsified properties."""
+"""Options, profiles and fixtures of the whole suite."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from properties.device import InWorker
 from properties.harness import profiles, triton_mode
-from properties.harness.execution.example import Bench, Falsified
-from properties.harness.machines import MachineProperty
+from properties.harness.execution.example import Bench
 from properties.harness.port import Port, choose_device, ordinary_port
-from properties.harness.report import write_report
+from properties.harness.property_tests import PropertyTests
 from properties.harness.sanitizer.fixture import sanitizer  # noqa: F401 - a fixture, for tests that launch kernels
-from properties.harness.witness import explained
 from properties.subjects import Subject, load
 
 profiles.load()
@@ -47,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[_BENCH] = Bench(subject, port)
+    reports = Path(config.getoption("--reports"))
+    config.pluginmanager.register(PropertyTests(config.stash[_BENCH], reports), "statecheck")
 
 
 def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
@@ -58,7 +55,6 @@ def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
 
 
 _BENCH = pytest.StashKey[Bench]()
-_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -66,16 +62,9 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"statecheck: subject {bench.subject.name}, device {bench.port.device}"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # A known case fails in a moment, where a search takes its time; the sort keeps all else as it was.
     items.sort(key=lambda item: item.path.name != "test_corpus.py" or item.path.parent.name != "properties")
-    for item in items:
-        tested = getattr(getattr(item, "function", None), "property", None)
-        reason = tested.not_applicable(config.stash[_BENCH]) if tested else None
-        if reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
-        elif tested and not isinstance(tested, MachineProperty):
-            settings(max_examples=tested.examples(config.stash[_BENCH]))(item.function)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -92,28 +81,6 @@ def interpreted(trial: Bench) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _known_deviations(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A declared deviation that did not show is a failure: the declaration is out of date."""
-    # Tests of the harness have other subjects, with other rules.
+def _rules_of_the_subject(request: pytest.FixtureRequest) -> None:
+    """Tests of the harness have other subjects, with other rules."""
     request.config.stash[_BENCH].follow_rules()
-    yield
-    tested = getattr(getattr(request.node, "function", None), "property", None)
-    if not request.node.stash.get(_PASSED, False):
-        return
-    bench = request.config.stash[_BENCH]
-    for known in bench.subject.known_deviations:
-        if tested and known.alone == tested.name and known not in bench.known_failures:
-            pytest.fail(f"{tested.name} passed, but should fail as declared: {known.link}")
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    outcome: Any = yield
-    if call.when == "call":
-        item.stash[_PASSED] = outcome.get_result().passed
-    if call.excinfo is not None and isinstance(call.excinfo.value, Falsified):
-        bench = item.config.stash[_BENCH]
-        reports = Path(item.config.getoption("--reports"))
-        case = explained(call.excinfo.value.case, bench.subject)
-        directory = write_report(case, reports, bench.subject.module)
-        outcome.get_result().sections.append(("statecheck", f"report: {directory}/report.md"))

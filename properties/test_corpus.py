@@ -18,8 +18,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: Entry, trial: Bench) -> None:
     record = replayed(entry, trial.subject, trial.port.device, trial.port)
     if record.verdict == "NOT APPLICABLE":
-        pytest.skip(record.message)
+        pytest.skip(f"not applicable: {record.message}")
     if record.verdict == "KNOWN":
-        pytest.xfail(record.message)
+        pytest.xfail(f"known: {record.message}")
     if record.verdict != "FIXED":
         pytest.fail(f"{record.verdict}: {entry.path}: {record.message}", pytrace=False)

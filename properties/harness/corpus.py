@@ -10,13 +10,10 @@ import fcntl
 import json
 import os
 import re
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from properties.harness.campaign.record import CorpusRecord
@@ -25,6 +22,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.execution.replay import replay_case
 from properties.harness.files import HOST, write_whole
+from properties.harness.places import Places, print_case
 from properties.harness.port import Port
 from properties.subjects import Subject, load
 
@@ -58,18 +56,14 @@ class Corpus:
 
     def __init__(self, folder: Path, fallback: Path | None = None) -> None:
         self.folder = folder
-        self.troubles: list[str] = []
-        """What went wrong, a sentence for each folder and reason."""
-        places: list[Callable[[], Path]] = [lambda: folder]
-        if fallback is not None:
-            places.append(lambda: fallback)
-        self._places = [*places, lambda: self._temporary]
+        self._places = Places(folder, fallback, prefix="statecheck-corpus-")
         self._kept: dict[str, _Kept] = {}
         self._swept: set[Path] = set()
 
-    @cached_property
-    def _temporary(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="statecheck-corpus-"))
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong, a sentence for each folder and reason."""
+        return self._places.troubles
 
     def add(self, case: Case, *, first_seen: dict[str, str]) -> Path:
         """Keep the case, unless the one of its bucket that is kept already is no larger; the bucket's file.
@@ -88,14 +82,11 @@ class Corpus:
         return kept.path
 
     def _put(self, name: str, case: Case, weight: Weight) -> _Kept:
-        for place in self._places:
-            folder: Path | None = None
-            try:
-                folder = place()
-                return self._put_into(folder, name, case, weight)
-            except OSError as error:
-                self._note(folder or Path(tempfile.gettempprefix()), error)
-        return _printed(self.folder / name, case, weight)
+        kept = self._places.put(lambda folder: self._put_into(folder, name, case, weight))
+        if kept is not None:
+            return kept
+        print_case(case)
+        return _Kept(self.folder / name, weight, None)
 
     def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _Kept:
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,12 +97,6 @@ class Corpus:
             with suppress(FileExistsError, FileNotFoundError), _locked(folder):
                 return _smaller_of_both(folder / name, case, weight)
         raise OSError(f"others keep on changing {name}")
-
-    def _note(self, folder: Path, error: OSError) -> None:
-        why = error.strerror or str(error)
-        trouble = f"{folder} took no case ({why}), which went elsewhere"
-        if trouble not in self.troubles:
-            self.troubles.append(trouble)
 
     def entries(self) -> list[Entry]:
         """Every file, by name; those that cannot be read with what is wrong with them."""
@@ -306,10 +291,3 @@ def lives(process: int) -> bool:
     except OSError:
         """It is somebody else's."""
     return True
-
-
-def _printed(path: Path, case: Case, weight: Weight) -> _Kept:
-    """The last resort. The very standard error: that of Python may be redirected while a property is explored."""
-    with suppress(OSError, ValueError):
-        print(case.to_json(), file=sys.__stderr__, flush=True)
-    return _Kept(path, weight, None)

@@ -9,6 +9,16 @@ HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40
 """Who writes: the names of files that are being written have it, and the number of the process."""
 
 
+def encoded(text: str) -> bytes:
+    """UTF-8; half a surrogate pair, which a subject may have in a message and UTF-8 has no bytes for, is spelled out."""
+    return text.encode(errors="backslashreplace")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file for people, whatever a subject has put into the text."""
+    path.write_bytes(encoded(text))
+
+
 def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = False) -> None:
     """Write a file so that at every moment `path` holds all of `text` or what it held before.
 
@@ -22,7 +32,7 @@ def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = Fals
     temporary = path.with_name(f"{path.stem}.{HOST}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(text.encode())
+            file.write(encoded(text))
             file.flush()
             if durable:
                 os.fsync(file.fileno())

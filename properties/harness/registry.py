@@ -10,9 +10,9 @@ import contextlib
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +20,8 @@ from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
-from properties.harness.execution.example import Bench, KnownFailure
+from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
+from properties.subjects import Subject
 
 KINDS = frozenset(
     {
@@ -95,7 +96,9 @@ class Property:
     def example(self, bench: Bench, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""
         with contextlib.suppress(KnownFailure), discards_counted(bench):
-            self.body(bench.begin(self), **drawn)
+            trial = bench.begin(self)
+            self.body(trial, **drawn)
+            trial.end()
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `Bench` to run on."""
@@ -124,9 +127,49 @@ class Property:
             return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
         if self.kind == "refusal" and not bench.subject.refuses:
             return f"{bench.subject.name} does not promise to refuse what is undocumented"
-        if self.device not in (None, bench.port.device):
-            return f"needs {self.device}, runs on {bench.port.device}"
-        return None
+        device = bench.port.device
+        if self.device not in (None, device):
+            return f"needs {self.device}, runs on {device}"
+        if self.kind == ORDER_FREE and device != "cpu":
+            return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
+        return self._outside(bench.subject, wanted)
+
+    def _outside(self, subject: Subject, wanted: Sequence[str]) -> str | None:
+        """Why no input of any function that it needs is inside of the subject's contract."""
+        reasons = [subject.never(function) for function in wanted]
+        if not wanted or None in reasons:
+            return None
+        return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+
+def written_examples(
+    name: str, function: Callable[..., str] = lambda **parameters: ""
+) -> Callable[[_Test], _Test]:
+    """Marks a test that hands one written example to a property: its verdict is one on that property.
+
+    Args:
+        name: the property's.
+        function: the only one that the example is about, of the parameters of the test; "" for all of the property's.
+    """
+
+    def mark(test: _Test) -> _Test:
+        test.written = PROPERTIES[name], function  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def property_of(test: Any, **parameters: Any) -> Property | None:
+    """What a pytest test tests, if that is a property; `parameters` are those of a written example."""
+    tested: Property | None = getattr(test, "property", None)
+    if tested is None and hasattr(test, "written"):
+        whole, function = test.written
+        chosen = function(**parameters)
+        tested = replace(whole, functions=(chosen,)) if chosen else whole
+    return tested
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
+from properties.harness.files import write_text
 from properties.harness.picture import plain, svg
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
@@ -67,12 +68,12 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     directory = _directory_of(case, reports)
     case.save(directory / "case.json")
     script = repro_script(case, directory, subject_root(module))
-    (directory / "repro.py").write_text(script, encoding="utf-8")
+    write_text(directory / "repro.py", script)
     picture = svg(case.timeline) if case.timeline is not None else ""
     _write_picture(directory / _PICTURE, picture)
     text = report_text(case, directory, note)
-    (directory / "report.md").write_text(text, encoding="utf-8")
-    (directory / "report.html").write_text(report_page(text, picture), encoding="utf-8")
+    write_text(directory / "report.md", text)
+    write_text(directory / "report.html", report_page(text, picture))
     return directory
 
 
@@ -93,7 +94,7 @@ def _directory_of(case: Case, reports: Path) -> Path:
 
 def _write_picture(path: Path, picture: str) -> None:
     if picture:
-        path.write_text(picture + "\n", encoding="utf-8")
+        write_text(path, picture + "\n")
     else:
         # This input may have been reported before, with a picture.
         path.unlink(missing_ok=True)

@@ -76,7 +76,9 @@ def _stated(case: Case) -> str:
 
     The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
     """
-    return "" if differs(case) or case.order == TRACED else case.message
+    if case.failure is None or differs(case) or case.order == TRACED:
+        return ""
+    return case.failure.message
 
 
 def _device(case: Case) -> str:

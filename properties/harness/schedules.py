@@ -40,6 +40,14 @@ _LIVE = 16
 _KEEP_GOING = (0.0, 0.5, 0.9)
 """How likely the running program is to go on: fine interleavings find other races than long runs do."""
 
+
+class Reordered:
+    """How many launches of several programs have run in an order that `program_schedule` picked, in this process."""
+
+    launches = 0
+
+
+REORDERED = Reordered()
 _Program = Callable[[], None]
 _Index = tuple[int, int, int]
 
@@ -105,6 +113,7 @@ class _Gathering:
     def __call__(self, **arguments: Any) -> None:
         self.calls[self.builder.grid_idx] = partial(self.kernel, **arguments)
         if len(self.calls) == prod(self.builder.grid_dim):
+            REORDERED.launches += len(self.calls) > 1
             self.run(self.calls)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from properties.harness.case import Case
 from properties.harness.case.earlier import failure_in
-from properties.harness.values import Raised, Refusal, Step, call
+from properties.harness.values import Call, Raised, Refusal, Step, call
 from properties.harness.worker import Finished, Progress, Setting, Task, pending_path
 from properties.subjects import KnownDeviation, Subject
 
@@ -91,9 +91,18 @@ def a_case(**changes: Any) -> Case:
     }
     fields |= changes
     message = fields.pop("message")
-    told = (fields["steps"], fields["expected"], fields["actual"], fields.get("device", "cpu"))
+    calls = [step for step in fields["steps"] if isinstance(step, Call)]
+    told = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
     fields.setdefault("failure", failure_in(message, *told))
     return Case(**fields)
+
+
+def earlier_json(case: Case, schema: int, **changes: Any) -> str:
+    """The case as a version before `Failure` has written it: a sentence says what went wrong."""
+    since = {"timeline": 3, "suspect": 4, "finding": 4, "order": 4, "first_seen": 5}
+    content = json.loads(case.to_json()) | {"schema": schema, "message": case.message}
+    later = {"failure", *(name for name, added in since.items() if added > schema)}
+    return json.dumps({name: item for name, item in (content | changes).items() if name not in later})
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from oracle import profile
 from properties.harness.execution.example import Bench, OutsideDomain
 from properties.harness.port import InProcess
+from properties.harness.registry import load_properties
 from properties.harness.values import Call, call
 from properties.meta.broken import a_property, toy
-from properties.subjects import Outside
+from properties.subjects import Outside, load
 
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
 
@@ -85,6 +86,47 @@ def test_refusals_are_not_applicable_to_who_does_not_promise_them() -> None:
     assert tested.not_applicable(bench_of(untouched)) is None
     reason = tested.not_applicable(bench_of(untouched, refuses=False))
     assert reason == "toy does not promise to refuse what is undocumented"
+
+
+ALWAYS = Outside("div*", "numbers")
+
+
+def test_a_property_all_of_whose_functions_are_outside_is_not_applicable() -> None:
+    bench = bench_of(untouched, outside=(ALWAYS,))
+    assert a_property().not_applicable(bench) == "numbers"
+    assert leave(bench, call("divide", x=6, y=2)) == "numbers"
+
+
+def test_a_property_of_which_some_inputs_are_inside_is_applicable() -> None:
+    assert a_property().not_applicable(bench_of(untouched, outside=(NEGATIVE,))) is None
+    bench = bench_of(untouched, outside=(ALWAYS,))
+    vars(bench.subject.module)["cdiv"] = untouched
+    assert a_property(functions=("divide", "cdiv")).not_applicable(bench) is None
+
+
+def test_orders_of_programs_are_not_applicable_where_kernels_are_compiled() -> None:
+    bench, tested = bench_of(untouched), a_property(kind="order-free")
+    assert tested.not_applicable(bench) is None
+    bench.port.device = "cuda"
+    assert tested.not_applicable(bench) == (
+        "where kernels are compiled, on cuda, programs run in an order of the device's own"
+    )
+
+
+def test_an_order_in_which_no_programs_ran_is_no_evidence() -> None:
+    bench = bench_of(lambda x, y: x // y)
+    a_property(lambda trial: trial.agrees(call("divide", x=6, y=2)), kind="order-free").example(bench)
+    assert (bench.counts.compared, bench.counts.vacuous) == (0, 0)
+    assert bench.counts.reasons == "no launch of several programs, which could run in another order"
+
+
+def test_an_order_in_which_programs_ran_is_evidence(interpreted: None) -> None:
+    subject = load("impl")
+    bench = Bench(subject, InProcess(subject, "cpu"))
+    load_properties()["no_order_of_programs_shows_in_copied_runs"].explore(bench, seed=1, max_examples=6)
+    counts = bench.counts
+    assert counts.compared > 0
+    assert counts.compared + counts.no_evidence.total() + counts.discarded == counts.examples
 
 
 def test_rules_follow_the_profile_of_the_subject_whose_example_begins() -> None:

@@ -49,7 +49,7 @@ from properties.harness.values import (
     record,
     resolve,
 )
-from properties.meta.broken import a_case
+from properties.meta.broken import a_case, earlier_json
 
 names = st.text(max_size=6)
 integers = st.integers(-(2**70), 2**70)
@@ -234,11 +234,12 @@ def test_a_case_of_schema_1_is_read_with_defaults_for_what_it_lacks() -> None:
     ]}"""
     expected = {"tuple": [{"Refusal": {"argument": "x", "exception": "ValueError"}}]}
     actual = {"tuple": [{"Raised": {"exception": "E", "message": "", "changed": {"tuple": []}}}]}
-    old = changed(schema=1, steps=json.loads(steps), expected=expected, actual=actual)
+    old = earlier_json(a_case(message=""), 1, steps=json.loads(steps), expected=expected, actual=actual)
     assert Case.from_json(old) == a_case(
         steps=(Let("a", int32([1])), Overwrite("a", (2,)), call("f", x=Name("a"))),
         expected=(Refusal("x"),),
         actual=(Raised("E", ""),),
+        message="",
     )
 
 

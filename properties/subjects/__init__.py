@@ -77,10 +77,14 @@ class Outside:
 
     function: str
     reason: str
-    condition: Callable[[Call], bool] = field(default=lambda call: True)
+    condition: Callable[[Call], bool] | None = None
+    """None: of every call."""
+
+    def covers(self, function: str) -> bool:
+        return fnmatchcase(function, self.function)
 
     def holds(self, call: Call) -> bool:
-        return fnmatchcase(call.function, self.function) and self.condition(call)
+        return self.covers(call.function) and (self.condition is None or self.condition(call))
 
 
 class Subject:
@@ -127,6 +131,11 @@ class Subject:
     def known(self, case: Case) -> KnownDeviation | None:
         """The declared defect that a failing case shows, if there is one."""
         return next((one for one in self.known_deviations if one.shows_in(case)), None)
+
+    def never(self, function: str) -> str | None:
+        """Why every call of the function is outside of the contract; None where some are inside."""
+        always = (one for one in self.outside if one.condition is None and one.covers(function))
+        return next((one.reason for one in always), None)
 
     def has(self, function: str) -> bool:
         try:

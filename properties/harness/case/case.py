@@ -112,17 +112,16 @@ class Case:
             raise ValueError(f"schema = {schema}, but should be {_VERSIONS} [Case.from_json]{why}")
         for since, absent in _SINCE.items():
             content = (absent if schema < since else {}) | content
-        message = content.pop("message", "") if schema < _STRUCTURED else None
-        if message is not None:
-            content["failure"] = None
-        unknown = set(content) ^ set(cls.__dataclass_fields__)
+        said = "message" if schema < _STRUCTURED else "failure"
+        unknown = set(content) ^ (set(cls.__dataclass_fields__) - {"failure"} | {said})
         if unknown:
             raise ValueError(
                 f"case fields = {sorted(unknown)}, but should be exactly a case's [Case.from_json]"
             )
-        case = cls(**{name: decode(item) for name, item in content.items()})
+        message = content.pop("message", None)
+        case = cls(**{"failure": None} | {name: decode(item) for name, item in content.items()})
         case._check_steps()
-        return case if message is None else case._as_told(message)
+        return case._as_told(message) if said == "message" else case
 
     def _as_told(self, message: Any) -> Case:
         """The case with the failure that its sentence tells of, as earlier schemas have it."""

@@ -11,6 +11,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -153,5 +154,5 @@ def _case(about: Mapping[str, Any], steps: Sequence[Step]) -> Case:
     asked = (found for _, found in Follower().follow(kept))
     expected = tuple(found.expected for found in asked if found is not None)
     unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
-    ended = stated("the process that ran this input ended")
+    ended = replace(stated("the process that ran this input ended"), kind="fault")
     return Case(**about, steps=tuple(kept), expected=expected, actual=unknown, failure=ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 
@@ -18,6 +18,8 @@ class Counts:
         outside: those that ended before, at a call that the subject's contract leaves out, by the reason.
         not_offered: those that ended before, at something that the subject does not offer, by what it says.
         discarded: those that the property itself did not want.
+        no_evidence: those that came to their end without what the property is about, by what was missing.
+        unchecked: no examples, but what they have observed and no rule says anything about: "function: place", and how often.
     """
 
     examples: int = 0
@@ -25,11 +27,14 @@ class Counts:
     outside: Counter[str] = field(default_factory=Counter)
     not_offered: Counter[str] = field(default_factory=Counter)
     discarded: int = 0
+    no_evidence: Counter[str] = field(default_factory=Counter)
+    unchecked: Counter[str] = field(default_factory=Counter)
 
     @property
     def vacuous(self) -> int:
         """Examples that came to their end without an assertion."""
-        return self.examples - self.compared - self.ended_before - self.discarded
+        ended = self.ended_before + self.discarded + self.no_evidence.total()
+        return self.examples - self.compared - ended
 
     @property
     def ended_before(self) -> int:
@@ -37,8 +42,9 @@ class Counts:
 
     @property
     def reasons(self) -> str:
-        """Why examples ended before an assertion was reached, the most frequent reason first."""
-        told = [reason for reason, _ in (self.outside + self.not_offered).most_common()]
+        """Why examples are no evidence, the most frequent reason first."""
+        why = self.outside + self.not_offered + self.no_evidence
+        told = [reason for reason, _ in why.most_common()]
         told += ["the property discarded what was drawn"] if self.discarded else []
         told += ["there was nothing to compare in what was drawn"] if self.vacuous > 0 else []
         return "; ".join(told)
@@ -49,10 +55,12 @@ class Counts:
         self.outside.update(other.outside)
         self.not_offered.update(other.not_offered)
         self.discarded += other.discarded
+        self.no_evidence.update(other.no_evidence)
+        self.unchecked.update(other.unchecked)
 
     def take(self) -> Counts:
         """What was counted until now; counting starts anew."""
-        taken = Counts(self.examples, self.compared, self.outside, self.not_offered, self.discarded)
+        taken = replace(self)
         self.__init__()  # type: ignore[misc]
         return taken
 
@@ -64,11 +72,16 @@ class Counts:
             "outside": dict(self.outside),
             "not_offered": dict(self.not_offered),
             "discarded": self.discarded,
+            "no_evidence": dict(self.no_evidence),
+            "unchecked": dict(self.unchecked),
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        outside, not_offered = (Counter(content.get(name, {})) for name in ("outside", "not_offered"))
-        numbers = (int(content.get(name, 0)) for name in ("examples", "compared", "discarded"))
-        examples, compared, discarded = numbers
-        return cls(examples, compared, outside, not_offered, discarded)
+        """Counts that an earlier version has not written are 0."""
+        examples, compared, discarded = (
+            int(content.get(name, 0)) for name in ("examples", "compared", "discarded")
+        )
+        reasons = ("outside", "not_offered", "no_evidence", "unchecked")
+        outside, not_offered, no_evidence, unchecked = (Counter(content.get(name, {})) for name in reasons)
+        return cls(examples, compared, outside, not_offered, discarded, no_evidence, unchecked)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from oracle import profile
+from properties.harness import schedules
 from properties.harness.case import Case, Failure
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.case.failure import (
@@ -19,6 +20,7 @@ from properties.harness.case.failure import (
     rule_of_fatal,
     stated,
 )
+from properties.harness.case.unchecked import unchecked
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offered
 from properties.harness.execution.run import Run
@@ -30,6 +32,10 @@ from properties.subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
     from properties.harness.registry import Property
+
+ORDER_FREE = "order-free"
+"""The kind of the properties about orders of Triton programs."""
+_NO_ORDER = "no launch of several programs, which could run in another order"
 
 __all__ = ["NOT_OFFERED", "Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
 
@@ -123,12 +129,22 @@ class Trial:
     def __post_init__(self) -> None:
         self._run = Run(self.bench.port)
         self.is_compared = False
+        self._reordered_before = schedules.REORDERED.launches
 
     def compared(self) -> None:
         """The property's own assertion was reached, on values that the subject returned."""
-        if not self.is_compared:
+        if not self.is_compared and self._has_its_subject_matter():
             self.is_compared = True
             self.bench.counts.compared += 1
+
+    def _has_its_subject_matter(self) -> bool:
+        """Nothing is said about orders where programs did not run in another one."""
+        return self.tested.kind != ORDER_FREE or schedules.REORDERED.launches > self._reordered_before
+
+    def end(self) -> None:
+        """The property's body has come to its end, with nothing wrong."""
+        if not self.is_compared and not self._has_its_subject_matter():
+            self.bench.counts.no_evidence[_NO_ORDER] += 1
 
     def keep(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
@@ -219,6 +235,8 @@ class Trial:
             self._fails(
                 failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
             )
+        function = self._run.calls[number].function
+        self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
 
     def returns(self, *steps: Step) -> Value:
         """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""

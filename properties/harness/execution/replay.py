@@ -19,7 +19,7 @@ from properties.harness.device.port import InWorker
 from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.example import spell
 from properties.harness.execution.run import Expectation, Run, recorded
-from properties.harness.port import Port, choose_device, ordinary_port
+from properties.harness.port import InProcess, Port, choose_device, ordinary_port
 from properties.harness.values import Call, Raised, Step
 from properties.subjects import Subject, load
 
@@ -73,6 +73,8 @@ def replay_case(
         found = _replayed(case, subject, device, port)
     except _Left as left:
         return Replay(NOT_APPLICABLE, str(left), case)
+    if found is None and case.sanitized and not _watches(port, device):
+        return Replay(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if found is None:
         return Replay(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
     known = None if as_new else subject.known(found)
@@ -94,6 +96,11 @@ def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
     if device != "cpu" and any(call.schedule for call in case.calls):
         return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
     return None
+
+
+def _watches(port: Port | None, device: str) -> bool:
+    """Whether the sanitizer sees what launches do, as it did where it found the case."""
+    return device == "cpu" and not (isinstance(port, InProcess) and port.watched is None)
 
 
 _NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
