@@ -26,7 +26,7 @@ _STYLES = {
     Status.KNOWN: "yellow",
 }
 _BY_VALUE = {status.value: style for status, style in _STYLES.items()}
-_ENDED_BEFORE = ("outside", "not offered", "discarded", "vacuous")
+_ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
 
 
 def summary(record: Record) -> Table:
@@ -48,7 +48,8 @@ def summary(record: Record) -> Table:
 
 def _ended(one: PropertyRecord) -> dict[str, int]:
     counts = one.counts
-    numbers = (counts.outside.total(), counts.not_offered.total(), counts.discarded, max(0, counts.vacuous))
+    reasons = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
+    numbers = (*reasons, counts.discarded, max(0, counts.vacuous))
     return dict(zip(_ENDED_BEFORE, numbers, strict=True))
 
 

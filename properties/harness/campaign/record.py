@@ -22,7 +22,8 @@ class PropertyRecord:
 
     `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached.
     `launches`: its examples launch kernels. Of the examples, `compared` reached the property's own assertion; `outside` and
-    `not_offered` ended before, by the reason, and `discarded` ones the property did not want. `known` are failing examples of
+    `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
+    ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
     known defects, by the defect's name, and `report` is the folder of the latest report.
     """
 
@@ -41,12 +42,16 @@ class PropertyRecord:
     discarded: int = 0
     known: dict[str, int] = field(default_factory=dict)
     report: str = ""
+    no_evidence: dict[str, int] = field(default_factory=dict)
+    unchecked: dict[str, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:
         """What became of its examples."""
         outside, not_offered = Counter(self.outside), Counter(self.not_offered)
-        return Counts(self.examples, self.compared, outside, not_offered, self.discarded)
+        no_evidence, unchecked = Counter(self.no_evidence), Counter(self.unchecked)
+        numbers = (self.examples, self.compared, outside, not_offered, self.discarded)
+        return Counts(*numbers, no_evidence, unchecked)
 
     @property
     def rate(self) -> float:

@@ -179,6 +179,8 @@ class Standing:
             self.counts.discarded,
             dict(self.deviations),
             self.report,
+            dict(self.counts.no_evidence),
+            dict(self.counts.unchecked),
         )
 
     def resume(self, record: PropertyRecord) -> None:

@@ -59,6 +59,9 @@ def tell_failures(tell: Tell, record: Record) -> None:
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _by_reason(record, status).items():
             tell(f"{status.value}: {_listed(names)}: {reason}")
+    unchecked = sorted({place for one in record.properties for place in one.unchecked})
+    if unchecked:
+        tell(f"observed, and not compared with any rule: {_listed(unchecked)}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
             tell(f"{one.name}: {one.detail}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -117,7 +117,7 @@ def added(parts: Sequence[Part]) -> Record:
         corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
         known=_grouped(_each(records, "known"), lambda one: one.id, _known),
         kernels=_kernels(records),
-        faults=dict(sum((Counter(one.faults) for one in records), Counter())),
+        faults=_summed(one.faults for one in records),
         troubles=_troubles(parts),
         canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",
         series=_series(parts, buckets),
@@ -179,17 +179,26 @@ def _property(group: list[PropertyRecord]) -> PropertyRecord:
         behaviours=max(one.behaviours for one in group),
         launches=any(one.launches for one in group),
         compared=sum(one.compared for one in group),
-        outside=dict(sum((Counter(one.outside) for one in group), Counter())),
-        not_offered=dict(sum((Counter(one.not_offered) for one in group), Counter())),
+        outside=_summed(one.outside for one in group),
+        not_offered=_summed(one.not_offered for one in group),
         discarded=sum(one.discarded for one in group),
-        known=dict(sum((Counter(one.known) for one in group), Counter())),
+        known=_summed(one.known for one in group),
+        no_evidence=_summed(one.no_evidence for one in group),
+        unchecked=_summed(one.unchecked for one in group),
     )
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
 
 
 def _known(group: list[KnownRecord]) -> KnownRecord:
     """A defect that showed in one part showed."""
     strongest = min(group, key=lambda one: _rank(_STANDINGS, one.standing))
-    properties = dict(sum((Counter(one.properties) for one in group), Counter()))
+    properties = _summed(one.properties for one in group)
     return replace(strongest, properties=properties)
 
 
