@@ -19,6 +19,7 @@ from properties.harness.campaign.claim import unclaimed
 from properties.harness.campaign.defects import Defect, label, pending_name, reports_of
 from properties.harness.campaign.gpus import Gpus
 from properties.harness.campaign.pending import (
+    KNOWN_PREFIX,
     left_behind,
     left_by,
     pending_of,
@@ -158,6 +159,9 @@ class Campaign:
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self._conclude()
         self.ledger.moment(self.at)
+        with suppress(OSError):
+            # Where there is nothing left in it.
+            self.pending.rmdir()
         self._save()
 
     def _is_done(self) -> bool:
@@ -184,13 +188,14 @@ class Campaign:
             known |= {Path(one.corpus).name for one in self.ledger.buckets.values()}
             for folder in dict.fromkeys((self.plan.corpus, self._kept)):
                 for entry in Corpus(Path(folder)).entries():
-                    chosen = entry.case is None or not self.plan.only or self._is_chosen(entry.case)
+                    chosen = entry.case is None or self._is_chosen(entry.case)
                     if chosen and entry.path.name not in known:
                         known.add(entry.path.name)
                         self._first.append(Replay(str(entry.path)))
 
     def _is_chosen(self, case: Case) -> bool:
-        return case.property_name in self.ledger.standings
+        some = bool(self.plan.only) or self.plan.lives
+        return not some or case.property_name in self.ledger.standings
 
     def _warm_up(self) -> None:
         """Wait until the workers are ready; the clock starts then."""
@@ -450,7 +455,7 @@ class Campaign:
         self._leave(task)
         assert seat.process.pid is not None
         for path, name, case in left_by(self.pending, seat.process.pid):
-            if name.startswith("known-"):
+            if name.startswith(KNOWN_PREFIX):
                 continue
             if self._found(case, f"{why} before this input was shrunk."):
                 path.unlink(missing_ok=True)

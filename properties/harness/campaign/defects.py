@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from properties.harness.campaign.pending import KNOWN_PREFIX
 from properties.harness.campaign.record import KnownRecord
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.tasks import Explore, Explored
@@ -39,7 +40,7 @@ def reports_of(reports: Path, name: str) -> Path:
 
 def pending_name(name: str) -> str:
     """What the pending case of a known defect is called, in place of a property."""
-    return f"known-{name}"
+    return f"{KNOWN_PREFIX}{name}"
 
 
 def label(name: str, declared: KnownDeviation) -> str:

@@ -18,6 +18,7 @@ from properties.harness.device.log import SUFFIX, put_down
 
 _NAME = re.compile(r"^(?P<what>.+)\.(?P<bucket>[0-9a-f]{10})\.(?P<worker>\d+)\.json$")
 UNFINISHED = ".unfinished.json"
+KNOWN_PREFIX = "known-"
 
 
 def pending_of(campaign: Path) -> Path:
@@ -94,6 +95,6 @@ def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:
         with suppress(OSError):
             put_down(path)
     for path in sorted(folder.glob("*.json")):
-        if not path.name.endswith(UNFINISHED):
+        if not path.name.endswith(UNFINISHED) and not path.name.startswith(KNOWN_PREFIX):
             with suppress(OSError, ValueError):
                 yield path, Case.load(path)
