@@ -120,7 +120,8 @@ def test_an_order_in_which_no_programs_ran_is_no_evidence() -> None:
     assert bench.counts.reasons == "no launch of several programs, which could run in another order"
 
 
-def test_an_order_in_which_programs_ran_is_evidence(interpreted: None) -> None:
+@pytest.mark.usefixtures("interpreted")
+def test_an_order_in_which_programs_ran_is_evidence() -> None:
     subject = load("impl")
     bench = Bench(subject, InProcess(subject, "cpu"))
     load_properties()["no_order_of_programs_shows_in_copied_runs"].explore(bench, seed=1, max_examples=6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -108,7 +109,7 @@ def read_only_corpus(ground: Ground) -> Observed:
 _CORRUPT = {
     "truncated": lambda text: text[: len(text) // 2].encode(),
     "binary": lambda text: bytes(range(256)) * 4,
-    "newer": lambda text: text.replace('"schema": 5', '"schema": 99').encode(),
+    "newer": lambda text: re.sub(r'"schema": \d+', '"schema": 99', text, count=1).encode(),
     "empty": lambda text: b"",
     "nested": lambda text: b"[" * 100_000,
     "list": lambda text: b"[1, 2]",
