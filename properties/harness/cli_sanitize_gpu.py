@@ -54,6 +54,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
     from properties.harness.cli_options import seconds
+    from properties.harness.nightly.summary import CLEAN, FALSIFIED, INCOMPLETE
     from properties.harness.sanitize_gpu import Options, sanitize
     from properties.harness.selection import select
 
@@ -71,8 +72,8 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
     run = sanitize(asked, console)
     if run.findings:
-        return cli.FALSIFIED
-    return cli.INCOMPLETE if run.incomplete else cli.CLEAN
+        return FALSIFIED
+    return INCOMPLETE if run.incomplete else CLEAN
 
 
 def _tools(text: str) -> list[str]:

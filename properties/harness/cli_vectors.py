@@ -34,6 +34,7 @@ def run_vectors(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, or properties that call no function with vectors.
     """
+    from properties.harness.nightly.summary import CLEAN
     from properties.harness.selection import select
     from properties.harness.vectors.choose import Recording
     from properties.harness.vectors.record import recordable, recorded
@@ -49,7 +50,7 @@ def run_vectors(options: argparse.Namespace) -> int:
     vectors = recording.chosen()
     index = write(vectors, options.out, Origin(options.seed, options.examples, options.only))
     _tell(index, options.out)
-    return cli.CLEAN
+    return CLEAN
 
 
 def _tell(index: dict[str, Any], folder: Path) -> None:
