@@ -42,6 +42,7 @@ from properties.meta.broken import EXACT, PADDED, ROUNDS_UP, a_case
 COMMIT = "0123456789ab"
 LONGEST = 20.0
 _PIDS = itertools.count(10_000_000)
+_HEARD = Listened("heard")
 
 
 class Died(Exception):
@@ -64,7 +65,9 @@ class Actor:
 
     def passes(self, task: Explore, examples: int = 10, **changes: Any) -> None:
         """So many examples, all of them compared."""
-        self.say(Progress(task.property, examples, examples), Explored(task.property, "passed", 0.02, **changes))
+        self.say(
+            Progress(task.property, examples, examples), Explored(task.property, "passed", 0.02, **changes)
+        )
 
     def leave(self, name: str, case: Case) -> Path:
         """A failing input that is in hand."""
@@ -95,8 +98,8 @@ Body = Callable[[Explore, Actor], None]
 class _Process:
     """In place of a worker's process, a thread."""
 
-    def __init__(self, body: Body, actor: Actor) -> None:
-        self._body, self._actor, self.pid = body, actor, actor.pid
+    def __init__(self, body: Body, actor: Actor, heard: Listened) -> None:
+        self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
 
@@ -110,7 +113,7 @@ class _Process:
             actor.say(Ready())
             while (task := actor.pipe.recv()) is not None:
                 if isinstance(task, Listen):
-                    actor.say(Listened("heard"))
+                    actor.say(self._heard)
                 elif isinstance(task, Replay):
                     actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
                 else:
@@ -130,7 +133,7 @@ class _Process:
 
 
 @contextmanager
-def stage(body: Body, *, grace: float = 0.5) -> Iterator[list[Explore]]:
+def stage(body: Body, *, grace: float = 0.5, heard: Listened = _HEARD) -> Iterator[list[Explore]]:
     """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order."""
     given: list[Explore] = []
 
@@ -140,7 +143,7 @@ def stage(body: Body, *, grace: float = 0.5) -> Iterator[list[Explore]]:
 
     def hired(setting: Setting, gpu: Gpu) -> Seat:
         ours, theirs = multiprocessing.Pipe()
-        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS))), ours, gpu)  # type: ignore[arg-type]
+        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS)), heard), ours, gpu)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "hired", hired)
@@ -149,12 +152,18 @@ def stage(body: Body, *, grace: float = 0.5) -> Iterator[list[Explore]]:
 
 
 def pretended(
-    folder: Path, body: Body, watch: Watch | None = None, *, grace: float = 0.5, **changes: Any
+    folder: Path,
+    body: Body,
+    watch: Watch | None = None,
+    *,
+    grace: float = 0.5,
+    heard: Listened = _HEARD,
+    **changes: Any,
 ) -> tuple[Record, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with stage(body, grace=grace) as given:
+    with stage(body, grace=grace, heard=heard) as given:
         return coordinator.run(replace(plan, **places, **changes), watch), given
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +20,7 @@ from properties.harness.campaign.defects import pending_name
 from properties.harness.campaign.exploration import Exploration
 from properties.harness.campaign.heard import Heard
 from properties.harness.campaign.tasks import Explore, Explored, Found, Progress, Setting
-from properties.harness.campaign.watchdog import Line, Watchdog
+from properties.harness.campaign.watchdog import Watchdog
 from properties.harness.campaign.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -73,9 +76,7 @@ def divides_by_one(trial: Trial, x: int) -> None:
 
 
 @pytest.fixture
-def make(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench
-) -> Iterator[Callable[..., Worker]]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Iterator[Callable[..., Worker]]:
     """Makes a worker in this process, whose one property is `body` on the toy."""
     monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(tmp_path / "hypothesis"))
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
@@ -204,8 +205,12 @@ def test_what_an_exploration_has_found_is_shrunk_until_its_deadline(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[int] = []
-    body = _no_patience_after(monkeypatch, lambda x: x >= 200 and not failed.append(x), deadline=True)
-    found = first(explored(make(body)))
+
+    def fails(x: int) -> bool:
+        failed.extend([x] if x >= 200 else [])
+        return x >= 200
+
+    found = first(explored(make(_no_patience_after(monkeypatch, fails, deadline=True))))
     assert [x_of(found)] == failed
     assert "The time was up before this input was shrunk" in text_of(found.report)
 
@@ -301,7 +306,7 @@ def test_a_call_that_never_ends_is_shrunk_to_the_smallest_input_that_does_not(ma
     def body(trial: Trial, x: int) -> None:
         trial.agrees(call("cdiv", x=x, y=1))
 
-    found = first(explored(make(body, most=40, isolated=True)))
+    found = first(explored(make(body, most=22, isolated=True)))
     case = Case.from_data(found.case)
     assert case.calls[0].named == {"x": 20, "y": 1}
     assert case.actual == (Raised("DeviceFault", "hang: no answer within 0.3 s"),)
@@ -360,9 +365,11 @@ def fails_by(kinds: int) -> Callable[..., None]:
 
 
 def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: Path) -> None:
-    end = explored(make(fails_by(2)))
-    own, other = end.found
-    assert (own.shrunk, other.shrunk, other.note) == (True, False, exploration._NOT_SHRUNK)
+    end = explored(make(fails_by(3)))
+    own, *others = end.found
+    assert others
+    assert own.shrunk
+    assert {(one.shrunk, one.note) for one in others} == {(False, exploration._NOT_SHRUNK)}
     assert kept_in(tmp_path) == {one.buckets[0] for one in end.found} == set(end.failing)
     assert all(Path(one.corpus).is_file() for one in end.found)
 
@@ -599,17 +606,15 @@ def test_an_example_that_takes_long_is_written_down_and_told_of(
     seen: list[Case | None] = []
 
     def body(trial: Trial, x: int) -> None:
-        path = running_path(worker.pending, f"{NAME}.{_pid()}")
+        path = running_path(worker.pending, f"{NAME}.{os.getpid()}")
 
         def slowly(x: int, y: int) -> int:
-            import time
-
             for _ in range(500):
                 time.sleep(0.01)
                 if path.exists() and path.stat().st_size > 200:
                     break
             seen.append(_read(path))
-            return x
+            return x // y
 
         worker.bench.port = InProcess(toy(divide=slowly), "cpu")
         trial._run.port = worker.bench.port
@@ -624,24 +629,10 @@ def test_an_example_that_takes_long_is_written_down_and_told_of(
     assert not list(worker.pending.glob("*"))
 
 
-def _pid() -> int:
-    import os
-
-    return os.getpid()
-
-
 def _read(path: Path) -> Case | None:
-    import shutil
-
     # A log that is open is nobody else's to read.
     copy = shutil.copy(path, path.with_name("copy.running"))
     try:
         return recover(Path(copy))
     finally:
         Path(copy).unlink(missing_ok=True)
-
-
-def test_a_line_takes_messages_of_several_threads() -> None:
-    pipe = Pipe()
-    Line(pipe).send("one")  # type: ignore[arg-type]
-    assert pipe.sent == ["one"]
