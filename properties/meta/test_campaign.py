@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.tasks import Explore, Explored, Progress, Setting
 from properties.harness.case import Case
 from properties.harness.execution.verdict import Status
+from properties.harness.nightly import comparison, page
 from properties.harness.values import Raised, Returned
 from properties.meta.broken import (
     DEVIANT,
@@ -322,6 +323,40 @@ def test_letters_that_the_terminal_lacks_change_no_exit_code(tmp_path: Path, mon
     ascii_only.flush()
     assert b"FALSIFIED" in ascii_only.buffer.getvalue()
     assert Record.load(tmp_path / "reports" / FILE).buckets
+
+
+@pytest.mark.parametrize("command", ["fuzz", "nightly"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize(("body", "code"), [(passes, 2), (falsifies, 1)], ids=["intact", "broken"])
+def test_however_often_it_is_told_to_end_a_campaign_says_what_it_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    number: signal.Signals,
+    body: Body,
+    code: int,
+) -> None:
+    watch, write, find = Display.watch, page.write_reports, comparison.find_previous
+
+    def impatient(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)
+
+    def watched(display: Display, campaign: Campaign) -> None:
+        if all(one.tried for one in campaign.ledger.standings.values()):
+            impatient()
+        watch(display, campaign)
+
+    def then(one: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (impatient(), one(*given))[1]  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(Display, "watch", watched)
+    monkeypatch.setattr(page, "write_reports", then(write))
+    monkeypatch.setattr(comparison, "find_previous", then(find))
+    ended = pretend(tmp_path, body, "--budget", "60s", command=command)
+    assert ended.code == code
+    assert ended.record.interrupted
+    assert re.search(r"^interrupted; ", ended.output, re.MULTILINE)
 
 
 def test_ctrl_c_twice_still_prints_the_summary_and_saves_it(tmp_path: Path) -> None:
