@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object], None]
+Tell = Callable[[str], None]
 
 
 def console(*, wide: bool = False) -> Console:
@@ -48,36 +49,55 @@ def run_campaign(
     Raises:
         ValueError: a plan that cannot be carried out.
     """
+    from properties.harness.campaign.start import uninterrupted
+
     with claimed(plan, named=named) as mine:
         _announce(out, mine, resumed)
         record = _on_ray(mine, out, ray) if ray else _here(mine, out, resumed, more)
-        code = _conclude(mine, out, record)
+        with uninterrupted():
+            code = _conclude(mine, out, record)
     finish()
     return code
 
 
 def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:
     from properties.harness.campaign.coordinator import Campaign
-    from properties.harness.campaign.display import Display, kernels, summary
-    from properties.harness.campaign.record import FILE
-    from properties.harness.campaign.told import known_table, tell_failures, tell_known
-    from properties.harness.nightly.comparison import find_previous
-    from properties.harness.nightly.page import write_reports
+    from properties.harness.campaign.display import Display
+    from properties.harness.campaign.start import uninterrupted
 
     with Display(out) as display:
         campaign = Campaign(plan, display.watch, resumed)
         record = campaign.run()
-        display.watch(campaign)
+        # Whoever is impatient with a campaign that ends would keep it from saying what it found.
+        with uninterrupted():
+            display.watch(campaign)
+    with uninterrupted():
+        _show(out, record, display.say)
+        if more is not None:
+            more(out, campaign)
+        _write(plan, record, display.say)
+    return record
+
+
+def _show(out: Console, record: Record, say: Tell) -> None:
+    from properties.harness.campaign.display import kernels, summary
+    from properties.harness.campaign.told import known_table, tell_failures, tell_known
+
     out.print(summary(record))
     out.print(kernels(record))
-    if more is not None:
-        more(out, campaign)
     table = known_table(record.known)
     if table is not None:
         out.print()
         out.print(table)
-    tell_known(display.say, record.known)
-    tell_failures(display.say, record)
+    tell_known(say, record.known)
+    tell_failures(say, record)
+
+
+def _write(plan: Plan, record: Record, say: Tell) -> None:
+    from properties.harness.campaign.record import FILE
+    from properties.harness.nightly.comparison import find_previous
+    from properties.harness.nightly.page import write_reports
+
     reports = Path(plan.reports)
     previous, warnings = find_previous(reports, record)
     record.troubles += [one for one in warnings if one not in record.troubles]
@@ -86,8 +106,7 @@ def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -
         # Under a name that does not change, for whoever looks for the latest one.
         record.save(reports / FILE)
     except OSError as error:
-        display.say(f"{reports} could not be written: {error.strerror or error}")
-    return record
+        say(f"{reports} could not be written: {error.strerror or error}")
 
 
 def _on_ray(plan: Plan, out: Console, address: str) -> Record:

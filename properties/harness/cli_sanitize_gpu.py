@@ -9,8 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-
 _PLAIN_WIDTH = 160
 _DESCRIPTION = """Run cases on a GPU while compute-sanitizer watches each access of their kernels. It serialises the
 programs of a kernel, so that the values which come out prove nothing, and nothing is compared. racecheck has to be asked
@@ -56,6 +54,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
     from properties.harness.cli_options import seconds
+    from properties.harness.nightly.summary import CLEAN, FALSIFIED, INCOMPLETE
     from properties.harness.sanitize_gpu import Options, sanitize
     from properties.harness.selection import select
 

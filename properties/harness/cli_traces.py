@@ -24,7 +24,6 @@ from properties.harness.selection import heading
 
 if TYPE_CHECKING:
     from properties.harness.execution.example import Tally
-    from properties.harness.registry import Property
 
 
 def add_traces(commands: Any) -> None:
@@ -89,15 +88,15 @@ def run_traces(options: argparse.Namespace) -> int:
 def _moments(out: Console, campaign: Any) -> None:
     """A row for each moment, a column for each property."""
     followed = [one for one in campaign.ledger.standings.values() if not one.reason]
-    out.print(table_of([(one.tested, one.tally) for one in followed]))
+    out.print(table_of([(heading(one.tested), one.tally) for one in followed]))
 
 
-def table_of(tallies: Sequence[tuple[Property, Tally]]) -> Table:
+def table_of(tallies: Sequence[tuple[str, Tally]]) -> Table:
     """The share of each property's lives in which each moment came up."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("moment", no_wrap=True)
-    for tested, tally in tallies:
-        told = f"{heading(tested)}\n{tally.lives:,} traces\n{tally.steps:,} steps"
+    for name, tally in tallies:
+        told = f"{name}\n{tally.lives:,} traces\n{tally.steps:,} steps"
         table.add_column(told, justify="right", no_wrap=True)
     for mark, shares in shares_of([tally for _, tally in tallies]).items():
         table.add_row(mark, *(f"{share:.1%}" for share in shares))

@@ -10,18 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from properties.harness.execution.verdict import Status
+
 RESULTS = Path(__file__).resolve().parents[2] / "compatibility.json"
 CAMPAIGN, RUN = "campaign.json", "run.json"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
-ERROR, NOT_REACHED, NOT_APPLICABLE = "error", "not reached", "not applicable"
+ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"
 _STATES = {
-    "passed": PASSED,
-    "known deviation": KNOWN,
-    "FALSIFIED": NEW,
-    "UNEXPECTED PASS": GONE,
-    "ERROR": ERROR,
-    "not applicable": NOT_APPLICABLE,
+    Status.PASSED.value: PASSED,
+    Status.KNOWN.value: KNOWN,
+    Status.FALSIFIED.value: NEW,
+    Status.UNEXPECTED_PASS.value: GONE,
+    Status.ERROR.value: ERROR,
+    Status.NOT_APPLICABLE.value: NOT_APPLICABLE,
 }
+_EARLIER = {"not reached": NOT_TESTED}
+"""What states were called in files that are kept."""
 _LONGEST = 300
 
 
@@ -82,7 +86,7 @@ class Compatibility:
     @property
     def complete(self) -> bool:
         """Whether every release has been through a whole campaign."""
-        return not any(one.trouble or one.count(ERROR) + one.count(NOT_REACHED) for one in self.columns)
+        return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.columns)
 
     def save(self, path: Path) -> None:
         """Write it, one line for each release and each property."""
@@ -113,7 +117,7 @@ def loaded(path: Path) -> Compatibility:
     cells: dict[str, dict[str, Cell]] = {one["release"]: {} for one in told["releases"]}
     for one in told["properties"]:
         for release, cell in one["cells"].items():
-            cells[release][one["name"]] = Cell(cell[0], tuple(cell[1]), cell[2])
+            cells[release][one["name"]] = Cell(_EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2])
     columns = tuple(Column(**one, cells=cells[one["release"]]) for one in told["releases"])
     topics = {one["name"]: one["topic"] for one in told["properties"]}
     return Compatibility(columns, tuple(Known(**one) for one in told["known"]), topics)
@@ -158,28 +162,23 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _column(release: str, campaign: dict[str, Any], run: dict[str, Any]) -> Column:
-    rows: dict[str, Any] = campaign.get("properties", {})
+    rows: list[dict[str, Any]] = campaign.get("properties", [])
     trouble = run.get("trouble", "") or ("" if rows else "no campaign was saved")
     return Column(
         release,
         trouble,
         campaign.get("device", ""),
-        round(run.get("seconds", campaign.get("budget", 0.0))),
-        sum(row.get("examples", 0) for row in rows.values()),
-        {name: _cell(row) for name, row in rows.items()},
-        {one["id"]: _standing(one) for one in campaign.get("known", [])},
+        round(run.get("seconds", campaign.get("seconds", 0.0))),
+        sum(row.get("examples", 0) for row in rows),
+        {row["name"]: _cell(row) for row in rows},
+        {one["id"]: one["standing"] for one in campaign.get("known", [])},
     )
 
 
 def _cell(row: dict[str, Any]) -> Cell:
-    state = _STATES.get(row.get("status", ""), NOT_REACHED)
+    state = _STATES.get(row["status"], NOT_TESTED)
     detail = " ".join(row.get("detail", "").split())[:_LONGEST]
     return Cell(state, tuple(sorted(row.get("known", ()))), detail if state not in (PASSED, KNOWN) else "")
-
-
-def _standing(one: dict[str, Any]) -> str:
-    stale = "no longer fails" if one.get("stale") else "showed" if one.get("examples") else "not tried"
-    return str(one.get("standing", stale))
 
 
 def _known(one: dict[str, Any]) -> Known:

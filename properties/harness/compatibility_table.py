@@ -10,7 +10,7 @@ from properties.harness.compatibility import (
     KNOWN,
     NEW,
     NOT_APPLICABLE,
-    NOT_REACHED,
+    NOT_TESTED,
     PASSED,
     Cell,
     Column,
@@ -18,12 +18,12 @@ from properties.harness.compatibility import (
     Known,
 )
 
-_SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_REACHED: "?", NOT_APPLICABLE: "–"}
+_SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
 _STANDINGS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}
 _LEGEND = (
     "`·` passed; a number: showed the known defect of that number, and nothing else; **NEW**: falsified by something "
     "that is not known; gone: a known defect no longer fails; `–` not applicable: the release lacks a function, or promises "
-    "nothing of it; `?` not reached; error: of the harness. A topic's line has how many of its applicable properties passed; "
+    "nothing of it; `?` not tested; error: of the harness. A topic's line has how many of its applicable properties passed; "
     "those that passed, or are not applicable, in every release have no line of their own."
 )
 _KNOWN_LEGEND = "`x` showed; `(x)` declared, and not seen in so few examples; gone: no longer fails; empty: the release does not have it."
@@ -53,7 +53,7 @@ def _counts(columns: Sequence[Column]) -> list[str]:
         _row("examples", (f"{one.examples:,}" for one in columns)),
         _row("known defects that showed", (str(_shown(one)) for one in columns)),
     ]
-    for state in (PASSED, KNOWN, NEW, GONE, NOT_APPLICABLE, NOT_REACHED, ERROR):
+    for state in (PASSED, KNOWN, NEW, GONE, NOT_APPLICABLE, NOT_TESTED, ERROR):
         counts = [one.count(state) for one in columns]
         if any(counts) or state in (PASSED, NEW):
             lines.append(_row(f"properties: {state}", map(str, counts)))

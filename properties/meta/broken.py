@@ -1,20 +1,14 @@
-"""Subjects that are wrong on purpose, cases about them, and worker processes that only pretend.
-
-torch is imported by the functions that need it: a pretended worker is a fresh process and should start at once.
-"""
+"""Subjects that are wrong on purpose, and cases about them."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from properties.harness.case import Case
 from properties.harness.case.earlier import failure_in
 from properties.harness.values import Call, Raised, Refusal, Step, call
-from properties.harness.worker import Finished, Progress, Setting, Task, pending_path
 from properties.subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
@@ -91,7 +84,7 @@ def a_case(**changes: Any) -> Case:
     }
     fields |= changes
     message = fields.pop("message")
-    calls = [step for step in fields["steps"] if isinstance(step, Call)]
+    calls = [one for one in fields["steps"] if isinstance(one, Call)]
     told = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
     fields.setdefault("failure", failure_in(message, *told))
     return Case(**fields)
@@ -115,56 +108,6 @@ def module(folder: Path, name: str, source: str) -> Iterator[str]:
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop(name, None)
-
-
-def _tasks(pipe: Connection) -> Iterator[Task]:
-    with suppress(EOFError, BrokenPipeError):
-        while (task := pipe.recv()) is not None:
-            yield task
-
-
-def quick_worker(_: Setting, pipe: Connection) -> None:
-    """Passes every task with the examples that it was allowed, and tells its seed."""
-    for task in _tasks(pipe):
-        pipe.send(Progress(task.property, task.max_examples))
-        pipe.send(Finished(task.property, "passed", 0.1, detail=str(task.seed)))
-
-
-def dying_worker(_: Setting, pipe: Connection) -> None:
-    """Dies of every property with "fatal" in its name."""
-    for task in _tasks(pipe):
-        if "fatal" in task.property:
-            os._exit(7)
-        pipe.send(Finished(task.property, "passed", 0.1))
-
-
-def endless_worker(_: Setting, pipe: Connection) -> None:
-    """Never finishes a task."""
-    for _task in _tasks(pipe):
-        time.sleep(3600)
-
-
-def endlessly_shrinking_worker(setting: Setting, pipe: Connection) -> None:
-    """Has found a counterexample, and never finishes shrinking it."""
-    for task in _tasks(pipe):
-        case = a_case(property_name=task.property, subject=setting.subject)
-        case.save(pending_path(Path(setting.reports), task.property))
-        time.sleep(3600)
-
-
-def killed_worker(setting: Setting, pipe: Connection) -> None:
-    """Is killed while a subject in a process of its own has something in hand."""
-    from properties.harness.device.log import Log, running_path
-
-    for task in _tasks(pipe):
-        about = {
-            "property_name": task.property,
-            "sentence": "",
-            "subject": setting.subject,
-            "seed": task.seed,
-        }
-        Log(running_path(Path(setting.reports), task.property), about).note([call("divide", x=5, y=1)])
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 _RUN_SCRIPTS = """
@@ -327,16 +270,16 @@ SUBJECT = Subject(
     ),
 )
 """
-"""The rest of a subject that kills its engine, lacks a function, and deviates as it declares and not as it declares."""
+"""The rest of a subject that kills its worker, lacks a function, and deviates as it declares and not as it declares."""
 
 EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
 PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
+ELEMENTWISE = "ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype"
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 FATES = {
     EXACT: "FALSIFIED",
-    ROUNDS_UP: "ERROR",
-    PADDED: "known deviation",
-    UNKNOWN: "UNEXPECTED PASS",
+    ROUNDS_UP: "FALSIFIED",
+    PADDED: "known",
     TEMPORAL: "not applicable",
 }
 """What becomes of properties on such a subject."""

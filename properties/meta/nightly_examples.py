@@ -47,6 +47,7 @@ def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:
         "kind": "agreement",
         "status": "passed",
         "examples": 1200,
+        "compared": changes.get("examples", 1200),
         "seconds": 60.0,
         "behaviours": 7,
     }

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from properties.harness import compatibility, compatibility_run, readme
+from properties.harness.campaign.record import KnownRecord, PropertyRecord, Record
 from properties.harness.cli import main
 from properties.harness.compatibility import by_release, collected, loaded
 from properties.harness.compatibility_run import CLEAN, FALSIFIED, INCOMPLETE, Runner, run_compatibility
@@ -27,18 +28,23 @@ OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://exampl
 
 
 def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
-    """A campaign's file: `properties` are rows, or their statuses."""
-    rows = {name: {"status": row} if isinstance(row, str) else row for name, row in properties.items()}
-    content = {"device": "cpu", "budget": 60.0, "properties": rows, "known": list(known)}
-    path = folder / release / "campaign.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path.parent
+    """A campaign's file: `properties` are what is to be told of them, or their statuses."""
+    told = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
+    record = Record(
+        release,
+        "vllm",
+        "cpu",
+        "",
+        budget=60.0,
+        properties=[PropertyRecord(name, "", "", **one) for name, one in told.items()],
+        known=[KnownRecord(**one) for one in known],
+    )
+    return record.save(folder / release / "campaign.json").parent
 
 
 def three_releases(folder: Path) -> list[Path]:
     """One with two defects, of which one shows in two properties; one without; one that could not be set up."""
-    shown = {"status": "known deviation", "examples": 40, "known": {"overlap": 2, "in-place": 5}}
+    shown = {"status": "known", "examples": 40, "known": {"overlap": 2, "in-place": 5}}
     new = {
         "status": "FALSIFIED",
         "examples": 2,
@@ -91,7 +97,7 @@ def test_what_is_not_applicable_is_not_counted_as_passed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("status", "told"),
-    [("ERROR", "error"), ("not reached", "?"), ("running", "?"), ("UNEXPECTED PASS", "gone")],
+    [("ERROR", "error"), ("not tested", "?"), ("running", "?"), ("UNEXPECTED PASS", "gone")],
 )
 def test_what_came_to_no_end_is_not_counted_as_passed(tmp_path: Path, status: str, told: str) -> None:
     rows = rows_of([saved(tmp_path, "1.0", {"counts_add_up": status})])
@@ -110,11 +116,18 @@ def test_a_release_that_could_not_be_tried_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_without_the_newer_fields_makes_a_column(tmp_path: Path) -> None:
-    row = {"status": "passed", "examples": 1234, "seconds": 5, "report": ""}
-    path = saved(tmp_path, "1.0", {"counts_add_up": row}) / "campaign.json"
-    path.write_text(json.dumps({"properties": {"counts_add_up": row}}), encoding="utf-8")
-    assert rows_of([path.parent])["examples"] == ["1,234"]
+def test_a_release_is_told_with_its_examples_and_seconds(tmp_path: Path) -> None:
+    rows = {name: {"status": "passed", "examples": 617} for name in TOPICS}
+    column = collected([saved(tmp_path, "1.0", rows)], TOPICS).columns[0]
+    assert (column.examples, column.seconds, column.device) == (1851, 0, "cpu")
+
+
+def test_what_was_kept_with_earlier_words_is_still_read(tmp_path: Path) -> None:
+    collected([saved(tmp_path, "1.0", {"counts_add_up": "not tested"})], TOPICS).save(tmp_path / "kept.json")
+    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
+    (tmp_path / "kept.json").write_text(text.replace('"not tested"', '"not reached"'), encoding="utf-8")
+    assert loaded(tmp_path / "kept.json").columns[0].cells["counts_add_up"].state == "not tested"
+    assert loaded(compatibility.RESULTS).columns
 
 
 def test_a_broken_file_is_told(tmp_path: Path) -> None:
@@ -171,11 +184,11 @@ def test_saved_campaigns_are_written_into_the_readme(page: Path) -> None:
     ("status", "code"),
     [
         ("passed", CLEAN),
-        ("known deviation", CLEAN),
+        ("known", CLEAN),
         ("FALSIFIED", FALSIFIED),
         ("UNEXPECTED PASS", FALSIFIED),
         ("ERROR", INCOMPLETE),
-        ("not reached", INCOMPLETE),
+        ("not tested", INCOMPLETE),
     ],
 )
 def test_the_exit_code_tells_the_worst(page: Path, status: str, code: int) -> None:
@@ -201,7 +214,7 @@ class Ready(Maker):
 _CAMPAIGN = """
 import json, os, pathlib, sys
 print("said")
-rows = {os.environ["VLLM"] + os.environ["MADE"]: {"status": "passed"}}
+rows = [{"name": os.environ["VLLM"] + os.environ["MADE"], "status": "passed"}]
 if os.environ["VLLM"] != "0.2":
     pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps({"properties": rows}))
 sys.exit("broke")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import subprocess
@@ -20,12 +19,13 @@ import triton.language as tl
 from rich.console import Console
 
 from properties.harness import compilations, triton_mode
-from properties.harness.campaign import Campaign
 from properties.harness.campaign.display import kernels
+from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.record import Record
+from properties.harness.campaign.tasks import Explored
 from properties.harness.compilations import Compiled, added, count, take
 from properties.harness.execution.example import Bench
-from properties.harness.worker import Finished, Setting
-from properties.meta.broken import ROOT
+from properties.meta.broken import ROOT, a_property
 
 HOOK = "jit_post_compile_hook"
 
@@ -98,13 +98,12 @@ def test_counts_of_two_processes_add_up() -> None:
     assert added(one, other) == {"e": other["e"], "f": Compiled(frozenset({("a", "1"), ("b", "1")}), 4)}
 
 
-def finished(device: str, *counted: dict[str, Compiled]) -> Campaign:
+def finished(device: str, *counted: dict[str, Compiled]) -> Record:
     """A campaign of one property, after a task for each of the counts."""
-    campaign = Campaign(Setting("impl", device, "reports"), ["toys_divide"], budget=1, workers=1, seed=7)
+    ledger = Ledger([a_property()], {}, [], {})
     for compiled in counted:
-        message = Finished("toys_divide", "passed", 0.5, compiled=compiled)
-        campaign._finish(campaign.rows["toys_divide"], message)
-    return campaign
+        ledger.explored(Explored("toys_divide", "passed", 0.5, compiled=compiled), at=1.0)
+    return ledger.fill(Record("night", "impl", device, ""))
 
 
 COUNTED = (
@@ -113,7 +112,7 @@ COUNTED = (
 )
 
 
-def shown(campaign: Campaign) -> list[list[str]]:
+def shown(campaign: Record) -> list[list[str]]:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(kernels(campaign))
     lines = console.export_text().splitlines()
@@ -135,25 +134,15 @@ def test_a_campaign_without_compilations_says_so(device: str, words: str) -> Non
     assert shown(finished(device, {})) == [["kernels:", *words.split()]]
 
 
-@pytest.mark.parametrize(
-    ("device", "counted"),
-    [
-        ("cpu", "interpreted"),
-        (
-            "cuda",
-            {
-                "add_kernel": {"variants": 1, "compilations": 1},
-                "copy_kernel": {"variants": 2, "compilations": 3},
-            },
-        ),
-    ],
-)
-def test_a_campaign_is_saved_with_its_rows_and_kernels(tmp_path: Path, device: str, counted: Any) -> None:
-    finished(device, *COUNTED).save(tmp_path / "new" / "campaign.json")
-    saved = json.loads((tmp_path / "new" / "campaign.json").read_text(encoding="utf-8"))
-    row = {"status": "passed", "examples": 0, "seconds": 1.0, "report": ""}
-    assert (saved["device"], saved["seed"], saved["kernels"]) == (device, 7, counted)
-    assert saved["properties"] == {"toys_divide": row}
+def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
+    record = finished("cuda", *COUNTED)
+    record.save(tmp_path / "new" / "campaign.json")
+    saved = Record.load(tmp_path / "new" / "campaign.json")
+    assert saved == record
+    assert {name: (len(one["variants"]), one["compilations"]) for name, one in saved.kernels.items()} == {
+        "add_kernel": (1, 1),
+        "copy_kernel": (2, 3),
+    }
 
 
 def test_kernels_are_interpreted_on_the_cpu_and_nowhere_else(trial: Bench) -> None:

@@ -5,41 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis.database import InMemoryExampleDatabase
 
 from properties.harness import profiles
+from properties.harness.campaign.tasks import Explore, Setting
+from properties.harness.campaign.tasks import Explored as Ended
+from properties.harness.campaign.worker import Worker
 from properties.harness.case import Case
 from properties.harness.execution.example import Bench
 from properties.harness.registry import load_properties
 from properties.harness.values import Raised
-from properties.harness.worker import Finished, Setting, Task, Worker
 from properties.meta import faulty
+from properties.meta.broken import Pipe
 from properties.meta.faulty import IN_PROCESS, LOGGED, RATED, WORKER, rates
 
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 CONV = "a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
 ILLEGAL = "illegal access: memory was touched that is not there"
-Explored = Callable[[str], Finished]
+Explored = Callable[[str], Ended]
 
 
 def forget() -> None:
     """What a test has found is not where the next one begins."""
     settings.register_profile("forgetful", settings.default, database=InMemoryExampleDatabase())
     settings.load_profile("forgetful")
-
-
-class Pipe:
-    """A coordinator that only listens."""
-
-    def __init__(self) -> None:
-        self.sent: list[Any] = []
-
-    def send(self, message: Any) -> None:
-        self.sent.append(message)
 
 
 @pytest.fixture
@@ -49,16 +41,16 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> I
     device = trial.port.device
     # A kernel that is launched for the first time takes longer than anything on a CPU.
     limit = 0.5 if device == "cpu" else 5.0
-    setting, pipe = Setting(faulty.__name__, device, str(tmp_path), isolated=True, time_limit=limit), Pipe()
+    kept = str(tmp_path / "kept")
+    setting = Setting(faulty.__name__, device, str(tmp_path), kept=kept, isolated=True, time_limit=limit)
     engines: list[Worker] = []
 
-    def explore(name: str) -> Finished:
+    def explore(name: str) -> Ended:
         # Here and not before, so that the worker gets the variables that a test has set.
         if not engines:
-            engines.append(Worker(setting, pipe))  # type: ignore[arg-type]
+            engines.append(Worker(setting, Pipe()))  # type: ignore[arg-type]
             forget()
-        engines[0].run(Task(name, 1, 500))
-        return pipe.sent[-1]
+        return engines[0].explored(Explore(name, 1, 500))
 
     yield explore
     for one in engines:
@@ -66,8 +58,8 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> I
     profiles.load()
 
 
-def report_of(ended: Finished) -> tuple[Case, str]:
-    folder = Path(ended.report)
+def report_of(ended: Ended) -> tuple[Case, str]:
+    folder = Path(ended.found[0].report)
     return Case.load(folder / "case.json"), (folder / "report.md").read_text(encoding="utf-8")
 
 

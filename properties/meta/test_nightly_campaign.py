@@ -1,4 +1,4 @@
-"""Nightly campaigns on one machine, with real engines: what becomes of a subject that is right, wrong, deadly, or mended."""
+"""Nightly campaigns on one machine, with real workers: what becomes of a subject that is right, wrong, or mended."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import contextlib
 import fcntl
 import io
 import json
-import multiprocessing
 import os
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from properties.harness import cli, cli_nightly
-from properties.harness.campaign.coordinator import Nightly
-from properties.harness.campaign.gpus import Gpu
+from properties.harness.campaign.coordinator import Campaign
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
-from properties.harness.campaign.seats import Seat
-from properties.harness.campaign.worker import EngineSetting, Explore, Explored, Listen, Listened
 from properties.harness.case import Case
-from properties.harness.nightly import campaign as campaign_module
 from properties.harness.nightly.comparison import Comparison, compared, find_previous
 from properties.harness.values import call
-from properties.harness.worker import Progress, pending_path
-from properties.meta.broken import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL, a_case, module
+from properties.meta.broken import EXACT, ROUNDS_UP, module
+from properties.meta.pretended import COMMIT
 
-COMMIT, LONG_AGO = "0123456789ab", {"date": "2026-01-31", "commit": "ba9876543210"}
+LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
 SURROUNDINGS = """
 SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
 BUILDKITE_BUILD_NUMBER BUILDKITE_PARALLEL_JOB BUILDKITE_PARALLEL_JOB_COUNT STATECHECK_REDIS
@@ -54,44 +45,6 @@ def divide(x, y):
     return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
 """
 """A subject that is right, or wrong, as slow as it is told."""
-
-MIXED = (
-    """
-import os
-import sys
-
-from impl import *
-from properties.subjects import KnownDeviation, Subject
-
-
-def divide(x, y):
-    return None
-"""
-    + DEVIANT
-)
-
-DIES_ONCE = """
-import os
-from pathlib import Path
-
-import impl
-from impl import *
-
-_wrong = []
-
-
-def cdiv(x, y):
-    right = impl.cdiv(x, y)
-    if x < 12:
-        return right
-    _wrong.append(x)
-    mark = Path(os.environ["TOY_MARK"])
-    if len(_wrong) == 2 and not mark.exists():
-        mark.touch()
-        os._exit(9)
-    return right + 1
-"""
-"""Ends its process when a wrong answer of it is being shrunk, the first time."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +83,7 @@ class Night:
 
 
 def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **variables: str) -> Night:
-    """Run `nightly` in this process, with one engine of its own, on a subject made of `source`."""
+    """Run `nightly` in this process, with one worker of its own, on a subject made of `source`."""
     told = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
         for variable in (*SURROUNDINGS.split(), "TOY_BROKEN", "TOY_SECONDS"):
@@ -193,14 +146,14 @@ def test_a_campaign_whose_budget_is_used_up_is_complete(clean: Night) -> None:
     assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
 
 
-def test_several_engines_run_as_many_examples_as_were_asked_for(clean: Night) -> None:
+def test_several_workers_run_as_many_examples_as_were_asked_for(clean: Night) -> None:
     assert 570 <= clean.record.examples <= 630
 
 
 def test_a_campaign_explores_its_properties_in_rounds(clean: Night) -> None:
     record = clean.record
     assert record.rounds > 1
-    assert all(one.status == "passed" and one.examples >= 80 for one in record.properties)
+    assert all(one.status == "passed" and one.compared >= 80 for one in record.properties)
 
 
 def test_a_campaign_tells_which_marks_its_examples_reached_and_when(clean: Night) -> None:
@@ -316,219 +269,24 @@ def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
     assert came_to(slow) == came_to(nights[0])
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    """A campaign on a subject that meets every fate."""
-
-    def make(folder: Path) -> tuple[Night, ...]:
-        chosen = " or ".join(FATES)
-        return (night(folder, "mixed", "--examples", "800", "--only", chosen, source=MIXED),)
-
-    return once(tmp_path_factory, "mixed", make)[0]
-
-
-@pytest.mark.parametrize(("name", "status"), FATES.items())
-def test_the_record_tells_each_property_s_fate(mixed: Night, name: str, status: str) -> None:
-    assert mixed.of(name).status == status
-
-
-def test_a_property_that_kills_its_engine_three_times_is_explored_no_more(mixed: Night) -> None:
-    deaths = [one for one in mixed.record.troubles if "an engine died with exit code 9 (seed " in one]
-    assert len(deaths) == 3
-    assert mixed.of(ROUNDS_UP).detail == "an engine died with exit code 9, 3 times"
-    assert mixed.of(EXACT).examples > 100
-
-
-def test_defects_weigh_more_than_errors(mixed: Night) -> None:
-    assert mixed.code == 1
-
-
-def test_a_property_that_does_not_apply_is_told_with_the_reason(mixed: Night) -> None:
-    assert mixed.of(TEMPORAL).detail == "toy_of_nights has no get_temporal_copy_spec"
-
-
-@pytest.fixture(scope="module")
-def deadly(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    """A campaign on a subject that ends its engine while a wrong answer is being shrunk."""
-
-    def make(folder: Path) -> tuple[Night, ...]:
-        mark = str(folder / "died")
-        return (night(folder, "deadly", "--examples", "300", *DIVISIONS, source=DIES_ONCE, TOY_MARK=mark),)
-
-    return once(tmp_path_factory, "deadly", make)[0]
-
-
-def test_what_a_killed_engine_had_in_hand_is_kept(deadly: Night) -> None:
-    assert deadly.bucket.note == "An engine died with exit code 9 before this input was shrunk."
-    assert Path(deadly.bucket.corpus).is_file()
-    assert deadly.of(ROUNDS_UP).status == "FALSIFIED"
-    assert list((deadly.folder / "reports" / "pending").iterdir()) == []
-
-
-def test_an_engine_that_was_killed_is_replaced(deadly: Night) -> None:
-    assert deadly.bucket.examples > 0
-    assert deadly.of(EXACT).status == "passed"
-    assert deadly.record.complete
-    assert 285 <= deadly.record.examples <= 315
-
-
-def killed_in_the_middle(folder: Path, subject: str) -> tuple[Record, int]:
-    """A campaign whose process that shares workers is killed, and how many examples there were by then."""
-    plan = Plan("isolated", subject, EXACT, examples=600, isolated=True, commit=COMMIT)
-    plan = replace(plan, reports=str(folder / "reports"), corpus=str(folder / "corpus"), canary=False)
-    killed: list[int] = []
-
-    def watch(record: Record) -> None:
-        (gpu,) = campaign._gpus.every
-        if record.examples >= 50 and not killed:
-            killed.append(record.examples)
-            assert gpu.process is not None
-            gpu.process.kill()
-
-    campaign = Nightly(plan, watch, None)
-    record = campaign.run()
-    return record, killed[0]
-
-
 def test_a_process_that_shares_workers_is_started_again_and_nobody_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    killed: list[int] = []
+
+    def watch(campaign: Campaign) -> None:
+        (gpu,) = campaign._gpus.every
+        if campaign.examples >= 50 and not killed:
+            killed.append(campaign.examples)
+            assert gpu.process is not None
+            gpu.process.kill()
+
     monkeypatch.setenv("TOY_SECONDS", "0.005")
     with module(tmp_path, "toy_isolated", DIVIDES) as subject:
-        record, killed = killed_in_the_middle(tmp_path, subject)
+        plan = Plan("isolated", subject, EXACT, examples=300, isolated=True, commit=COMMIT, canary=False)
+        plan = replace(plan, reports=str(tmp_path / "reports"), corpus=str(tmp_path / "corpus"))
+        record = Campaign(plan, watch).run()
     ended = "cpu: the process that shares its workers ended with -9, and was started again"
     assert (record.troubles, record.buckets, record.faults) == ([ended], [], {})
     assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
-    assert killed < 570 <= record.examples <= 630
-
-
-Body = Callable[[Explore, Connection], None]
-
-
-class Pretended:
-    """An engine that is a thread: `body` is its part in an exploration, and it hears every canary."""
-
-    pid, exitcode = os.getpid(), None
-
-    def __init__(self, body: Body, pipe: Connection) -> None:
-        self._body, self._pipe, self._killed = body, pipe, False
-        self._thread = threading.Thread(target=self._live, daemon=True)
-        self._thread.start()
-
-    def _live(self) -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while (task := self._pipe.recv()) is not None:
-                if isinstance(task, Listen):
-                    self._pipe.send(Listened("heard"))
-                else:
-                    self._body(task, self._pipe)
-
-    def is_alive(self) -> bool:
-        return not self._killed and self._thread.is_alive()
-
-    def join(self, timeout: float | None = None) -> None:
-        if not self._killed:
-            self._thread.join(timeout)
-
-    def kill(self) -> None:
-        self._killed = True
-
-
-def pretended(folder: Path, body: Body, **changes: Any) -> tuple[Record, list[Explore]]:
-    """A campaign of engines that only pretend, and what they were given to explore, in order."""
-    given: list[Explore] = []
-
-    def hired(setting: EngineSetting, gpu: Gpu) -> Seat:  # noqa: ARG001 - what it would need to be real
-        ours, theirs = multiprocessing.Pipe()
-        return Seat(Pretended(noted, theirs), ours, gpu)  # type: ignore[arg-type]
-
-    def noted(task: Explore, pipe: Connection) -> None:
-        given.append(task)
-        body(task, pipe)
-
-    plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
-    places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(campaign_module, "hired", hired)
-        patch.setattr(campaign_module, "_GRACE_SECONDS", 1.0)
-        return campaign_module.run(replace(plan, **places, **changes)), given
-
-
-def passes(task: Explore, pipe: Connection) -> None:
-    """As many examples as it may, one new behaviour each time, and none of `PADDED`."""
-    time.sleep(task.seed % 7 / 1000)
-    pipe.send(Progress(task.property, task.max_examples // 3))
-    pipe.send(Progress(task.property, task.max_examples - task.max_examples // 3))
-    fresh = frozenset() if task.property == PADDED else frozenset({task.seed})
-    pipe.send(Explored(task.property, "passed", 0.02, behaviours=fresh))
-
-
-@pytest.mark.parametrize("engines", [1, 2, 5])
-def test_as_many_examples_are_run_as_were_asked_for_whoever_runs_them(tmp_path: Path, engines: int) -> None:
-    record, given = pretended(tmp_path, passes, examples=1003, engines=engines)
-    assert record.examples == sum(task.max_examples for task in given) == 1003
-    assert record.complete
-
-
-def test_a_campaign_by_examples_comes_to_the_same_with_any_number_of_engines(tmp_path: Path) -> None:
-    one, two, five = (
-        pretended(tmp_path / str(many), passes, examples=1003, engines=many)[1] for many in (1, 2, 5)
-    )
-    assert set(one) == set(two) == set(five)
-
-
-def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Path) -> None:
-    _, given = pretended(tmp_path, passes, examples=700)
-    rounds = [given[begin : begin + 3] for begin in range(0, 6, 3)]
-    assert {task.max_examples for task in rounds[0]} == {40}
-    assert [task.property for task in rounds[0]] == [PADDED, ROUNDS_UP, EXACT]
-    assert [task.property for task in rounds[1]] == [ROUNDS_UP, EXACT, PADDED]
-    assert [task.max_examples for task in rounds[1]] == [80, 80, 40]
-
-
-def test_no_two_explorations_have_the_same_seed(tmp_path: Path) -> None:
-    _, given = pretended(tmp_path, passes, budget=1.0, engines=5, only=EXACT)
-    assert len(given) >= 10
-    assert len({task.seed for task in given}) == len(given)
-
-
-def test_a_campaign_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    record, _ = pretended(tmp_path, passes, budget=1.0, engines=2)
-    assert 1.0 <= record.seconds < 10
-    assert record.complete
-
-
-def test_an_engine_that_never_ends_does_not_hold_the_campaign_up(tmp_path: Path) -> None:
-    record, _ = pretended(tmp_path, lambda task, pipe: time.sleep(20), budget=0.5, only=EXACT)
-    assert record.seconds < 10
-    assert record.troubles == [f"{EXACT}: still busy 1 s after the time was up"]
-    assert (record.complete, record.properties[0].status) == (False, "not reached")
-
-
-def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) -> None:
-    def shrinks(task: Explore, pipe: Connection) -> None:  # noqa: ARG001 - of whom nothing is heard
-        path = pending_path(tmp_path / "reports", f"{task.property}.{os.getpid()}")
-        a_case(property_name=task.property).save(path)
-        time.sleep(20)
-
-    record, _ = pretended(tmp_path, shrinks, budget=0.5, only=EXACT)
-    (bucket,) = record.buckets
-    assert bucket.note == "The campaign ended before this input was shrunk."
-    assert Case.load(Path(bucket.corpus)).calls == a_case().calls
-    assert record.properties[0].status == "FALSIFIED"
-
-
-def test_a_property_that_kills_its_engine_with_something_in_hand_is_closed_and_that_is_kept(
-    tmp_path: Path,
-) -> None:
-    def dies(task: Explore, pipe: Connection) -> None:
-        path = pending_path(tmp_path / "reports", f"{task.property}.{os.getpid()}")
-        a_case(property_name=task.property).save(path)
-        pipe.close()
-
-    record, given = pretended(tmp_path, dies, budget=2.0, only=EXACT)
-    assert len(given) == 3
-    assert record.properties[0].status == "ERROR"
-    assert [one.note for one in record.buckets] == [
-        "An engine died with exit code None before this input was shrunk."
-    ]
+    assert killed[0] < 285 <= record.examples <= 315

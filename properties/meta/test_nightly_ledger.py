@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from oracle.marks import Mark
-from properties.harness.campaign.ledger import Ledger, Standing
+from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.record import CorpusRecord, Record
-from properties.harness.campaign.worker import Explored, Found
+from properties.harness.campaign.standing import Standing
+from properties.harness.campaign.tasks import Explored, Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.compilations import Compiled
+from properties.harness.execution.counts import Counts
 from properties.harness.execution.verdict import Status
 from properties.harness.values import Raised, call
 from properties.meta.broken import a_case, a_property
@@ -48,7 +50,7 @@ def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
 
 def explored(ledger: Ledger, status: str = "passed", examples: int = 10, **fields: Any) -> Standing:
     """The ledger hears of an exploration, which took a second."""
-    ledger.progress(NAME, examples)
+    ledger.progress(NAME, examples, examples)
     ledger.explored(Explored(NAME, status, 1.0, **fields), at=5.04)
     return ledger.standings[NAME]
 
@@ -76,7 +78,7 @@ def test_examples_of_what_is_no_property_count_for_nothing() -> None:
 
 
 def test_a_property_that_ran_no_example_has_not_passed() -> None:
-    assert explored(a_ledger(), examples=0).status is Status.WAITING
+    assert explored(a_ledger(), examples=0).status is Status.NOT_TESTED
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
@@ -119,8 +121,12 @@ def test_a_mark_tells_how_many_examples_reached_it_and_who_was_first() -> None:
 
 def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
     ledger = a_ledger()
-    standing = explored(ledger, "falsified", found=found(), failing={ONE: 7})
-    assert (standing.status, standing.detail, standing.known) == (Status.FALSIFIED, DIVIDED.message, {ONE})
+    standing = explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
+    assert (standing.status, standing.detail, standing.known) == (
+        Status.FALSIFIED,
+        DIVIDED.message,
+        frozenset({ONE}),
+    )
     bucket = ledger.buckets[ONE]
     assert (bucket.examples, bucket.at, bucket.first_seen) == (7, 5.0, FIRST_SEEN)
     assert (bucket.property, bucket.subject, bucket.message) == (NAME, "toy", DIVIDED.message)
@@ -128,22 +134,22 @@ def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
 
 def test_a_falsified_property_stays_open_and_stays_falsified() -> None:
     ledger = a_ledger()
-    explored(ledger, "falsified", found=found())
+    explored(ledger, "falsified", found=(found(),))
     standing = explored(ledger)
     assert (standing.open, standing.status) == (True, Status.FALSIFIED)
 
 
 def test_failing_examples_of_a_known_bucket_are_counted_once_each() -> None:
     ledger = a_ledger()
-    explored(ledger, "falsified", found=found(), failing={ONE: 7})
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
     explored(ledger, failing={ONE: 5})
     assert ledger.buckets[ONE].examples == 12
 
 
 def test_what_two_engines_find_at_once_is_one_bucket_with_the_examples_of_both() -> None:
     ledger = a_ledger()
-    explored(ledger, "falsified", found=found(), failing={ONE: 7})
-    explored(ledger, "falsified", found=found(), failing={ONE: 5})
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 5})
     assert [one.examples for one in ledger.buckets.values()] == [12]
 
 
@@ -159,10 +165,10 @@ def test_a_bucket_keeps_the_smaller_case_whichever_was_first() -> None:
 
 def test_messages_that_lead_to_a_case_twice_are_known_from_then_on() -> None:
     ledger = a_ledger()
-    standing = explored(ledger, "falsified", found=found(DIVIDED, OTHER))
-    assert standing.known == {ONE}
-    standing = explored(ledger, "falsified", found=found(DIVIDED, OTHER))
-    assert standing.known == {ONE, OTHER}
+    standing = explored(ledger, "falsified", found=(found(DIVIDED, OTHER),))
+    assert standing.known == frozenset({ONE})
+    standing = explored(ledger, "falsified", found=(found(DIVIDED, OTHER),))
+    assert standing.known == frozenset({ONE, OTHER})
     assert list(ledger.buckets) == [ONE]
 
 
@@ -184,8 +190,8 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
     content = DIVIDED.to_data() if verdict == "FAILED" else {}
     ledger.replayed(CorpusRecord("case.json", verdict, "as told"), path, content)
     assert (len(ledger.buckets), len(ledger.troubles)) == (buckets, troubles)
-    assert ledger.standings[NAME].known == ({ONE} if buckets else set())
-    assert status_of(ledger) is (Status.FALSIFIED if buckets else Status.WAITING)
+    assert ledger.standings[NAME].known == (frozenset({ONE}) if buckets else frozenset())
+    assert status_of(ledger) is (Status.FALSIFIED if buckets else Status.NOT_TESTED)
 
 
 def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
@@ -215,34 +221,68 @@ def test_moments_are_thinned_and_the_first_and_the_last_stay() -> None:
 
 def test_a_moment_tells_where_the_campaign_stands() -> None:
     ledger = a_ledger()
-    explored(ledger, "falsified", found=found(), behaviours=frozenset({1, 2}))
+    explored(ledger, "falsified", found=(found(),), behaviours=frozenset({1, 2}))
     ledger.moment(7.04)
     assert asdict(ledger.series[0]) == {"at": 7.0, "examples": 10, "behaviours": 2, "buckets": 1}
 
 
+def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
+    ledger = a_ledger()
+    explored(ledger, known={"one": 2, "other": 1})
+    standing = explored(ledger, known={"one": 3})
+    assert standing.deviations == {"one": 5, "other": 1}
+    assert (standing.status, standing.record().known) == (Status.KNOWN, {"one": 5, "other": 1})
+
+
 @pytest.mark.parametrize(
-    ("deviations", "status"),
-    [(("https://example.org/1",), Status.KNOWN), ((), Status.UNEXPECTED_PASS)],
+    ("ends", "status", "detail"),
+    [
+        ({}, Status.NOT_TESTED, "no example was run"),
+        ({"examples": 10, "compared": 1}, Status.PASSED, ""),
+        (
+            {"examples": 1},
+            Status.NOT_TESTED,
+            "the only example ended before the assertion: there was nothing",
+        ),
+        (
+            {"examples": 2, "discarded": 2},
+            Status.NOT_TESTED,
+            "all 2 examples ended before the assertion: the",
+        ),
+        (
+            {"examples": 3, "outside": {"odd": 3}},
+            Status.NOT_TESTED,
+            "all 3 examples ended before the assertion: odd",
+        ),
+    ],
+    ids=str,
 )
-def test_a_declared_deviation_has_to_show(deviations: tuple[str, ...], status: Status) -> None:
+def test_only_what_was_compared_is_evidence(ends: dict[str, Any], status: Status, detail: str) -> None:
+    standing = explored(a_ledger(), examples=0, counts=Counts.from_dict(ends))
+    assert standing.status is status
+    assert standing.detail.startswith(detail)
+    assert bool(detail) is bool(standing.detail)
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong"),
+    [
+        ("falsified", {"found": (found(),), "known": {"one": 1}}),
+        ("error", {"detail": "Traceback", "known": {"one": 1}}),
+    ],
+)
+def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) -> None:
+    standing = explored(a_ledger(), status, **wrong)
+    standing.stale = "declared as known"
+    assert standing.status is {"falsified": Status.FALSIFIED, "error": Status.ERROR}[status]
+
+
+def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
     ledger = a_ledger()
-    explored(ledger, known_failures=deviations)
-    ledger.conclude([NAME, "a_property_that_was_not_chosen"])
-    assert status_of(ledger) is status
-
-
-@pytest.mark.parametrize("status", ["error", "falsified"])
-def test_what_is_declared_hides_nothing_else(status: str) -> None:
-    ledger = a_ledger()
-    before = explored(ledger, status, found=found() if status == "falsified" else None).status
-    ledger.conclude([NAME])
-    assert status_of(ledger) is before
-
-
-def test_a_declared_deviation_that_was_not_explored_is_not_out_of_date() -> None:
-    ledger = a_ledger()
-    ledger.conclude([NAME])
-    assert status_of(ledger) is Status.WAITING
+    standing = explored(ledger, "falsified", found=(found(shrunk=False),))
+    assert (standing.status, standing.known, standing.unshrunk) == (Status.FALSIFIED, frozenset(), {ONE})
+    explored(ledger, "falsified", found=(found(),))
+    assert (standing.known, standing.unshrunk) == (frozenset({ONE}), set())
 
 
 def filled(ledger: Ledger) -> Record:
@@ -263,7 +303,7 @@ def rich() -> Ledger:
     explored(
         ledger,
         "falsified",
-        found=found(),
+        found=(found(),),
         failing={ONE: 7},
         behaviours=frozenset({1, 2}),
         marks={"empty batch": 3},
@@ -285,7 +325,7 @@ def test_a_record_that_was_resumed_and_saved_at_once_is_the_same() -> None:
 def test_what_is_explored_after_a_resume_adds_up() -> None:
     later = went_on(rich(), Mark("empty batch", "batch"))
     standing = explored(later, failing={ONE: 5}, marks={"empty batch": 1}, faults={"hang": 1})
-    assert (standing.examples, standing.seconds, standing.known) == (20, 2.0, {ONE})
+    assert (standing.examples, standing.seconds, standing.known) == (20, 2.0, frozenset({ONE}))
     assert (later.buckets[ONE].examples, later.marks["empty batch"].examples) == (12, 4)
     assert later.faults == {"hang": 3}
     assert standing.status is Status.FALSIFIED
@@ -293,32 +333,11 @@ def test_what_is_explored_after_a_resume_adds_up() -> None:
 
 def test_an_error_is_tried_again_after_a_resume_and_forgotten_where_all_is_well() -> None:
     ledger = a_ledger()
-    explored(ledger, "error", detail="Traceback")
+    explored(ledger, "error", examples=0, detail="Traceback")
     later = went_on(ledger)
-    assert (status_of(later), later.standings[NAME].open) == (Status.WAITING, True)
+    assert (status_of(later), later.standings[NAME].open) == (Status.NOT_TESTED, True)
     standing = explored(later)
     assert (standing.status, standing.detail) == (Status.PASSED, "")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "status"),
-    [
-        (("https://example.org/1",), (), Status.KNOWN),
-        ((), ("https://example.org/1",), Status.KNOWN),
-        ((), (), Status.UNEXPECTED_PASS),
-    ],
-)
-def test_a_declared_deviation_may_show_before_or_after_a_resume(
-    before: tuple[str, ...], after: tuple[str, ...], status: Status
-) -> None:
-    ledger = a_ledger()
-    explored(ledger, known_failures=before)
-    ledger.conclude([NAME])
-    later = went_on(ledger)
-    assert status_of(later) is Status.PASSED
-    explored(later, known_failures=after)
-    later.conclude([NAME])
-    assert status_of(later) is status
 
 
 def test_a_property_that_does_not_apply_any_more_stays_so_after_a_resume() -> None:

@@ -14,7 +14,14 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from properties.harness.campaign.record import BucketRecord, CorpusRecord, MarkRecord, Moment, Record
+from properties.harness.campaign.record import (
+    BucketRecord,
+    CorpusRecord,
+    KnownRecord,
+    MarkRecord,
+    Moment,
+    Record,
+)
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import compared
 from properties.harness.nightly.page import page, write_reports
@@ -120,27 +127,44 @@ def test_a_clean_campaign_says_so_first() -> None:
     assert markdown(a_record()).startswith("# CLEAN: ")
 
 
+_ERROR = a_property("b", status="ERROR", examples=0)
+_UNTESTED = a_property("b", status="not tested", examples=0)
+_GONE = KnownRecord("old", standing="no longer fails")
+_SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
+
+
 @pytest.mark.parametrize(
-    ("record", "word"),
+    ("record", "word", "code"),
     [
-        (a_record(), "CLEAN"),
-        (on_a_cpu(), "CLEAN"),
-        (two_buckets(), "NOT CLEAN"),
-        (a_record(a_bucket(1), canary=""), "NOT CLEAN"),
-        (a_record(properties=[a_property(status="UNEXPECTED PASS")]), "NOT CLEAN"),
-        (a_record(corpus=[CorpusRecord("a.json", "FAILED", "")]), "NOT CLEAN"),
-        (a_record(canary=""), "NOT TO BE TRUSTED"),
-        (empty(), "NOT TO BE TRUSTED"),
-        (a_record(complete=False), "INCOMPLETE"),
-        (a_record(properties=[a_property(status="ERROR")]), "INCOMPLETE"),
-        (a_record(properties=[a_property(), a_property("b", status="not reached")]), "INCOMPLETE"),
-        (a_record(properties=[a_property(examples=0)]), "INCOMPLETE"),
-        (a_record(corpus=[CorpusRecord("a.json", "UNREADABLE", "")]), "INCOMPLETE"),
-        (a_record(properties=[a_property(status="known deviation")]), "CLEAN"),
+        (a_record(), "CLEAN", 0),
+        (on_a_cpu(), "CLEAN", 0),
+        (a_record(properties=[a_property(status="known")], known=[_SHOWN]), "CLEAN", 0),
+        (a_record(properties=[a_property(), a_property("b", status="not applicable")]), "CLEAN", 0),
+        # A lack of time is no error, as long as something was compared.
+        (a_record(properties=[a_property(), _UNTESTED]), "CLEAN", 0),
+        (two_buckets(), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), canary=""), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), interrupted=True, complete=False), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), properties=[_ERROR]), "NOT CLEAN", 1),
+        (a_record(properties=[a_property(status="UNEXPECTED PASS")]), "NOT CLEAN", 1),
+        (a_record(properties=[a_property(status="FALSIFIED")]), "NOT CLEAN", 1),
+        (a_record(known=[_GONE]), "NOT CLEAN", 1),
+        (a_record(corpus=[CorpusRecord("a.json", "FAILED", "")]), "NOT CLEAN", 1),
+        (a_record(canary=""), "NOT TO BE TRUSTED", 2),
+        (empty(), "NOT TO BE TRUSTED", 2),
+        (a_record(complete=False), "INCOMPLETE", 2),
+        (a_record(interrupted=True, complete=False), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(), _ERROR]), "INCOMPLETE", 2),
+        (a_record(properties=[_UNTESTED]), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(compared=0)]), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(status="not applicable", examples=0)]), "INCOMPLETE", 2),
+        (a_record(corpus=[CorpusRecord("a.json", "UNREADABLE", "")]), "INCOMPLETE", 2),
+        (a_record(corpus=[CorpusRecord("a.json", "KNOWN", "")]), "CLEAN", 0),
     ],
 )
-def test_the_verdict_is_the_gravest_of_what_was_seen(record: Record, word: str) -> None:
+def test_the_verdict_is_the_gravest_of_what_was_seen(record: Record, word: str, code: int) -> None:
     assert verdict_of(record) == word
+    assert summary.verdict(record, compared(record, None)).exit_code == code
 
 
 def test_each_bucket_has_a_line_on_the_first_screen() -> None:

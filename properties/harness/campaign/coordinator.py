@@ -394,6 +394,8 @@ class Campaign:
                 self._died(task, f"no answer within {seconds:.0f} s")
             else:
                 self._leave(task)
+                # The next look at it is one that can be ended without the worker.
+                self.ledger.standings[task.property].deaths += 1
                 self._found(case, "The worker was ended; this input was not shrunk.")
         elif isinstance(task, Replay):
             self._hung_in_replay(Path(task.path))
@@ -500,11 +502,11 @@ class Campaign:
             return
         standing = self.ledger.standings[task.property]
         standing.deaths += 1
+        self.ledger.trouble(f"{task.property}: {why} (seed {task.seed})")
         if not task.isolated and self.plan.device == "cpu":
             # In a process of its own the subject can be searched for the input that ends it.
             self._schedule.again(replace(task, isolated=True))
             return
-        self.ledger.trouble(f"{task.property}: {why} (seed {task.seed})")
         if standing.deaths >= _DEATHS:
             standing.error = f"{why}, {standing.deaths} times"
 

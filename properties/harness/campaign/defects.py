@@ -81,6 +81,11 @@ class Defect:
         if rate > self._rate:
             self._task, self._rate = task, rate
 
+    @property
+    def can_be_reported(self) -> bool:
+        """Whether a task showed it, and not only what a worker had in hand that died."""
+        return self._task is not None
+
     def to_report(self, seconds: float) -> Explore:
         """The task that showed it most often for its time, once more, to find and shrink the smallest input."""
         assert self._task is not None
@@ -149,8 +154,8 @@ class KnownDefects:
 
     @property
     def waiting(self) -> list[Defect]:
-        """Those that showed, and that nobody has reported or is reporting."""
-        return [one for one in self.all.values() if one.examples and not one.attempted]
+        """Those that showed in a task, and that nobody has reported or is reporting."""
+        return [one for one in self.all.values() if one.can_be_reported and not one.attempted]
 
     def reserve(self, budget: float, workers: int) -> float:
         """The seconds at the end of a campaign that the waiting ones' reports take."""

@@ -67,11 +67,12 @@ class Schedule:
         """
         if left <= 0 or (not self._by_time and self._unassigned(seats) <= 0):
             return None
-        if self._lost:
-            deadline = left + GRACE_SECONDS / 2
-            return replace(self._lost.popleft(), patience=left, deadline=deadline)
         if self._first:
             return self._to_try(left)
+        if self._lost:
+            # Not before: what ends its process takes long to shrink, and others have not been tried yet.
+            deadline = left + GRACE_SECONDS / 2
+            return replace(self._lost.popleft(), patience=left, deadline=deadline)
         if not self._queue and not self._turn(seats):
             return None
         return self._sized(self._chosen(seat), seats, left)
@@ -167,7 +168,9 @@ class Schedule:
 
     def _sized(self, task: Explore, seats: Sequence[Seat], left: float) -> Explore:
         standing = self._ledger.standings[task.property]
-        sized = replace(task, known=standing.known, sanitized=standing.next_sanitized())
+        # What has ended a worker would do so in every round.
+        isolated = standing.deaths > 0
+        sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
         if not self._by_time:
             # Shrinking takes examples that nobody has counted on.
             sized = replace(sized, max_examples=min(task.max_examples, self._unassigned(seats)))

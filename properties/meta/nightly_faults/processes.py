@@ -104,12 +104,12 @@ def engines_killed(ground: Ground) -> Observed:
             killed.add(engine.pid)
             with suppress(ProcessLookupError):
                 os.kill(engine.pid, signal.SIGKILL)
-    return judged(night, code=1, says=["an engine died with exit code -9"], least=2)
+    return judged(night, code=1, says=["a worker died with exit code -9"], least=2)
 
 
 def _explores(night: Night, killed: set[int]) -> bool:
     """Whether another engine has found something that is not yet shrunk, or something at all."""
-    pending = [path.name.split(".")[-2] for path in night.reports.glob("pending/*.*.json")]
+    pending = [path.name.split(".")[-2] for path in night.reports.glob("campaigns/*/pending/*.*.json")]
     alive = {str(engine.pid) for engine in night.engines if engine.pid not in killed}
     return bool(alive & set(pending)) or bool(alive and night.record is not None and night.record.examples)
 
