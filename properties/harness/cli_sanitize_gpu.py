@@ -54,7 +54,6 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
     from properties.harness.cli_options import seconds
-    from properties.harness.nightly.summary import CLEAN, FALSIFIED, INCOMPLETE
     from properties.harness.sanitize_gpu import Options, sanitize
     from properties.harness.selection import select
 

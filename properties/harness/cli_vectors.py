@@ -34,7 +34,6 @@ def run_vectors(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, or properties that call no function with vectors.
     """
-    from properties.harness.nightly.summary import CLEAN
     from properties.harness.selection import select
     from properties.harness.vectors.choose import Recording
     from properties.harness.vectors.record import recordable, recorded

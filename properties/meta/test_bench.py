@@ -16,8 +16,9 @@ from properties.harness import bench_align, bench_counters, bench_device, bench_
 from properties.harness.bench_cache import Cache, in_layout, load_peer
 from properties.harness.bench_clock import DeviceClock
 from properties.harness.bench_device import GDN, LAYOUTS, MAMBA2, TINY, Load, Measured, launcher
-from properties.harness.cli import MISCONFIGURED, main
+from properties.harness.cli import main
 from properties.harness.execution.example import Bench
+from properties.harness.exit_codes import MISCONFIGURED
 from properties.subjects import Subject, load
 
 PEER = Path(__file__).with_name("index_copy_peer.py")

@@ -17,8 +17,9 @@ from properties.harness import compatibility, compatibility_run, readme
 from properties.harness.campaign.record import KnownRecord, PropertyRecord, Record
 from properties.harness.cli import main
 from properties.harness.compatibility import by_release, collected, loaded
-from properties.harness.compatibility_run import CLEAN, FALSIFIED, INCOMPLETE, Runner, run_compatibility
+from properties.harness.compatibility_run import Runner, run_compatibility
 from properties.harness.compatibility_table import table
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.releases.base import Base
 from properties.harness.releases.environment import Environment, Maker, Wanted
 

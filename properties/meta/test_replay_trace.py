@@ -17,9 +17,10 @@ from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Row
 from properties.engine.flaws import Violation
 from properties.harness import replay_engines
-from properties.harness.cli import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED, main
+from properties.harness.cli import main
 from properties.harness.device_states import DeviceEngine
 from properties.harness.execution.example import Bench
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.replay_engines import Options, make_engine
 from properties.harness.replay_trace import Serving
 from properties.harness.trace_counts import Moves, moves_of

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from properties.harness import cli, sanitize_gpu_replay
+from properties.harness import exit_codes, sanitize_gpu_replay
 from properties.harness.case import Case
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
 from properties.harness.execution.example import Bench, Trial
@@ -398,7 +398,7 @@ def command(folder: Path, *options: str, plan: object = None) -> Ended:
 
 def test_cases_without_a_finding_are_clean(folder: Path) -> None:
     run = command(folder, "cases")
-    assert run.code == cli.CLEAN
+    assert run.code == exit_codes.CLEAN
     assert "no finding of memcheck, initcheck in 3 whole cases" in run.output
 
 
@@ -425,7 +425,7 @@ def test_memcheck_gets_room_between_allocations_where_it_can() -> None:
 
 def test_a_finding_is_told_with_its_case(folder: Path) -> None:
     run = command(folder, "cases", plan={"memcheck 1": OUT_OF_BOUNDS})
-    assert run.code == cli.FALSIFIED
+    assert run.code == exit_codes.FALSIFIED
     assert "align.py:88" in run.output
     assert "again: python -m properties sanitize-gpu cases/1.json" in run.output
 
@@ -442,61 +442,61 @@ def test_a_finding_is_written_down(folder: Path) -> None:
 
 def test_findings_in_kernels_of_others_are_counted_and_clean(folder: Path) -> None:
     run = command(folder, "cases", plan={"initcheck 0": IN_TORCH})
-    assert run.code == cli.CLEAN
+    assert run.code == exit_codes.CLEAN
     assert "initcheck: in other kernels 1" in run.output
 
 
 def test_a_case_that_kills_the_context_is_a_finding_and_the_others_are_run(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 0": f"{OUT_OF_BOUNDS}\n{DIED}"})
-    assert run.code == cli.FALSIFIED
+    assert run.code == exit_codes.FALSIFIED
     assert run.ended["memcheck"] == {"0": "dead", "1": "done", "2": "done"}
     assert "INCOMPLETE" not in run.output
 
 
 def test_a_case_that_crashes_is_told_and_the_others_are_run(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 1": "crash"})
-    assert run.code == cli.INCOMPLETE
+    assert run.code == exit_codes.INCOMPLETE
     assert run.ended["memcheck"] == {"0": "done", "1": "crashed", "2": "done"}
     assert f"INCOMPLETE: memcheck: crashed: {folder / 'cases/1.json'}" in run.output
 
 
 def test_a_crash_in_the_last_case_is_told(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 2": "crash"})
-    assert (run.code, run.ended["memcheck"]["2"]) == (cli.INCOMPLETE, "crashed")
+    assert (run.code, run.ended["memcheck"]["2"]) == (exit_codes.INCOMPLETE, "crashed")
 
 
 def test_a_finding_counts_for_more_than_a_crash(folder: Path) -> None:
     plan = {"memcheck 0": OUT_OF_BOUNDS, "memcheck 1": "crash"}
-    assert command(folder, "cases", "--tools", "memcheck", plan=plan).code == cli.FALSIFIED
+    assert command(folder, "cases", "--tools", "memcheck", plan=plan).code == exit_codes.FALSIFIED
 
 
 def test_what_was_found_before_the_time_is_up_is_kept(folder: Path) -> None:
     plan = {"memcheck 0": OUT_OF_BOUNDS, "memcheck 1": "hang"}
     run = command(folder, "cases", "--tools", "memcheck", "--timeout", "2s", plan=plan)
     assert run.ended["memcheck"] == {"0": "done", "1": "timed out"}
-    assert (run.code, KERNEL in run.output) == (cli.FALSIFIED, True)
+    assert (run.code, KERNEL in run.output) == (exit_codes.FALSIFIED, True)
 
 
 def test_cases_that_there_is_no_time_for_make_a_run_incomplete(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", "--timeout", "2s", plan={"memcheck 1": "hang"})
-    assert run.code == cli.INCOMPLETE
+    assert run.code == exit_codes.INCOMPLETE
     assert f"not run: {folder / 'cases/2.json'}" in run.output
 
 
 def test_a_tool_that_begins_no_case_is_not_tried_for_ever(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 0": "unable"})
-    assert (run.code, len(run.calls)) == (cli.INCOMPLETE, 1)
+    assert (run.code, len(run.calls)) == (exit_codes.INCOMPLETE, 1)
     assert "no case was begun, exit code 1" in run.output
 
 
 def test_logs_of_the_run_before_do_not_count(folder: Path) -> None:
     command(folder, "cases", plan={"memcheck 1": OUT_OF_BOUNDS})
-    assert command(folder, "cases").code == cli.CLEAN
+    assert command(folder, "cases").code == exit_codes.CLEAN
 
 
 def test_cases_are_really_run(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan="really")
-    assert (run.code, run.ended["memcheck"]) == (cli.CLEAN, {"0": "done", "1": "done", "2": "done"})
+    assert (run.code, run.ended["memcheck"]) == (exit_codes.CLEAN, {"0": "done", "1": "done", "2": "done"})
 
 
 def test_a_call_that_raises_and_should_not_is_noted(
@@ -514,7 +514,7 @@ def test_a_call_that_raises_and_should_not_is_noted(
 def test_errors_that_were_not_printed_make_a_run_incomplete(folder: Path) -> None:
     hidden = f"{IN_TORCH}\n========= ERROR SUMMARY: 40 errors were not printed"
     run = command(folder, "cases", plan={"initcheck 0": hidden})
-    assert (run.code, "40 errors were not printed" in run.output) == (cli.INCOMPLETE, True)
+    assert (run.code, "40 errors were not printed" in run.output) == (exit_codes.INCOMPLETE, True)
 
 
 def test_a_case_that_calls_what_nobody_documents_is_not_run(folder: Path) -> None:
@@ -522,7 +522,7 @@ def test_a_case_that_calls_what_nobody_documents_is_not_run(folder: Path) -> Non
     steps = tuple(replace(one, function="os.getcwd") if one in case.calls else one for one in case.steps)
     replace(case, steps=steps).save(folder / "cases/0.json")
     run = command(folder, "cases/0.json", "--tools", "memcheck", plan="really")
-    assert (run.code, run.ended["memcheck"]["0"]) == (cli.INCOMPLETE, "failed")
+    assert (run.code, run.ended["memcheck"]["0"]) == (exit_codes.INCOMPLETE, "failed")
 
 
 def test_a_case_of_functions_that_the_subject_lacks_is_left_out(folder: Path) -> None:
@@ -553,7 +553,7 @@ def test_cases_of_reports_are_run_with_the_recorded_ones(folder: Path) -> None:
 def test_a_file_of_a_folder_that_is_no_case_is_left_out(folder: Path) -> None:
     (folder / "cases/campaign.json").write_text("{}")
     run = command(folder, "cases")
-    assert (run.code, len(run.written["cases"])) == (cli.CLEAN, 3)
+    assert (run.code, len(run.written["cases"])) == (exit_codes.CLEAN, 3)
     assert any("campaign.json" in reason for reason in run.written["skipped"])
 
 
