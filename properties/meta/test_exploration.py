@@ -514,10 +514,14 @@ def test_an_input_that_its_seed_no_longer_draws_is_searched_anew(make: Make) -> 
 def test_a_report_whose_time_is_up_is_of_the_smallest_input_so_far(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = _no_patience_after(monkeypatch, lambda x: 100 <= x < 200)
-    end = explored(make(body), report_known("hundreds"))
-    assert end.status == "falsified"
-    assert known_x(end) > 100
+    failed: list[int] = []
+
+    def shows(x: int) -> bool:
+        failed.extend([x] if 100 <= x < 200 else [])
+        return 100 <= x < 200
+
+    end = explored(make(_no_patience_after(monkeypatch, shows)), report_known("hundreds"))
+    assert (end.status, [known_x(end)]) == ("falsified", failed)
     assert "The time was up before this input was shrunk" in text_of(end.report)
     assert end.remark == "not shrunk to the end: no time was left"
 
