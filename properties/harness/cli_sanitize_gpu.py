@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+
 _PLAIN_WIDTH = 160
 _DESCRIPTION = """Run cases on a GPU while compute-sanitizer watches each access of their kernels. It serialises the
 programs of a kernel, so that the values which come out prove nothing, and nothing is compared. racecheck has to be asked

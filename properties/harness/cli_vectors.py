@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from properties.harness.exit_codes import CLEAN
+
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
 themselves. JSON for what is spelled, NPZ for bytes; README.md and schema.json in the folder say how to read them, and
 check.js shows it. The same sources, seed and number of examples make the same files."""

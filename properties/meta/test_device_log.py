@@ -203,7 +203,7 @@ SLEEPS = f"{FAULTY}\ncdiv = lambda x, y: 3\ndivide = lambda x, y: sleep(x)\n"
 
 def test_what_was_in_hand_survives_a_kill(tmp_path: Path, trial: Bench) -> None:
     reports = tmp_path / "reports"
-    log = running_path(reports, "toys_sleep")
+    log = running_path(reports / "pending", "toys_sleep")
     with module(tmp_path, "toy_sleeping", SLEEPS) as name:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
         command = [sys.executable, "-c", _KILLED, name, trial.port.device, str(log)]

@@ -227,7 +227,7 @@ def test_steps_agree_whose_rule_builds_on_what_is_known(trial: Any) -> None:
     one = trial(add)
     one.run(*MAKE)
     one.agrees(adding(5), adding(6), adding(-1), adding(2))
-    *_, last = one._expected
+    *_, last = one._run.expected
     known = (("numbers", int32([14, 15])), ("counter.total", 16), ("counter.not_observed", 16))
     assert last == Returned(None, after=known)
 
@@ -236,9 +236,9 @@ def test_a_refused_update_changes_neither_the_object_nor_what_is_known(trial: An
     one = trial(add)
     one.run(*MAKE)
     one.agrees(adding(-1))
-    assert one._expected[-1] == Refusal("amount", after=(("numbers", int32([1, 2])),))
+    assert one._run.expected[-1] == Refusal("amount", after=(("numbers", int32([1, 2])),))
     one.agrees(adding(5), adding(-1))
-    assert one._expected[-1].after == (("numbers", int32([6, 7])), ("counter.total", 8))
+    assert one._run.expected[-1].after == (("numbers", int32([6, 7])), ("counter.total", 8))
 
 
 @pytest.mark.parametrize(
