@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     add_known_options(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
-    replay = commands.add_parser("replay", help="run a saved case again: FIXED, FAILED or NOT APPLICABLE")
+    replay = commands.add_parser(
+        "replay", help="run a saved case again: FIXED, FAILED, KNOWN or NOT APPLICABLE"
+    )
     replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
     replay.add_argument(
         "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"

@@ -93,13 +93,20 @@ class Actor:
 
 
 Body = Callable[[Explore, Actor], None]
+Replaying = Callable[[Replay, Actor], None]
+
+
+def is_fixed(task: Replay, actor: Actor) -> None:
+    """A case of the corpus is answered by the rules."""
+    actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
 
 
 class _Process:
     """In place of a worker's process, a thread."""
 
-    def __init__(self, body: Body, actor: Actor, heard: Listened) -> None:
+    def __init__(self, body: Body, actor: Actor, heard: Listened, replay: Replaying) -> None:
         self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
+        self._replay = replay
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
 
@@ -115,7 +122,7 @@ class _Process:
                 if isinstance(task, Listen):
                     actor.say(self._heard)
                 elif isinstance(task, Replay):
-                    actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
+                    self._replay(task, actor)
                 else:
                     self._body(task, actor)
         actor.pipe.close()
@@ -133,7 +140,9 @@ class _Process:
 
 
 @contextmanager
-def stage(body: Body, *, grace: float = 0.5, heard: Listened = _HEARD) -> Iterator[list[Explore]]:
+def stage(
+    body: Body, *, grace: float = 0.5, heard: Listened = _HEARD, replay: Replaying = is_fixed
+) -> Iterator[list[Explore]]:
     """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order."""
     given: list[Explore] = []
 
@@ -143,7 +152,7 @@ def stage(body: Body, *, grace: float = 0.5, heard: Listened = _HEARD) -> Iterat
 
     def hired(setting: Setting, gpu: Gpu) -> Seat:
         ours, theirs = multiprocessing.Pipe()
-        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS)), heard), ours, gpu)  # type: ignore[arg-type]
+        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS)), heard, replay), ours, gpu)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "hired", hired)
@@ -158,12 +167,13 @@ def pretended(
     *,
     grace: float = 0.5,
     heard: Listened = _HEARD,
+    replay: Replaying = is_fixed,
     **changes: Any,
 ) -> tuple[Record, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with stage(body, grace=grace, heard=heard) as given:
+    with stage(body, grace=grace, heard=heard, replay=replay) as given:
         return coordinator.run(replace(plan, **places, **changes), watch), given
 
 

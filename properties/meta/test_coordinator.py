@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from properties.harness.campaign.coordinator import Campaign
-from properties.harness.campaign.record import FILE, Record
-from properties.harness.campaign.tasks import Busy, Explore, Explored, Progress
+from properties.harness.campaign.record import FILE, CorpusRecord, Record
+from properties.harness.campaign.tasks import Busy, Explore, Explored, Found, Progress, Replay, Replayed
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.counts import Counts
@@ -157,6 +157,38 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
     a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [one.file for one in record.corpus] == ["one.json"]
+
+
+def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
+    tmp_path: Path,
+) -> None:
+    path = a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+
+    def ends_the_process(task: Replay, actor: Actor) -> None:
+        if not task.isolated:
+            actor.die()
+        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), "0123456789", a_case().to_data()))
+
+    record, _ = pretended(tmp_path, passes, budget=1.0, replay=ends_the_process)
+    assert [(one.file, one.verdict) for one in record.corpus] == [("one.json", "FAILED")]
+    assert code_of(record) == 1
+
+
+def test_what_cannot_be_shrunk_is_gone_past_after_a_while(tmp_path: Path) -> None:
+    case = a_case(property_name=EXACT, subject="impl")
+
+    def cut_short(task: Explore, actor: Actor) -> None:
+        bucket = bucket_of(case).id
+        if task.property != EXACT or bucket in task.known:
+            actor.passes(task)
+            return
+        found = (Found((bucket,), case.to_data(), "", "", "", shrunk=False),)
+        actor.say(Explored(EXACT, "falsified", 0.01, found=found, failing={bucket: 1}))
+
+    record, given = pretended(tmp_path, cut_short, budget=1.0)
+    (bucket,) = record.buckets
+    tries = [task for task in given if task.property == EXACT and bucket.id not in task.known]
+    assert (len(tries), bucket.shrunk) == (3, False)
 
 
 # What counts.

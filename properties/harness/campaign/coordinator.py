@@ -429,13 +429,20 @@ class Campaign:
             self._lost(seat, task, why[:1].upper() + why[1:])
             self._died(task, why)
         elif isinstance(task, Replay):
-            told = CorpusRecord(Path(task.path).name, "UNREADABLE", why)
-            self.ledger.replayed(told, Path(task.path), {})
+            self._died_in_replay(task, why)
         elif isinstance(task, Listen):
             self._listened(Listened("", why))
         elif not seat.ready:
             self.ledger.trouble(f"{why} before it was ready")
         self._replace(seat)
+
+    def _died_in_replay(self, task: Replay, why: str) -> None:
+        if not task.isolated:
+            # What ends a worker is a finding, where it can be told from one that somebody else has killed.
+            self._first.appendleft(replace(task, isolated=True))
+            return
+        told = CorpusRecord(Path(task.path).name, "UNREADABLE", why)
+        self.ledger.replayed(told, Path(task.path), {})
 
     def _replace(self, seat: Seat) -> None:
         self._seats.remove(seat)

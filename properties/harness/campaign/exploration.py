@@ -194,16 +194,18 @@ class Exploration:
         self.worker.troubles.append(
             f"{self.task.property}: an error ended the search for a smaller input: {told}"
         )
-        return self._falsified(self._latest, f"**An error ended the search for a smaller input: {told}**")
+        return self._falsified(
+            self._latest, f"**An error ended the search for a smaller input: {told}**", shrunk=False
+        )
 
     def _cut_short(self) -> tuple[str, str]:
         self._watchdog.rest()
         if self._latest is None:
             return "passed", "it did not show again in the time that there was" if self.task.shown else ""
         self._remark = "not shrunk to the end: no time was left" if self.task.shown else ""
-        return self._falsified(self._latest, _CUT_SHORT)
+        return self._falsified(self._latest, _CUT_SHORT, shrunk=False)
 
-    def _falsified(self, case: Case, note: str) -> tuple[str, str]:
+    def _falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
         if self.task.shown:
             self._report_known(case, note)
             return "falsified", case.message
@@ -214,7 +216,7 @@ class Exploration:
         kept = self._into_corpus(case)
         alike = [one for one in self._failing if one not in self.task.known and one != own]
         stands = str(kept) if kept.is_file() else ""
-        found = Found((own, *alike), case.to_data(), "", stands, note)
+        found = Found((own, *alike), case.to_data(), "", stands, note, shrunk=shrunk)
         try:
             directory, note = self._reported(case, Path(self.worker.setting.reports), note)
         except Exception as error:

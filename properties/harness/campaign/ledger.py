@@ -107,6 +107,7 @@ class Ledger:
         elif len(json.dumps(found.case)) < len(json.dumps(known.case)):
             known.case, known.message, known.report = found.case, case.message, found.report
             known.note = found.note
+        self.buckets[bucket.id].shrunk |= found.shrunk
         standing = self.standings.get(case.property_name)
         if standing is not None:
             buckets = (bucket.id, *found.buckets[1:])
@@ -128,6 +129,7 @@ class Ledger:
             self._since(found.corpus),
             found.note,
             found.case,
+            found.shrunk,
         )
 
     def _since(self, corpus: str) -> dict[str, str]:
@@ -176,7 +178,7 @@ class Ledger:
             self.buckets[bucket.id] = bucket
             if bucket.property in self.standings:
                 self.standings[bucket.property].found(
-                    (bucket.id,), bucket.message, bucket.report, shrunk=True
+                    (bucket.id,), bucket.message, bucket.report, shrunk=bucket.shrunk
                 )
         self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary

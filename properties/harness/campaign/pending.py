@@ -48,7 +48,7 @@ class Pending:
     def keep(self, name: str, case: Case) -> str:
         """Have the case on disk, unless a smaller one of its bucket is; the bucket's id."""
         bucket, text = bucket_of(case).id, case.to_json()
-        if bucket in self._sizes and self._sizes[bucket] <= len(text):
+        if bucket in self._sizes and self._sizes[bucket] < len(text):
             return bucket
         try:
             case.save(self._path(name, bucket), durable=False)

@@ -74,6 +74,7 @@ class BucketRecord:
         corpus: its file in the corpus; "" where none could be written.
         first_seen: {"date": "2026-11-21", "commit": "0123456789ab"} of the first campaign that met it.
         note: such as that it did not repeat.
+        shrunk: its case is the smallest that was found, and not only one that was met.
         case: the JSON of its shrunk `Case`.
     """
 
@@ -91,6 +92,7 @@ class BucketRecord:
     first_seen: dict[str, str] = field(default_factory=dict)
     note: str = ""
     case: dict[str, Any] = field(default_factory=dict)
+    shrunk: bool = True
 
 
 @dataclass

@@ -16,6 +16,7 @@ from properties.harness.registry import Property
 _ALIKE = 2
 """How often a failing example of another message may lead to one and the same case before it is taken for the same."""
 _MOST_WEIGHT = 4
+_TRIES_TO_SHRINK = 3
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Standing:
     Args:
         tested: the property.
         reason: why it does not apply, "" if it does.
-        buckets: what was found wrong with it.
+        buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
         deviations: failing examples of known defects, by the defect's name.
         error: what went wrong on the harness's side; it is not explored any more.
         remark: what is to be told besides.
@@ -40,6 +41,7 @@ class Standing:
     seconds: float = 0.0
     buckets: set[str] = field(default_factory=set)
     unshrunk: set[str] = field(default_factory=set)
+    met: Counter[str] = field(default_factory=Counter)
     deviations: Counter[str] = field(default_factory=Counter)
     stale: str = ""
     error: str = ""
@@ -155,7 +157,10 @@ class Standing:
         """A case of the first of these buckets was found, on the way from examples of the others."""
         own, *others = buckets
         self.buckets.add(own)
-        (self.unshrunk.discard if shrunk else self.unshrunk.add)(own)
+        self.met[own] += 1
+        # What could not be shrunk again and again must not hide what is behind it.
+        given_up = self.met[own] >= _TRIES_TO_SHRINK
+        (self.unshrunk.discard if shrunk or given_up else self.unshrunk.add)(own)
         if not self.message or shrunk:
             self.message, self.report = message, report or self.report
         for other in others[:1]:

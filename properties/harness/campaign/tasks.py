@@ -80,9 +80,10 @@ class Explore:
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay a file of the corpus."""
+    """Replay a file of the corpus; `isolated`: with the subject in a process of its own."""
 
     path: str
+    isolated: bool = False
 
 
 @dataclass(frozen=True)

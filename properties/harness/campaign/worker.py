@@ -113,7 +113,7 @@ class Worker:
         if isinstance(task, Explore):
             self.line.send(self.explored(task))
         elif isinstance(task, Replay):
-            self.line.send(self._replayed(Path(task.path)))
+            self.line.send(self._replayed(Path(task.path), isolated=task.isolated))
         else:
             self.line.send(self._listened(Path(task.folder)))
 
@@ -144,7 +144,7 @@ class Worker:
         except OSError as error:
             self.trouble(path.parent, error)
 
-    def _replayed(self, path: Path) -> Replayed:
+    def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
         from properties.harness.case.bucket import bucket_of
         from properties.harness.corpus import Entry, replayed
 
@@ -153,7 +153,8 @@ class Worker:
         except (OSError, ValueError, RecursionError) as error:
             case, problem = None, f"{type(error).__name__}: {error}"
         with quietly():
-            result = replayed(Entry(path, case, problem), self._judged, self.setting.device, self.watched)
+            port = self.isolated_port() if isolated else self.watched
+            result = replayed(Entry(path, case, problem), self._judged, self.setting.device, port)
         if case is None or result.verdict != "FAILED":
             return Replayed(result)
         return Replayed(result, bucket_of(case).id, case.to_data())
