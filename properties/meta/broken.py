@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from properties.harness.case import Case
 from properties.harness.case.earlier import failure_in
-from properties.harness.values import Raised, Refusal, Step, call
+from properties.harness.values import Call, Raised, Refusal, Step, call
 from properties.harness.worker import Finished, Progress, Setting, Task, pending_path
 from properties.subjects import KnownDeviation, Subject
 
@@ -91,7 +91,8 @@ def a_case(**changes: Any) -> Case:
     }
     fields |= changes
     message = fields.pop("message")
-    told = (fields["steps"], fields["expected"], fields["actual"], fields.get("device", "cpu"))
+    calls = [step for step in fields["steps"] if isinstance(step, Call)]
+    told = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
     fields.setdefault("failure", failure_in(message, *told))
     return Case(**fields)
 
@@ -293,6 +294,8 @@ def _store_far_away(pointer, distance):
 """A subject that does its process every harm, on the device that it is told."""
 
 DEVIANT = """
+from properties.subjects import Symptom
+
 
 def cdiv(x, y):
     os._exit(9)
@@ -313,8 +316,16 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
+        KnownDeviation(
+            "a_padded_page_is_as_large_as_its_padding_says",
+            "https://example.org/1",
+            Symptom("value", "MambaSpec.page_size_bytes.fget", "result"),
+        ),
+        KnownDeviation(
+            "an_unknown_layout_is_refused",
+            "https://example.org/2",
+            Symptom("refusal", "get_conv_state_layout", "result"),
+        ),
     ),
 )
 """

@@ -11,10 +11,14 @@ from properties.harness.known_defects import Lift, pending_name
 from properties.harness.worker import Finished, Progress, Setting, pending_path
 from properties.meta.broken import _tasks as tasks
 from properties.meta.broken import a_case
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
 LARGE = KnownDeviation(
-    ("division_*", "ceiling_*"), "https://example.org/1", id="large", title="Large numbers"
+    ("division_*", "ceiling_*"),
+    "https://example.org/1",
+    Symptom("value", "cdiv", "result"),
+    id="large",
+    title="Large numbers",
 )
 """What the pretended workers meet."""
 
@@ -22,7 +26,7 @@ SUBJECT = """
 import sys
 
 from impl import *
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):
@@ -38,10 +42,21 @@ SUBJECT = Subject(
     sys.modules[__name__],
     (
         KnownDeviation(
-            ("ceiling_*", "no_such_*"), "https://example.org/1", id="large", title="Large numbers come out too large"
+            ("ceiling_*", "no_such_*"),
+            "https://example.org/1",
+            Symptom("value", "cdiv", "result"),
+            id="large",
+            title="Large numbers come out too large",
         ),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", id="layout"),
-        KnownDeviation("no_such_property", "https://example.org/3", id="never"),
+        KnownDeviation(
+            "an_unknown_layout_is_refused",
+            "https://example.org/2",
+            Symptom("refusal", "get_conv_state_layout", "result"),
+            id="layout",
+        ),
+        KnownDeviation(
+            "no_such_property", "https://example.org/3", Symptom("value", "divide", "result"), id="never"
+        ),
     ),
 )
 """

@@ -24,7 +24,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.files import HOST
 from properties.harness.values import Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, toy
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
 LATER = {"date": "2026-11-28", "commit": "ba9876543210"}
@@ -584,7 +584,12 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 
 
 def test_a_deviation_that_the_subject_declares_is_known() -> None:
-    known = KnownDeviation("gone", "https://example.org/1", lambda case: case.calls[0].named["a"] == 5)
+    known = KnownDeviation(
+        "gone",
+        "https://example.org/1",
+        Symptom("value", "cdiv", "result"),
+        lambda case: case.calls[0].named["a"] == 5,
+    )
     other = replace(FAILS, steps=(call("cdiv", a=6, b=2),))
     assert [toy(known).known(case) for case in (FAILS, other)] == [known, None]
 

@@ -33,7 +33,7 @@ from properties.harness.worker import Finished, Setting, Task, pending_path
 from properties.meta import known_examples
 from properties.meta.broken import EXACT, ROUNDS_UP, UNKNOWN, Pipe, a_case, a_property, module, toy
 from properties.meta.known_examples import LARGE
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
 ELEMENTWISE = "ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype"
 
@@ -47,6 +47,9 @@ def _storage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def _profile_put_back() -> Iterator[None]:
     yield
     profiles.load()
+
+
+WRONG = Symptom("value", "divide", "result")
 
 
 def declared(*ids: str) -> list[KnownDeviation]:
@@ -69,7 +72,7 @@ def test_every_known_defect_has_a_name_of_its_own_that_may_name_a_file(
 
 
 def test_a_defect_of_one_property_may_be_called_after_it() -> None:
-    assert names_of([KnownDeviation("toys_divide", "bug")]) == ("toys_divide",)
+    assert names_of([KnownDeviation("toys_divide", "bug", WRONG)]) == ("toys_divide",)
 
 
 def row(name: str, examples: int, status: Status = Status.PASSED, **changes: Any) -> Row:
@@ -165,7 +168,10 @@ def test_reports_take_a_part_of_the_campaign_at_most(shown: str, workers: int, s
 TOY = """
 import sys
 
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
+
+WRONG = Symptom("value", "divide", "result")
+RACES = Symptom("race", "divide", "the call", "RaceBetweenPrograms")
 
 
 def divide(x, y):
@@ -180,9 +186,9 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("toys_divide", "bug 1", _within(50, 100), id="fifties"),
-        KnownDeviation("toys_divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
-        KnownDeviation("toys_divide", "bug 3", lambda case: case.sanitized, id="race"),
+        KnownDeviation("toys_divide", "bug 1", WRONG, _within(50, 100), id="fifties"),
+        KnownDeviation("toys_divide", "bug 2", WRONG, _within(100, 200), id="hundreds", title="From a hundred on"),
+        KnownDeviation("toys_divide", "bug 3", RACES, id="race"),
     ),
 )
 """

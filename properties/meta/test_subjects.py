@@ -18,7 +18,7 @@ from properties.harness.execution.example import Bench, Falsified, KnownFailure,
 from properties.harness.port import InProcess
 from properties.harness.values import Let, Name, Overwrite, call, int32
 from properties.meta.broken import ROOT, a_property, module, toy
-from properties.subjects import KnownDeviation, load
+from properties.subjects import KnownDeviation, Symptom, load
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -34,8 +34,9 @@ def test_any_importable_module_is_a_subject_of_its_own_name(tmp_path: Path) -> N
 def test_a_module_may_offer_a_subject_of_its_own(tmp_path: Path) -> None:
     source = """
 import sys
-from properties.subjects import KnownDeviation, Subject
-SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys_divide", "bug 1"),))
+from properties.subjects import KnownDeviation, Subject, Symptom
+WRONG = Symptom("value", "divide", "result")
+SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys_divide", "bug 1", WRONG),))
 """
     with module(tmp_path, "toy_declaring", source) as name:
         assert [known.link for known in load(name).known_deviations] == ["bug 1"]
@@ -139,8 +140,13 @@ def test_a_falsified_property_is_told_to_who_listens_before_it_is_raised() -> No
     assert heard == [caught.value.case]
 
 
+WRONG = Symptom("value", "divide", "result")
+RAISES = Symptom("refusal", "divide", "the call", "RuntimeError")
+STATED = Symptom("value", "divide", "what is returned")
+
+
 def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDeviation:
-    return KnownDeviation("toys_divide", "https://example.org/1", condition)
+    return KnownDeviation("toys_divide", "https://example.org/1", (WRONG, RAISES, STATED), condition)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDevi
     [
         lambda trial: trial.agrees(DIVIDE),
         lambda trial: trial.returns(DIVIDE),
-        lambda trial: trial.holds(trial.run(DIVIDE) is None, "none"),
+        lambda trial: trial.holds(trial.run(DIVIDE) is None, "none", place="what is returned"),
     ],
     ids=["agrees", "returns", "holds"],
 )
@@ -164,7 +170,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Trial]
 
 def test_a_declared_failure_of_another_property_is_not_expected() -> None:
     with pytest.raises(Falsified):
-        trial_of(KnownDeviation("toys_multiply", "bug"), divide=wrong).agrees(DIVIDE)
+        trial_of(KnownDeviation("toys_multiply", "bug", WRONG), divide=wrong).agrees(DIVIDE)
 
 
 @pytest.mark.parametrize(("x", "expected"), [(6, KnownFailure), (8, Falsified)])
@@ -203,7 +209,7 @@ def test_a_property_that_does_not_apply_says_why(
 SESSION_SUBJECT = """
 import sys
 
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):
@@ -227,8 +233,16 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("division_is_exact_or_refused", "https://example.org/1"),
-        KnownDeviation("ceiling_division_rounds_up_for_either_sign", "https://example.org/2"),
+        KnownDeviation(
+            "division_is_exact_or_refused",
+            "https://example.org/1",
+            (Symptom("value", "divide", "result"), Symptom("refusal", "divide", "result")),
+        ),
+        KnownDeviation(
+            "ceiling_division_rounds_up_for_either_sign",
+            "https://example.org/2",
+            Symptom("value", "cdiv", "result"),
+        ),
     ),
 )
 """

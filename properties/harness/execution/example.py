@@ -15,6 +15,7 @@ from properties.harness.case.failure import (
     failure_of,
     fatal_among,
     kind_of_exception,
+    place_of_fatal,
     raised_instead,
     rule_of_fatal,
     stated,
@@ -277,6 +278,7 @@ class Trial:
             exception=exception_of(raised),
             function=function,
             call=number,
+            place=place_of_fatal(raised),
             rule=rule_of_fatal(function, raised),
         )
 
