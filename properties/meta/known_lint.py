@@ -7,10 +7,13 @@ the fields of a symptom is told apart from it by the condition alone.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+
+from hypothesis.errors import Flaky
 
 from properties import subjects
 from properties.harness.case import Case
@@ -24,10 +27,12 @@ from properties.subjects.known import declared_in
 from properties.subjects.vllm_conditions import CONDITIONS
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
-MAX_EXAMPLES = 200
-"""For a breakage as it is; as many failing ones are looked at for its circumstances."""
+MAX_EXAMPLES = 1000
+MORE, MORE_LAUNCHING = 600, 40
+"""Examples after a breakage was found, to find it under the circumstances of entries, too; fewer where kernels are interpreted."""
 
 
+@cache
 def entries() -> tuple[KnownDeviation, ...]:
     """All known defects of the file, of whichever releases."""
     return tuple(known for known, _ in declared_in(FILE, CONDITIONS))
@@ -35,7 +40,10 @@ def entries() -> tuple[KnownDeviation, ...]:
 
 @dataclass(frozen=True)
 class Planted:
-    """A breakage under an entry's circumstances: the failing case, and whether the entry passes by it."""
+    """A breakage under the circumstances of an entry: failing cases with all the fields of one of its symptoms.
+
+    `case` is the first that is reported; where the entry passes by all of them, the last.
+    """
 
     breakage: str
     entry: str
@@ -47,22 +55,26 @@ class Planted:
 class Lint:
     """What comes of planting breakages under the circumstances of entries.
 
-    `found` are the cases of breakages as they are. `alike` are pairs in which a failure has all the fields of a symptom, `planted` those
-    of them whose inputs were under the entry's circumstances, too.
+    `found` are breakages as they were found first. `alike` are pairs of a breakage and an entry with a symptom whose fields a
+    failure has; `planted` are those for which there were inputs under the entry's circumstances, too.
     """
 
     found: dict[str, Case] = field(default_factory=dict)
-    planted: list[Planted] = field(default_factory=list)
+    planted: dict[tuple[str, str], Planted] = field(default_factory=dict)
     alike: set[tuple[str, str]] = field(default_factory=set)
 
     @property
-    def swallowed(self) -> set[tuple[str, str]]:
+    def passed_by(self) -> set[tuple[str, str]]:
         """Breakages and entries that pass by them."""
-        return {(one.breakage, one.entry) for one in self.planted if one.passed_by}
+        return {pair for pair, one in self.planted.items() if one.passed_by}
 
     @property
-    def reached(self) -> set[tuple[str, str]]:
-        return {(one.breakage, one.entry) for one in self.planted}
+    def figures(self) -> str:
+        """How much was planted."""
+        return (
+            f"{len(self.found)} breakages, {len(entries())} entries: {len(self.alike)} pairs have a symptom's fields, "
+            f"{len(self.planted)} under the entry's circumstances; {len(self.passed_by)} are passed by"
+        )
 
 
 @cache
@@ -74,37 +86,63 @@ def linted() -> Lint:
             tempfile.TemporaryDirectory() as folder,
             broken_subject(breakage.variant, Path(folder)) as subject,
         ):
-            _plant(lint, breakage, subject)
+            _Planting(lint, breakage, subject).run()
     return lint
 
 
-def _plant(lint: Lint, breakage: Breakage, subject: Subject) -> None:
-    first = failing(subject, breakage.caught_by[0])
-    assert first is not None, f"{breakage.caught_by[0]} passes, but should fail: {breakage.name}"
-    lint.found[breakage.name] = first
-    for entry in entries():
-        shown = [one for one in entry.shown_by if first.failure is not None and one.fits(first.failure)]
-        for symptom in shown:
-            lint.alike.add((breakage.name, entry.id))
-            case = _under_circumstances(subject, first.property_name, symptom, first)
-            if case is not None:
-                passed = entry.shows_in(_of_entry(case, entry))
-                lint.planted.append(Planted(breakage.name, entry.id, case, passed))
+class _Enough(BaseException):
+    """Everything was planted, or looked for long enough. No `Exception`: it is nothing that the example shows."""
 
 
-def _of_entry(case: Case, entry: KnownDeviation) -> Case:
-    """The case as one of a property of the entry's."""
-    return case if entry.covers(case.property_name) else replace(case, property_name=entry.names[0])
+@dataclass
+class _Planting:
+    """Explores the first property that finds a breakage, until a failure was seen under each entry's circumstances."""
 
+    lint: Lint
+    breakage: Breakage
+    subject: Subject
+    examples: int = 0
+    more: int = MORE
 
-def _under_circumstances(subject: Subject, name: str, symptom: Symptom, first: Case) -> Case | None:
-    """A failing case with the symptom's fields and inputs for its condition, if one is found."""
+    def run(self) -> None:
+        name, tested = self.breakage.caught_by[0], load_properties()
+        self.more = MORE_LAUNCHING if tested[name].launches else MORE
+        bench = Bench(self.subject, InProcess(self.subject, "cpu"))
+        bench.on_example, bench.passes_by = self._count, self._look
+        # A state machine that ends between two draws is taken for one that draws something else each time.
+        with suppress(_Enough, Flaky), without_memory(shrink=False):
+            tested[name].explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
+        assert self.breakage.name in self.lint.found, f"{name} passes, but should fail: {self.breakage.name}"
 
-    def is_one(case: Case) -> bool:
-        fits = case.failure is not None and symptom.fits(case.failure)
-        return fits and symptom.condition.inputs(case)
+    def _count(self) -> None:
+        if self.breakage.name not in self.lint.found:
+            return
+        self.examples += 1
+        if self.examples > self.more or not self._missing:
+            raise _Enough
 
-    return first if is_one(first) else failing(subject, name, is_one)
+    @property
+    def _missing(self) -> set[tuple[str, str]]:
+        reported = {pair for pair, one in self.lint.planted.items() if not one.passed_by}
+        return {pair for pair in self.lint.alike - reported if pair[0] == self.breakage.name}
+
+    def _look(self, case: Case) -> bool:
+        """Ask every entry; the exploration goes past the failure."""
+        self.lint.found.setdefault(self.breakage.name, case)
+        for entry in entries():
+            for symptom in entry.shown_by:
+                self._plant(case, entry, symptom)
+        return True
+
+    def _plant(self, case: Case, entry: KnownDeviation, symptom: Symptom) -> None:
+        pair = (self.breakage.name, entry.id)
+        if case.failure is None or not symptom.fits(case.failure):
+            return
+        self.lint.alike.add(pair)
+        before = self.lint.planted.get(pair)
+        if (before is None or before.passed_by) and symptom.condition.inputs(case):
+            passed_by = entry.shows_in(replace(case, property_name=entry.names[0]))
+            self.lint.planted[pair] = Planted(*pair, case, passed_by)
 
 
 def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda case: True) -> Case | None:
@@ -117,10 +155,3 @@ def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda
     except Falsified as falsified:
         return falsified.case
     return None
-
-
-def told(lint: Lint) -> Iterator[str]:
-    """The figures, and what was not reached."""
-    yield f"{len(lint.found)} breakages, {len(entries())} entries, {len(lint.alike)} pairs with a symptom's fields"
-    yield f"{len(lint.reached)} of them under its circumstances, {len(lint.swallowed)} passed by"
-    yield from (f"not reached: {' / '.join(pair)}" for pair in sorted(lint.alike - lint.reached))

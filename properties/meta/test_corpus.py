@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness import cli, corpus, registry
-from properties.harness.case import SCHEMA, Case
+from properties.harness.case import SCHEMA, Case, Failure
 from properties.harness.case.bucket import bucket_of
 from properties.harness.corpus import Corpus, file_name, replayed, sweep
 from properties.harness.execution.example import Bench
@@ -590,8 +590,10 @@ def test_a_deviation_that_the_subject_declares_is_known() -> None:
         Symptom("value", "cdiv", "result"),
         lambda case: case.calls[0].named["a"] == 5,
     )
-    other = replace(FAILS, steps=(call("cdiv", a=6, b=2),))
-    assert [toy(known).known(case) for case in (FAILS, other)] == [known, None]
+    wrong = Failure("value", "result = 3", "should be 4", function="cdiv", call=0, place="result")
+    fails = replace(FAILS, failure=wrong)
+    other = replace(fails, steps=(call("cdiv", a=6, b=2),))
+    assert [toy(known).known(case) for case in (fails, other)] == [known, None]
 
 
 # The command, and `make test`

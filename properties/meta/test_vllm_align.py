@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,9 @@ from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case, Failure
-from properties.harness.values import Call, Let, Name, Returned, Tensor, View, int32
+from properties.harness.values import Call, Let, Name, Returned, Step, Tensor, View, int32
+from properties.harness.variants import broken_subject
+from properties.meta.breakages import BREAKAGES
 from properties.meta.broken import a_case
 from properties.meta.known_lint import entries, failing
 from properties.subjects import Subject, load
@@ -140,13 +142,12 @@ GROUPS = (
 )
 
 
-def stepped(counts: tuple[int, ...], left: bytes, *, found: int = 2, schedule: str = "") -> Case:
+def stepped(counts: tuple[int, ...], left: bytes, *, found: int = 2) -> Case:
     """V2's postprocess of two blocks of two bytes, which is to make `counts` of one count, and to change the second block."""
     call = Call(
         POSTPROCESS,
         (("num_accepted_tokens_gpu", Name("counts")),),
         observes=("counts", "pool0"),
-        schedule=schedule,
     )
     pages = Let("pages", View("pool0", "uint8", (2, 2), (2, 1)))
     steps = (Let("counts", int32((found,))), Let("pool0", POOL), pages, call)
@@ -169,33 +170,55 @@ def test_a_count_is_reset_where_the_rules_change_it() -> None:
     assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"))
 
 
-@pytest.mark.parametrize(
-    ("left", "nothing"),
-    [(b"\1\2\3\4", True), (b"\1\2\2\4", True), (b"\1\2\3\3", False), (b"\1\1\2\1", False)],
-    ids=["nothing copied", "a part copied", "something else", "another block"],
-)
-def test_the_count_in_place_leaves_what_was_there_before(left: bytes, nothing: bool) -> None:
-    assert CONDITIONS["count_in_place"](stepped((1,), left)) is nothing
-
-
 def test_a_postprocess_that_left_what_it_should_is_no_defect_s() -> None:
     assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"))
 
 
-@pytest.mark.parametrize(
-    ("left", "schedule", "shifted"),
-    [
-        (b"\1\2\2\2", "warps:1", True),
-        (b"\1\2\2\2", "", False),
-        (b"\1\2\2\2", "reversed", False),
-        (b"\1\1\2\1", "warps:1", False),
-    ],
-    ids=["warp by warp", "at once", "in another order", "in a block that is to stay"],
-)
-def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_change(
-    left: bytes, schedule: str, shifted: bool
-) -> None:
-    assert CONDITIONS["shift_within_a_block"](stepped((1,), left, schedule=schedule)) is shifted
+def broken(name: str, tested: str, folder: Path) -> Case:
+    """The first case in which a breakage leaves wrong bytes."""
+    (breakage,) = [one for one in BREAKAGES if one.name == name]
+    with broken_subject(breakage.variant, folder) as subject:
+        case = failing(subject, tested, lambda one: one.failure is not None and one.failure.part == "pool")
+    assert case is not None
+    return case
+
+
+def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
+    """The case with other bytes in the pools that its last call left."""
+    *before, last = case.actual
+    assert isinstance(last, Returned)
+    after = (
+        (name, replace(held, elements=change(held.elements)) if name.startswith("pool") else held)
+        for name, held in last.after
+    )
+    return replace(case, actual=(*before, replace(last, after=tuple(after))))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_path: Path) -> None:
+    case = broken(
+        "the first program sets the counts, not the last",
+        "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
+        tmp_path,
+    )
+    assert CONDITIONS["count_in_place"](case)
+    assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
+    case = broken(
+        "rows slide from the wrong end", "rows_move_within_their_block_as_through_a_temporary", tmp_path
+    )
+    shifted = CONDITIONS["shift_within_a_block"]
+    at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
+    assert shifted(at_once.in_order("warps:1"))
+    assert not shifted(at_once)
+    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
+
+
+def without_order(step: Step) -> Step:
+    return replace(step, schedule="") if isinstance(step, Call) else step
 
 
 class RowsFirst(Subject):
@@ -215,15 +238,7 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     assert case is not None
     (one,) = [one for one in entries() if one.id == "channel-first-taken-for-rows"]
     assert one.shows_in(case)
-    last = case.actual[-1]
-    assert isinstance(last, Returned)
-    pools = {
-        pool: replace(held, elements=bytes(held.elements[::-1]))
-        for pool, held in last.after
-        if pool.startswith("pool")
-    }
-    other = replace(last, after=tuple((dict(last.after) | pools).items()))
-    assert not one.shows_in(replace(case, actual=(*case.actual[:-1], other)))
+    assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

@@ -45,7 +45,7 @@ class Symptom:
         kind: "value", "refusal", "memory", "race", "fault" or "hang".
         function: the function whose call shows it; "" for what an engine's life shows and no single call.
         place: where in the result, without indices, such as "result.num_decodes"; of a life "read", "stored", "output".
-        exception: the name of the exception that is raised; None where that does not matter.
+        exception: the name of the exception that is raised, or several; None where that does not matter.
         condition: narrows it to some cases.
 
     Raises:
@@ -55,7 +55,7 @@ class Symptom:
     kind: Kind
     function: Names
     place: Names
-    exception: str | None = None
+    exception: Names | None = None
     condition: Condition = field(default=Condition())
 
     def __post_init__(self) -> None:
@@ -63,10 +63,8 @@ class Symptom:
 
         if self.kind not in KINDS:
             raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Symptom]")
-        if self.exception is not None and not self.exception.isidentifier():
-            raise ValueError(
-                f"exception = {self.exception!r}, but should be the name of an exception [Symptom]"
-            )
+        if self.exception is not None:
+            _require_narrow("exception", self.exception, "Symptom")
         if self.function != "":
             _require_narrow("function", self.function, "Symptom")
         _require_narrow("place", self.place, "Symptom")
@@ -77,7 +75,7 @@ class Symptom:
             failure.kind == self.kind
             and any_matches(self.function, failure.function)
             and any_matches(self.place, failure.part)
-            and self.exception in (None, failure.exception)
+            and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
     def shows_in(self, case: Case) -> bool:

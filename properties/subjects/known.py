@@ -15,7 +15,7 @@ and in it a table `[[known.symptoms]]` for each way in which it shows, with the 
     kind        "value", "refusal", "memory", "race", "fault" or "hang"
     function    the function whose call shows it, or a list of them; "" for what an engine's life shows and no single call
     place       where in the result, without indices, or a list of such places
-    exception   optional: the name of the exception that is raised
+    exception   optional: the name of the exception that is raised, or a list of them
     condition   optional: what it wants of the case besides, by name
 
 A failure is one of the defect's if it has all the fields of one symptom. Functions and places may have `*` for any

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
+from typing import Any
 
 from oracle.align.pointers import Entry
 from properties.harness.answers.align_buffers import lists_of
+from properties.harness.answers.align_values import context_of
 from properties.harness.case import Case
-from properties.harness.execution.memory import ITEM_SIZES
+from properties.harness.execution.memory import ITEM_SIZES, as_elements
 from properties.harness.execution.run import Follower
-from properties.harness.values import Address, Attribute, Call, Fake, Refusal, Tensor, View
+from properties.harness.values import Address, Attribute, Call, Fake, Let, Record, Tensor, View
 from properties.subjects import LAYOUT_VARIABLE, Condition
-from properties.subjects.vllm_conditions.calls import Made, calls_of, changed_blocks, everything
+from properties.subjects.vllm_conditions.calls import (
+    Made,
+    asked_again,
+    calls_of,
+    changed_blocks,
+    everything,
+    raw,
+)
 
 SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
 ROWWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess"
@@ -20,7 +30,8 @@ POSTPROCESS = (SLOTWISE, ROWWISE, "postprocess_mamba_align_gpu", "harness.launch
 _INITIALIZE = "MambaSpecDecodeGPUContext.initialize_from_forward_context"
 _CHANNEL_FIRST = (LAYOUT_VARIABLE, "DS")
 _LISTS = ("do_mamba_copy_block", "batch_memcpy")
-_UPPER_HALF = 2**63
+_UPPER_HALF = 2**63 - 2**41
+"""What lies behind such an address, too: pools have up to some gigabytes."""
 
 
 def resets_a_count(case: Case) -> bool:
@@ -37,11 +48,34 @@ def _resets(one: Made) -> bool:
 
 
 def copies_nothing(case: Case) -> bool:
-    """Whatever is wrong is what was there before V2's postprocess, in each call that left something wrong."""
-    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one))
+    """Whatever V2's postprocess left wrong is what was there before, and of other states than the first.
+
+    It is the first state's program that sets the count back.
+    """
+    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one) and _of_later_states(one))
+
+
+def _of_later_states(one: Made) -> bool:
+    return not any(_is_of_first_state(one, name, at) for name, at in _wrong_places(one))
+
+
+def _is_of_first_state(one: Made, name: str, at: int) -> bool:
+    found = context_of(one.call.named["self"])
+    assert found is not None
+    state = found.states()[0]
+    geometry = state.geometry
+    block, inside = divmod(at - geometry.offset_bytes, geometry.block_stride_bytes)
+    held = {number for row in found.tables(one.known)[state.group] for number in row}
+    return name == state.pool and block in held and inside < prod(geometry.block_shape) * geometry.itemsize
+
+
+def _wrong_places(one: Made) -> Iterator[tuple[str, int]]:
+    for name, _, right, seen in one.wrong_bytes():
+        yield from ((name, at) for at in changed_blocks(right, seen, 1))
 
 
 def _kept(one: Made) -> bool:
+    """Whether all that is wrong is what was there before."""
     return all(
         seen == old
         for _, *three in one.wrong_bytes()
@@ -56,28 +90,55 @@ def _only(case: Case, holds: Callable[[Made], bool]) -> bool:
     return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
 
 
+def _moves_within_blocks(one: Made) -> bool:
+    """Whether everything that is wrong should be what the rules move there from elsewhere in the same block."""
+    pages = _pages(one.call)
+    return all(
+        _depends_on_block(one, name, block)
+        for name, _, right, seen in one.wrong_bytes()
+        for block in [
+            {at for at in changed_blocks(right, seen, 1) if at // page == number}
+            for page in [pages.get(name, len(seen))]
+            for number in changed_blocks(right, seen, page)
+        ]
+    )
+
+
+def _depends_on_block(one: Made, name: str, wrong: set[int]) -> bool:
+    """Whether the rules take all these bytes of a block from other places in it: they change as those do."""
+    held, right = one.known[name], raw(dict(one.expected.after)[name])
+    assert isinstance(held, Tensor)
+    page = _pages(one.call).get(name, len(right))
+    first = min(wrong) // page * page
+    before = bytearray(raw(held))
+    for at in range(first, min(first + page, len(before))):
+        before[at] ^= _mark(at)
+    known = {**one.known, name: replace(held, elements=as_elements(bytes(before), held.dtype))}
+    left = raw(dict(asked_again(one.call, known).after)[name])
+    return all(left[at] ^ right[at] not in (0, _mark(at)) for at in wrong)
+
+
+def _mark(at: int) -> int:
+    """A byte that is not 0, and another one for places near by."""
+    return (at * 2654435761 >> 13) % 255 + 1
+
+
 def warp_by_warp(case: Case) -> bool:
     """Warps of a program run one after the other, or on a GPU: a load may see what another one has stored."""
     return case.device != "cpu" or any(call.schedule.startswith("warps") for call in case.calls)
 
 
-def within_moved_blocks(case: Case) -> bool:
-    """Whatever a postprocess left wrong lies in blocks that it was to change."""
-    return _only(case, lambda one: one.call.function in POSTPROCESS and _in_changed_blocks(case, one))
-
-
-def _in_changed_blocks(case: Case, one: Made) -> bool:
-    pages = _pages(case)
-    return all(
-        changed_blocks(right, seen, pages.get(name, len(seen)))
-        <= changed_blocks(before, right, pages.get(name, len(seen)))
-        for name, before, right, seen in one.wrong_bytes()
+def shifted_too_far(case: Case) -> bool:
+    """Each wrong block is one in which a postprocess was to move something, and something was moved there."""
+    return _only(
+        case,
+        lambda one: one.call.function in POSTPROCESS and not _kept(one) and _moves_within_blocks(one),
     )
 
 
-def _pages(case: Case) -> dict[str, int]:
+def _pages(call: Call) -> dict[str, int]:
     """Bytes from one block to the next, by pool."""
-    views = (one for one in everything(case.steps) if isinstance(one, View))
+    views = (one for one in everything(call.named.values()) if isinstance(one, View))
     strides = ((one.of, one.strides[0] * ITEM_SIZES[one.dtype]) for one in views if one.strides)
     return {pool: stride for pool, stride in strides if stride}
 
@@ -95,20 +156,60 @@ def channel_first_step(case: Case) -> bool:
 
 
 def rows_first(case: Case) -> bool:
-    """Everything that is wrong is what the rules say of the layout in which rows come first.
-
-    They refuse conv states with fewer channels than a step has tokens; what then is wrong lies in blocks that were to change.
-    """
-    plain = [_without_layout(step) if isinstance(step, Call) else step for step in case.steps]
+    """Everything that is wrong is what the rules say of the layout in which rows come first."""
+    plain = [_as_rows(step) for step in case.steps]
     others = [asked.expected for _, asked in Follower().follow(plain) if asked is not None]
-    if any(isinstance(other, Refusal) for other in others):
-        return within_moved_blocks(case)
     wrong = [(one, other) for one, other in zip(calls_of(case), others, strict=True) if one.deviates]
     return bool(wrong) and all(one.is_as(other) for one, other in wrong)
 
 
-def _without_layout(call: Call) -> Call:
-    return replace(call, environment=tuple(pair for pair in call.environment if pair != _CHANNEL_FIRST))
+def described_as_rows(case: Case) -> bool:
+    """Every wrong entry of a context's vectors is the one of a state whose channels are its rows."""
+    wrong = [one for one in calls_of(case) if one.deviates]
+    return bool(wrong) and all(one.call.function == _INITIALIZE and _described(one) for one in wrong)
+
+
+def _described(one: Made) -> bool:
+    views = [found for found in everything(one.call.named.values()) if isinstance(found, (View, Fake))]
+    shapes = {found.shape for found in views if len(found.shape) > 1}
+    as_rows = {
+        "state_conv_widths": {shape[1] for shape in shapes},
+        "state_inner_sizes": {prod(shape[2:]) for shape in shapes},
+        "state_dim_row_count": {0},
+        "state_dim_row_stride": {0},
+    }
+    wanted = dict(one.expected.after)
+    return all(
+        number in as_rows.get(name.rpartition(".")[2], ())
+        for name, seen in one.actual.after
+        if name in wanted and isinstance(seen, Tensor)
+        for number, right in zip(seen.values(), wanted[name].values(), strict=True)
+        if number != right
+    )
+
+
+def _as_rows(value: Any) -> Any:
+    """The same where rows come first, and where the rules do not mind that a window has fewer of them than a step has tokens."""
+    if isinstance(value, Record):
+        changed = (
+            (name, 0 if name == "num_speculative_blocks" else _as_rows(one)) for name, one in value.fields
+        )
+        return replace(value, fields=tuple(changed))
+    if isinstance(value, Call):
+        variables = tuple(pair for pair in value.environment if pair != _CHANNEL_FIRST)
+        return replace(
+            value,
+            arguments=_as_rows(value.arguments),
+            keywords=_as_rows(value.keywords),
+            environment=variables,
+        )
+    if isinstance(value, Let):
+        return replace(value, value=_as_rows(value.value))
+    if isinstance(value, dict):
+        return {name: _as_rows(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_as_rows, value))
+    return value
 
 
 def overlapping_run(case: Case) -> bool:
@@ -148,7 +249,7 @@ def listed_by(call: Call) -> tuple[Entry, ...]:
 
 
 def upper_half(case: Case) -> bool:
-    """Some memory is at an address of 2^63 or more."""
+    """Some memory is at, or reaches to, an address of 2^63 or more."""
     found = everything(case.steps)
     return any(
         (isinstance(one, Fake) and one.address >= _UPPER_HALF)
@@ -159,8 +260,9 @@ def upper_half(case: Case) -> bool:
 
 ALIGN: Mapping[str, Condition] = {
     "count_in_place": Condition(resets_a_count, copies_nothing),
-    "shift_within_a_block": Condition(warp_by_warp, within_moved_blocks),
+    "shift_within_a_block": Condition(warp_by_warp, shifted_too_far),
     "channel_first": Condition(channel_first, rows_first),
+    "channel_first_described": Condition(channel_first, described_as_rows),
     "channel_first_step": Condition(channel_first_step),
     "run_onto_itself": Condition(overlapping_run, within_overlapping_runs),
     "upper_half": Condition(upper_half),

@@ -25,6 +25,7 @@ _GDN = "GDNAttentionMetadataBuilder"
 _SPLIT = "split_decodes_and_prefills"
 _COMMON = "common_attn_metadata"
 _COUNTS = "num_accepted_tokens"
+_OWNED = "harness.owned_fields"
 _HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
 
 
@@ -156,18 +157,20 @@ _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
 
 
 def _gdn_rules(defect: Callable[[Call], bool]) -> Callable[[Made], Iterator[Expected]]:
-    """What GDN gives with the defect, alone and with others of its own."""
+    """What GDN gives with the defect, alone and with others of its own; and what then lies in its own buffers."""
 
     def rules(one: Made) -> Iterator[Expected]:
-        if not defect(one.call):
+        build = one.call.named["result"] if one.call.function == _OWNED else one.call
+        if not defect(build):
             return
-        others = [other for other in _CHANGES if other is not defect and other(one.call)]
+        others = [other for other in _CHANGES if other is not defect and other(build)]
         for together in _subsets(others):
-            changed = one.call
+            changed = build
             for each in (*together, defect):
                 changed = _CHANGES[each](changed)
+            asked = with_argument(one.call, "result", changed) if build is not one.call else changed
             with rules_with(gdn_plain_decodes=True):
-                yield asked_again(changed)
+                yield asked_again(asked)
 
     return rules
 
@@ -194,8 +197,11 @@ def has_an_entry_per_token(case: Case) -> bool:
 
 
 def _fields_only(case: Case, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
-    """Whether some build deviates, and it holds of each field that does in each build that does."""
-    wrong = [one for one in calls_of(case) if one.deviates]
+    """Whether some build deviates, and it holds of each field that does in each build that does.
+
+    What lies in a builder's buffers then follows from that.
+    """
+    wrong = [one for one in calls_of(case) if one.call.function != _OWNED and one.deviates]
     return bool(wrong) and all(_holds_of_fields(one, holds) for one in wrong)
 
 

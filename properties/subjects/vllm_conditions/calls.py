@@ -46,12 +46,13 @@ class Made:
         for name, seen in self.actual.after:
             before, right = self.known.get(name), wanted.get(name)
             if isinstance(seen, Tensor) and isinstance(before, Tensor) and isinstance(right, Tensor):
-                three = (_raw(before), _raw(right), _raw(seen))
+                three = (raw(before), raw(right), raw(seen))
                 if three[1] != three[2]:
                     yield (name, *three)
 
 
-def _raw(tensor: Tensor) -> bytes:
+def raw(tensor: Tensor) -> bytes:
+    """The bytes that a tensor holds, as they are observed."""
     assert tensor.elements is not None
     return as_bytes(tensor.elements, tensor.dtype)
 
