@@ -28,7 +28,7 @@ from properties.subjects.vllm_conditions import CONDITIONS
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
 MAX_EXAMPLES = 1000
-MORE, MORE_LAUNCHING = 600, 40
+MORE, MORE_LAUNCHING = 300, 40
 """Examples after a breakage was found, to find it under the circumstances of entries, too; fewer where kernels are interpreted."""
 
 

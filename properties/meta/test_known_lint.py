@@ -23,11 +23,19 @@ SAME = {
         "uniform-padding-is-prefill",
     ): "the same comparison with the first row",
     (
-        "a decode that drafted nothing is no speculative row",
-        "drafted-nothing",
-    ): "the same rows lose their count",
+        "a mark of prompt counts only for rows that are too long anyway",
+        "uniform-batch-overlooks-prompts",
+    ): "neither looks at the marks of a uniform batch",
+    (
+        "decodes are counted wherever they stand",
+        "uniform-batch-overlooks-prompts",
+    ): "where the only row with tokens is in its prompt, both make all rows decodes; other uniform batches are rare",
+    (
+        "the first program sets the counts, not the last",
+        "accepted-count-in-place",
+    ): "the same race: others decide from a count that was set back already",
 }
-"""Breakages that are an entry's very defect, and why."""
+"""Breakages that are an entry's very defect under its circumstances, and why."""
 
 
 def test_no_entry_passes_by_a_breakage_of_another_kind() -> None:

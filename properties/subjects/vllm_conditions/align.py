@@ -22,6 +22,7 @@ from properties.subjects.vllm_conditions.calls import (
     changed_blocks,
     everything,
     raw,
+    wrong_calls,
 )
 
 SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -86,7 +87,7 @@ def _kept(one: Made) -> bool:
 
 def _only(case: Case, holds: Callable[[Made], bool]) -> bool:
     """Whether some call left wrong bytes, and it holds of each that did."""
-    wrong = [one for one in calls_of(case) if one.deviates]
+    wrong = wrong_calls(case)
     return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
 
 
@@ -159,8 +160,9 @@ def rows_first(case: Case) -> bool:
     """Everything that is wrong is what the rules say of the layout in which rows come first."""
     plain = [_as_rows(step) for step in case.steps]
     others = [asked.expected for _, asked in Follower().follow(plain) if asked is not None]
-    wrong = [(one, other) for one, other in zip(calls_of(case), others, strict=True) if one.deviates]
-    return bool(wrong) and all(one.is_as(other) for one, other in wrong)
+    wrong = {one.number for one in wrong_calls(case)}
+    found = [(one, other) for one, other in zip(calls_of(case), others, strict=True) if one.number in wrong]
+    return bool(found) and all(one.is_as(other) for one, other in found)
 
 
 def described_as_rows(case: Case) -> bool:

@@ -23,8 +23,9 @@ Rules = Callable[["Made"], Iterable[Expected]]
 
 @dataclass(frozen=True)
 class Made:
-    """A call with its names resolved; `known` are contents before it, by name, None where unknown."""
+    """A call with its names resolved, and its number; `known` are contents before it, by name, None where unknown."""
 
+    number: int
     call: Call
     known: Known
     expected: Expected
@@ -66,15 +67,23 @@ def calls_of(case: Case) -> Iterator[Made]:
         known.update(before)
         return expected(call, before)
 
-    outcomes = iter(case.actual)
+    outcomes = enumerate(case.actual)
     for _, asked in Follower(expect).follow(case.steps):
         if asked is not None:
-            yield Made(asked.call, dict(known), asked.expected, next(outcomes), case.device)
+            number, actual = next(outcomes)
+            yield Made(number, asked.call, dict(known), asked.expected, actual, case.device)
+
+
+def wrong_calls(case: Case) -> list[Made]:
+    """The calls that deviate from the rules; of a life the last one, since what came of those before it did not matter."""
+    wrong = [one for one in calls_of(case) if one.deviates]
+    is_life = case.failure is not None and not case.failure.function
+    return wrong[-1:] if is_life else wrong
 
 
 def explained(case: Case, rules: Rules) -> bool:
     """Whether some call deviates from the rules, and each that does is as these other rules have it."""
-    wrong = [one for one in calls_of(case) if one.deviates]
+    wrong = wrong_calls(case)
     return bool(wrong) and all(any(one.is_as(other) for other in rules(one)) for one in wrong)
 
 
