@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ import pytest
 from properties import subjects
 from properties.harness.case import Failure
 from properties.harness.registry import load_properties
-from properties.meta.broken import a_case
+from properties.meta.broken import ROOT, a_case
+from properties.meta.known_lint import entries
 from properties.subjects import Condition, KnownDeviation, Symptom
 from properties.subjects.deviation import any_matches
 from properties.subjects.known import has, known_in
+from properties.subjects.vllm_conditions import CONDITIONS
 
 NEEDED: dict[str, Any] = {
     "id": "off-by-one",
@@ -260,3 +263,27 @@ def test_every_link_of_a_released_engine_s_file_is_an_address() -> None:
     (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
     assert [one["id"] for one in entries if not re.match(r"https://\S+$", one["link"])] == []
+
+
+def test_every_entry_of_a_released_engine_can_be_read_and_every_condition_is_some_entry_s() -> None:
+    shown = [one for known in entries() for one in known.shown_by]
+    assert {id(one.condition) for one in shown} >= {id(one) for one in CONDITIONS.values()}
+
+
+def test_whatever_raises_is_known_by_its_exception() -> None:
+    kinds = ("refusal", "race")
+    anything = [
+        known.id for known in entries() for one in known.shown_by if one.kind in kinds and not one.exception
+    ]
+    assert anything == []
+
+
+def test_every_condition_that_a_property_states_has_a_place_to_name() -> None:
+    nameless = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(ROOT.glob("properties/test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "holds"
+        if "place" not in [keyword.arg for keyword in node.keywords]
+    ]
+    assert nameless == []

@@ -127,6 +127,23 @@ def test_a_call_that_should_return_and_raises_falsifies_the_property() -> None:
         trial_of(divide=lambda x, y: 1 // 0).returns(DIVIDE)
 
 
+class RaceBetweenPrograms(Exception):
+    """Stands for the sanitizer's finding of that name."""
+
+
+def test_a_failure_behind_a_finding_is_where_the_finding_was() -> None:
+    def racing(*_: int, **__: int) -> int:
+        raise RaceBetweenPrograms("program (0, 0, 0) of kernel stores element [3] of `pool0` at kernels.py:8")
+
+    trial = trial_of(divide=racing, cdiv=lambda x, y: 1)
+    trial.run(DIVIDE, call("cdiv", x=1, y=1))
+    with pytest.raises(Falsified) as caught:
+        trial.holds(False, "zeros", "should be the state of 3 tokens", place="read")
+    failure = caught.value.case.failure
+    assert failure is not None
+    assert (failure.kind, failure.function, failure.part) == ("race", "divide", "pool")
+
+
 def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
     with pytest.raises(AssertionError, match="the rules accept"):
         trial_of(divide=right).refuses(DIVIDE)

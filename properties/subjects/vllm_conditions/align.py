@@ -66,7 +66,7 @@ def _is_of_first_state(one: Made, name: str, at: int) -> bool:
     state = found.states()[0]
     geometry = state.geometry
     block, inside = divmod(at - geometry.offset_bytes, geometry.block_stride_bytes)
-    held = {number for row in found.tables(one.known)[state.group] for number in row}
+    held = {number for row in found.tables(dict(one.known))[state.group] for number in row}
     return name == state.pool and block in held and inside < prod(geometry.block_shape) * geometry.itemsize
 
 
