@@ -287,7 +287,7 @@ def same_states(
     for layer, request, column in sorted(before.keys() & after.keys()):
         want, got = before[layer, request, column], after[layer, request, column]
         where = f"{layer}, column {column} of request {request}"
-        trial.holds(got == want, f"{where} = {spell(got)}", f"should be {spell(want)}")
+        trial.holds(got == want, f"{where} = {spell(got)}", f"should be {spell(want)}", place="states")
 
 
 def spell(states: Sequence[bytes]) -> str:
@@ -321,7 +321,12 @@ def test_rows_may_stand_in_any_order(trial: Trial, batch: After, order: int) -> 
     one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
     same_states(trial, batch, one, other, two)
     counts, found = by_row(batch, one), by_row(other, two)
-    trial.holds(found == counts, f"accepted counts by request = {found}", f"should be {counts}")
+    trial.holds(
+        found == counts,
+        f"accepted counts by request = {found}",
+        f"should be {counts}",
+        place="accepted counts",
+    )
 
 
 def by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
@@ -338,7 +343,12 @@ def test_rows_and_slots_may_be_in_any_order(trial: Trial, batch: After, order: i
     one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
     same_states(trial, batch, one, other, two)
     counts, found = by_slot(batch, one), by_slot(other, two)
-    trial.holds(found == counts, f"accepted counts by request = {found}", f"should be {counts}")
+    trial.holds(
+        found == counts,
+        f"accepted counts by request = {found}",
+        f"should be {counts}",
+        place="accepted counts",
+    )
 
 
 def by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:

@@ -44,11 +44,21 @@ def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Split
     decodes, prefills, decode_tokens, prefill_tokens = trial.returns(splitting.call())
     rows, tokens = splitting.batch.num_reqs, splitting.batch.num_actual_tokens
     trial.holds(
-        min(decodes, prefills, decode_tokens, prefill_tokens) >= 0, "a count is negative", "should not be"
+        min(decodes, prefills, decode_tokens, prefill_tokens) >= 0,
+        "a count is negative",
+        "should not be",
+        place="counts",
     )
-    trial.holds(decodes + prefills == rows, f"{decodes} + {prefills} rows", f"should add up to {rows}")
+    trial.holds(
+        decodes + prefills == rows, f"{decodes} + {prefills} rows", f"should add up to {rows}", place="rows"
+    )
     sums = decode_tokens + prefill_tokens
-    trial.holds(sums == tokens, f"{decode_tokens} + {prefill_tokens} tokens", f"should add up to {tokens}")
+    trial.holds(
+        sums == tokens,
+        f"{decode_tokens} + {prefill_tokens} tokens",
+        f"should add up to {tokens}",
+        place="tokens",
+    )
 
 
 @prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
@@ -56,7 +66,12 @@ def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitti
     decodes, *_ = trial.returns(splitting.call())
     lens = splitting.batch.query_lens[:decodes]
     fits = all(length <= splitting.decode_threshold for length in lens)
-    trial.holds(fits, f"decodes of {lens} tokens", f"should have at most {splitting.decode_threshold}")
+    trial.holds(
+        fits,
+        f"decodes of {lens} tokens",
+        f"should have at most {splitting.decode_threshold}",
+        place="decodes",
+    )
 
 
 @prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
@@ -65,7 +80,12 @@ def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
 ) -> None:
     decodes, *_ = trial.returns(replace(splitting, treat_short_extends_as_decodes=False).call())
     marks = splitting.batch.is_prefilling[:decodes]
-    trial.holds(not any(marks), f"is_prefilling of the decodes = {marks}", "should be False throughout")
+    trial.holds(
+        not any(marks),
+        f"is_prefilling of the decodes = {marks}",
+        "should be False throughout",
+        place="decodes",
+    )
 
 
 @prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
@@ -73,7 +93,7 @@ def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, s
     decodes, *_ = trial.returns(replace(splitting, require_uniform=True).call())
     lens = splitting.batch.query_lens[:decodes]
     even = len(set(lens) - {0}) <= 1
-    trial.holds(even, f"uniform decodes of {lens} tokens", "should be of one length or none")
+    trial.holds(even, f"uniform decodes of {lens} tokens", "should be of one length or none", place="decodes")
 
 
 @prop("metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
@@ -84,7 +104,7 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitti
     decodes, prefills, *tokens = trial.returns(splitting.call())
     found = trial.returns(padded.call())
     wanted = (decodes, prefills + rows, *tokens) if prefills else (decodes + rows, 0, *tokens)
-    trial.holds(found == wanted, f"with {rows} padding rows {found}", f"should be {wanted}")
+    trial.holds(found == wanted, f"with {rows} padding rows {found}", f"should be {wanted}", place="result")
 
 
 @prop("refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
@@ -110,7 +130,10 @@ def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTa
     for r, row in enumerate(trial.returns(table.call()).rows()):
         foreign = set(row) - set(table.rows[r])
         trial.holds(
-            not foreign and POISON not in row, f"result[{r}] = {row}", "should hold ids of its own row only"
+            not foreign and POISON not in row,
+            f"result[{r}] = {row}",
+            "should hold ids of its own row only",
+            place=f"result[{r}]",
         )
 
 
@@ -120,7 +143,9 @@ def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: Blo
     moved = replace(table, rows=tuple(tuple(block + shift for block in row) for row in table.rows))
     plain, relabelled = trial.returns(table.call()), trial.returns(moved.call())
     wanted = tuple(block + shift for block in plain.values())
-    trial.holds(relabelled.values() == wanted, f"{relabelled.values()}", f"should be {wanted}")
+    trial.holds(
+        relabelled.values() == wanted, f"{relabelled.values()}", f"should be {wanted}", place="result"
+    )
 
 
 @prop("metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data())
@@ -133,7 +158,7 @@ def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, da
     )
     plain, permuted = trial.returns(table.call()).rows(), trial.returns(moved.call()).rows()
     wanted = tuple(plain[r] for r in order)
-    trial.holds(permuted == wanted, f"{permuted}", f"should be {wanted}")
+    trial.holds(permuted == wanted, f"{permuted}", f"should be {wanted}", place="result")
 
 
 @prop("refusal", GATHER, table=block_tables(rows_per_length=True), excess=st.integers(1, 9), data=st.data())

@@ -58,9 +58,12 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, 
     found, step = built(trial, session), session.steps[0]
     rows = found["num_decodes"] + found["num_prefills"]
     tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
-    trial.holds(rows == len(step.rows), f"{rows} rows", f"should add up to {len(step.rows)}")
+    trial.holds(rows == len(step.rows), f"{rows} rows", f"should add up to {len(step.rows)}", place="rows")
     trial.holds(
-        tokens == step.num_actual_tokens, f"{tokens} tokens", f"should add up to {step.num_actual_tokens}"
+        tokens == step.num_actual_tokens,
+        f"{tokens} tokens",
+        f"should add up to {step.num_actual_tokens}",
+        place="tokens",
     )
 
 
@@ -72,7 +75,10 @@ def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, sess
     both = (*found["spec_token_indx"].values(), *found["non_spec_token_indx"].values())
     wanted = tuple(range(step.query_start_loc[-1]))
     trial.holds(
-        tuple(sorted(both)) == wanted, f"token indices {both}", f"should be 0..{len(wanted) - 1} once each"
+        tuple(sorted(both)) == wanted,
+        f"token indices {both}",
+        f"should be 0..{len(wanted) - 1} once each",
+        place="token indices",
     )
 
 
@@ -86,7 +92,10 @@ def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) 
     for r, row in enumerate(step.requests):
         stateless = row.num_computed == 0
         trial.holds(
-            not (stateless and readers[r]), f"row {r} reads state", "should not: it has no computed token"
+            not (stateless and readers[r]),
+            f"row {r} reads state",
+            "should not: it has no computed token",
+            place="rows that read state",
         )
 
 
@@ -99,7 +108,12 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
         row.prefilling and not (tails and row.query_len == 1 and row.num_computed)
         for row in step.rows[: found["num_decodes"]]
     ]
-    trial.holds(not any(marks), f"is_prefilling of the decodes = {marks}", "should be False throughout")
+    trial.holds(
+        not any(marks),
+        f"is_prefilling of the decodes = {marks}",
+        "should be False throughout",
+        place="decodes",
+    )
 
 
 @prop("classification", "GDNAttentionMetadataBuilder.build", session=sessions(kinds=("gdn",)).map(accepted))
@@ -116,7 +130,10 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
         if row.query_len == 1 and not row.prefilling and not plain:
             marked = masks is not None and bool(masks.values()[r])
             trial.holds(
-                marked, f"row {r} is no speculative row", f"accepted {row.accepted} tokens in the last step"
+                marked,
+                f"row {r} is no speculative row",
+                f"accepted {row.accepted} tokens in the last step",
+                place="speculative rows",
             )
 
 
@@ -129,7 +146,8 @@ def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> N
         if name in names and isinstance(tensor, Tensor) and len(step.rows) == tensor.shape[0]:
             width = tensor.shape[1] if len(tensor.shape) == 2 else 1
             tail = set(tensor.values()[len(step.requests) * width :])
-            trial.holds(tail <= {0, -1}, f"{name} of padding = {tail}", "should be the null block or -1")
+            wanted = "should be the null block or -1"
+            trial.holds(tail <= {0, -1}, f"{name} of padding = {tail}", wanted, place=f"padding of {name}")
 
 
 @prop("ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted))
@@ -146,7 +164,9 @@ def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None
     trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
     trial.returns(session.steps[0].build(session.setup))
     shared = trial.returns(call("harness.owned_fields", owner=Name("other"), result=Name("metadata")))
-    trial.holds(shared == (), f"fields {shared} lie in another builder's buffers", "should not")
+    trial.holds(
+        shared == (), f"fields {shared} lie in another builder's buffers", "should not", place="buffers"
+    )
 
 
 @prop("ownership", *BUILD, session=sessions(max_steps=4))
@@ -165,11 +185,14 @@ def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Sessio
     other = built(trial, replace(session, steps=(padded,)))
     for name in ("num_prefill_tokens", "num_decode_tokens"):
         trial.holds(
-            one[name] == other[name], f"{name} = {other[name]} with padding", f"should be {one[name]}"
+            one[name] == other[name],
+            f"{name} = {other[name]} with padding",
+            f"should be {one[name]}",
+            place=name,
         )
     for name in ("spec_token_indx", "non_spec_token_indx", "cu_chunk_seqlen_p", "seq_idx_p"):
         alone, beside = _values(one, name), _values(other, name)
-        trial.holds(alone == beside, f"{name} = {beside} with padding", f"should be {alone}")
+        trial.holds(alone == beside, f"{name} = {beside} with padding", f"should be {alone}", place=name)
 
 
 def _values(found: Record, name: str) -> Value:
@@ -191,9 +214,11 @@ def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
             and value is not None
         ):
             wanted = tuple(block + shift if _is_block(block) else block for block in value.values())
-            trial.holds(moved.values() == wanted, f"{name} = {moved.values()}", f"should be {wanted}")
+            trial.holds(
+                moved.values() == wanted, f"{name} = {moved.values()}", f"should be {wanted}", place=name
+            )
         else:
-            trial.holds(value == moved, f"{name} = {moved}", f"should be {value}")
+            trial.holds(value == moved, f"{name} = {moved}", f"should be {value}", place=name)
 
 
 def _is_block(block: int) -> bool:

@@ -36,12 +36,25 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
 @prop("partition", VARLEN, packed=packed_sequences())
 def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
-    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0")
+    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
     trial.holds(
-        cu[-1] == packed.starts[-1], f"cu_chunk_seqlens ends at {cu[-1]}", f"should at {packed.starts[-1]}"
+        cu[-1] == packed.starts[-1],
+        f"cu_chunk_seqlens ends at {cu[-1]}",
+        f"should at {packed.starts[-1]}",
+        place="cu_chunk_seqlens",
     )
-    trial.holds(all(a < b for a, b in pairwise(cu)), f"cu_chunk_seqlens = {cu}", "should increase strictly")
-    trial.holds(len(sequences) == len(cu) - 1, f"{len(sequences)} sequence ids", f"should be {len(cu) - 1}")
+    trial.holds(
+        all(a < b for a, b in pairwise(cu)),
+        f"cu_chunk_seqlens = {cu}",
+        "should increase strictly",
+        place="cu_chunk_seqlens",
+    )
+    trial.holds(
+        len(sequences) == len(cu) - 1,
+        f"{len(sequences)} sequence ids",
+        f"should be {len(cu) - 1}",
+        place="sequence ids",
+    )
 
 
 @prop("partition", VARLEN, packed=packed_sequences())
@@ -49,9 +62,19 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Tri
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
         inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
-        trial.holds(inside, f"chunk {chunk} = tokens {begin}..{end}", f"should lie in sequence {sequence}")
+        trial.holds(
+            inside,
+            f"chunk {chunk} = tokens {begin}..{end}",
+            f"should lie in sequence {sequence}",
+            place="chunks",
+        )
         one_tile = begin // packed.chunk_size == (end - 1) // packed.chunk_size
-        trial.holds(one_tile, f"chunk {chunk} = tokens {begin}..{end}", "should lie in one physical chunk")
+        trial.holds(
+            one_tile,
+            f"chunk {chunk} = tokens {begin}..{end}",
+            "should lie in one physical chunk",
+            place="chunks",
+        )
 
 
 @prop("padding", VARLEN, packed=packed_sequences())
@@ -70,6 +93,7 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
             right,
             f"last_chunk_indices[{sequence}] = {chunk}",
             f"should be the last chunk of its {length} tokens",
+            place="last_chunk_indices",
         )
 
 
@@ -81,7 +105,9 @@ def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
     expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
     observed = tuple(one.values() for one in padded)
-    trial.holds(observed == expected, f"with {rows} empty rows: {observed}", f"should be {expected}")
+    trial.holds(
+        observed == expected, f"with {rows} empty rows: {observed}", f"should be {expected}", place="result"
+    )
 
 
 STARTS = {
@@ -130,10 +156,15 @@ def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
     strangers = {row for row, _ in tiles if row >= len(packed.lens)}
-    trial.holds(not strangers, f"programs of rows {strangers}", f"there are only {len(packed.lens)} rows")
+    trial.holds(
+        not strangers,
+        f"programs of rows {strangers}",
+        f"there are only {len(packed.lens)} rows",
+        place="programs",
+    )
     seen = [(row, token) for row, tile in tiles if row >= 0 for token in _tokens(packed, row, tile)]
     wanted = [(row, token) for row, length in enumerate(packed.lens) for token in range(length)]
-    trial.holds(seen == wanted, f"the programs visit {seen}", f"should visit {wanted}")
+    trial.holds(seen == wanted, f"the programs visit {seen}", f"should visit {wanted}", place="programs")
 
 
 def _tokens(packed: Packed, row: int, tile: int) -> range:
@@ -149,10 +180,15 @@ def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_
     for name in ("batch_ptr", "token_chunk_offset_ptr"):
         values = nums[8][name].values()
         trial.holds(
-            len(values) == 2 * max(1024, total), f"len({name}) = {len(values)}, with {total} programs"
+            len(values) == 2 * max(1024, total),
+            f"len({name}) = {len(values)}, with {total} programs",
+            place=name,
         )
         trial.holds(
-            set(values[total:]) <= {-1}, f"{name}[{total}:] has {set(values[total:])}", "should be -1 only"
+            set(values[total:]) <= {-1},
+            f"{name}[{total}:] has {set(values[total:])}",
+            "should be -1 only",
+            place=name,
         )
 
 
@@ -160,7 +196,7 @@ def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_
 def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Packed, offset: int) -> None:
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
-    trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not")
+    trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
 
 
 @prop("agreement", INDICES, packed=fla_sequences, data=st.data())
@@ -190,9 +226,13 @@ def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, pac
             indices[begin:end] == wanted,
             f"chunk_indices[{begin}:{end}] = {indices[begin:end]}",
             f"should be {wanted}",
+            place="chunk_indices",
         )
     trial.holds(
-        offsets[-1] == len(indices), f"chunk_offsets[-1] = {offsets[-1]}", f"should be {len(indices)}"
+        offsets[-1] == len(indices),
+        f"chunk_offsets[-1] = {offsets[-1]}",
+        f"should be {len(indices)}",
+        place="chunk_offsets",
     )
 
 

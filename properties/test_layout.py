@@ -58,7 +58,7 @@ def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Cop
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
     )
     one, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
-    trial.holds(one == other, f"{one}", f"should be {other}")
+    trial.holds(one == other, f"{one}", f"should be {other}", place="result")
 
 
 @prop("metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
@@ -68,17 +68,21 @@ def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Tr
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
     more = trial.returns(copy.call(CONV))
     inside = isinstance(more["start_addr"], Address) and isinstance(fewer["start_addr"], Address)
-    trial.holds(inside, f"start_addr = {more['start_addr']}", "should point into the state")
+    trial.holds(
+        inside, f"start_addr = {more['start_addr']}", "should point into the state", place="start_addr"
+    )
     moved = more["start_addr"].offset - fewer["start_addr"].offset
     trial.holds(
         fewer["num_elements"] - more["num_elements"] == dim,
         f"num_elements = {more['num_elements']}",
         f"should be {dim} fewer",
+        place="num_elements",
     )
     trial.holds(
         moved == dim * _itemsize(copy),
         f"start_addr moved by {moved}",
         f"should by one row of {dim} elements",
+        place="start_addr",
     )
 
 
@@ -98,13 +102,17 @@ def test_a_temporal_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: 
 
 def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
     start = spec["start_addr"]
-    trial.holds(isinstance(start, Address), f"start_addr = {start}", "should point into the state")
+    trial.holds(
+        isinstance(start, Address), f"start_addr = {start}", "should point into the state", place="start_addr"
+    )
     size = prod(copy.state.block_shape)
     block, inside = divmod(start.offset // _itemsize(copy), size + copy.state.padding)
     last = inside + spec["num_elements"]
-    trial.holds(last <= size, f"elements {inside}..{last} of block {block}", f"should end by {size}")
+    trial.holds(
+        last <= size, f"elements {inside}..{last} of block {block}", f"should end by {size}", place="elements"
+    )
     owned = copy.block_ids[copy.cur_block_idx :]
-    trial.holds(block in owned, f"block {block}", f"should be one of {owned}")
+    trial.holds(block in owned, f"block {block}", f"should be one of {owned}", place="block")
 
 
 @prop("refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0))

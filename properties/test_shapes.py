@@ -34,7 +34,10 @@ def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: M
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
         added = (part[0] * model.tp_size, *part[1:])
         trial.holds(
-            added == total, f"{model.tp_size} ranks of {part} add up to {added}", f"should to {total}"
+            added == total,
+            f"{model.tp_size} ranks of {part} add up to {added}",
+            f"should to {total}",
+            place="temporal states",
         )
 
 
@@ -57,6 +60,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
             added == wanted,
             f"{model.tp_size} ranks of {(rows, part)} add up to {added}",
             f"should to {wanted}",
+            place="conv states",
         )
 
 
@@ -66,7 +70,7 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: 
     channels_first = trial.returns(replace(model, layout="DS").call())
     convs = CONV_COUNT.get(model.family, 1)
     wanted = (*(shape[::-1] for shape in rows_first[:convs]), *rows_first[convs:])
-    trial.holds(channels_first == wanted, f"DS = {channels_first}", f"should be {wanted}")
+    trial.holds(channels_first == wanted, f"DS = {channels_first}", f"should be {wanted}", place="result")
 
 
 @prop("metamorphic", *SPECULATIVE, model=models(families=tuple(sorted(TAKES_NUM_SPEC))))
@@ -77,7 +81,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
     convs = CONV_COUNT.get(model.family, 1)
     wanted = (*((rows + model.num_spec, dim) for rows, dim in plain[:convs]), *plain[convs:])
-    trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}", f"should be {wanted}")
+    trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}", f"should be {wanted}", place="result")
 
 
 @prop("refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))

@@ -85,7 +85,7 @@ def hunt(tested: Property, subject: Subject, *, shrink: bool, seed: int = SEED) 
 
     for number in range(SEEDS):
         try:
-            with _without_memory(shrink=shrink):
+            with without_memory(shrink=shrink):
                 replace(tested, body=noting).explore(bench, seed=seed + number, max_examples=MAX_EXAMPLES)
         except Falsified as falsified:
             return Catch(failing[0], latest, falsified.case)
@@ -104,7 +104,7 @@ def concise(value: object) -> str:
 
 
 @contextmanager
-def _without_memory(*, shrink: bool) -> Iterator[None]:
+def without_memory(*, shrink: bool) -> Iterator[None]:
     """Hypothesis remembers failures for the property's next run, which should not start with those of a broken copy."""
     before = settings()
     phases = [Phase.generate, Phase.target, *([Phase.shrink] if shrink else [])]

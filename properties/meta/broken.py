@@ -265,8 +265,16 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("a_padded_page_is_as_large_as_its_padding_says", "https://example.org/1"),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2"),
+        KnownDeviation(
+            "a_padded_page_is_as_large_as_its_padding_says",
+            "https://example.org/1",
+            Symptom("value", "MambaSpec.page_size_bytes.fget", "result"),
+        ),
+        KnownDeviation(
+            "an_unknown_layout_is_refused",
+            "https://example.org/2",
+            Symptom("refusal", "get_conv_state_layout", "result"),
+        ),
     ),
 )
 """

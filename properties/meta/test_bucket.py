@@ -24,7 +24,7 @@ from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
 from properties.harness.values import Raised, Refusal, Returned
 from properties.harness.variants import broken_subject
-from properties.meta.breakages import BREAKAGES, _without_memory
+from properties.meta.breakages import BREAKAGES, without_memory
 from properties.meta.broken import ROOT, a_case
 
 EXAMPLES = 60
@@ -91,7 +91,7 @@ def failing(defect: str, name: str) -> tuple[Case, ...]:
 def explore(tested: Property, bench: Bench, seed: int) -> None:
     """A machine's life ends at its first failure."""
     most = LAUNCHING_EXAMPLES if tested.launches else EXAMPLES
-    with _without_memory(shrink=False), suppress(Falsified):
+    with without_memory(shrink=False), suppress(Falsified):
         going_on(tested).explore(bench, seed=seed, max_examples=most)
 
 
@@ -154,7 +154,7 @@ def shrinking(defect: str, name: str) -> list[Case]:
     found: list[Case] = []
     with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
         bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
-        with _without_memory(shrink=True), pytest.raises(Falsified):
+        with without_memory(shrink=True), pytest.raises(Falsified):
             load_properties()[name].explore(bench, seed=1, max_examples=200)
     assert len({case.digest for case in found}) > 1
     return found

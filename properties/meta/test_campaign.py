@@ -60,7 +60,7 @@ import time
 from hypothesis import settings
 
 from impl import *
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):

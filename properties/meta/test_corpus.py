@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness import cli, corpus, registry
-from properties.harness.case import SCHEMA, Case
+from properties.harness.case import SCHEMA, Case, Failure
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
 from properties.harness.corpus import Corpus, file_name, replayed, sweep
@@ -25,7 +25,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.files import HOST
 from properties.harness.values import Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, earlier_json, toy
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
 LATER = {"date": "2026-11-28", "commit": "ba9876543210"}
@@ -591,9 +591,16 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 
 
 def test_a_deviation_that_the_subject_declares_is_known() -> None:
-    known = KnownDeviation("gone", "https://example.org/1", lambda case: case.calls[0].named["x"] == 5)
-    other = replace(FAILS, steps=(call("cdiv", x=6, y=2),))
-    assert [toy(known).known(case) for case in (FAILS, other)] == [known, None]
+    known = KnownDeviation(
+        "gone",
+        "https://example.org/1",
+        Symptom("value", "cdiv", "result"),
+        lambda case: case.calls[0].named["x"] == 5,
+    )
+    wrong = Failure("value", "result = 3", "should be 4", function="cdiv", call=0, place="result")
+    fails = replace(FAILS, failure=wrong)
+    other = replace(fails, steps=(call("cdiv", x=6, y=2),))
+    assert [toy(known).known(case) for case in (fails, other)] == [known, None]
 
 
 # The command, and `make test`

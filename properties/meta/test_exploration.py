@@ -32,14 +32,14 @@ from properties.harness.execution.example import Bench, Trial
 from properties.harness.port import InProcess
 from properties.harness.values import Raised, call
 from properties.meta.broken import Pipe, a_case, a_property, module, toy
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
 NAME = "toys_divide"
 TOY = """
 import os
 import sys
 
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):
@@ -54,6 +54,10 @@ def cdiv(x, y):
     return -(-x // y)
 
 
+WRONG = (Symptom("value", "divide", "result"), Symptom("value", "divide", ("hundreds", "new ones", "small")))
+RACES = Symptom("race", "divide", "the call", "RaceBetweenPrograms")
+
+
 def _within(low, high):
     return lambda case: low <= case.calls[-1].named["x"] < high
 
@@ -62,9 +66,9 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("toys_divide", "bug 1", _within(50, 100), id="fifties"),
-        KnownDeviation("toys_divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
-        KnownDeviation("toys_divide", "bug 3", lambda case: case.sanitized, id="race"),
+        KnownDeviation("toys_divide", "bug 1", WRONG, _within(50, 100), id="fifties"),
+        KnownDeviation("toys_divide", "bug 2", WRONG, _within(100, 200), id="hundreds", title="From a hundred on"),
+        KnownDeviation("toys_divide", "bug 3", RACES, id="race"),
     ),
 )
 """
@@ -547,7 +551,8 @@ def test_as_new_nothing_is_known(make: Make) -> None:
 
 def test_a_defect_is_heard_of_where_its_circumstance_holds_and_told_once() -> None:
     told: list[str] = []
-    one = KnownDeviation("toys_*", "bug", lambda case: case.subject == "toy", id="one")
+    symptom = Symptom("refusal", "divide", "the call")
+    one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
     heard = Heard((one,), lambda name, case: told.append(name))
     assert heard.known(a_case(subject="other")) is None
     assert [heard.known(a_case()), heard.known(a_case())] == [one, one]

@@ -30,10 +30,11 @@ from properties.harness.values import call
 from properties.meta.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from properties.meta.nightly_examples import a_bucket, a_record
 from properties.meta.pretended import Actor, Body, found_in, stage
-from properties.subjects import KnownDeviation
+from properties.subjects import KnownDeviation, Symptom
 
+WRONG = Symptom("value", "divide", "result")
 LARGE = KnownDeviation(
-    ("division_*", "ceiling_*"), "https://example.org/1", id="large", title="Large numbers"
+    ("division_*", "ceiling_*"), "https://example.org/1", WRONG, id="large", title="Large numbers"
 )
 
 
@@ -57,7 +58,7 @@ def test_every_known_defect_has_a_name_of_its_own_that_may_name_a_file(
 
 
 def test_a_defect_of_one_property_may_be_called_after_it() -> None:
-    assert names_of([KnownDeviation("toys_divide", "bug")]) == ("toys_divide",)
+    assert names_of([KnownDeviation("toys_divide", "bug", WRONG)]) == ("toys_divide",)
 
 
 def row(name: str, compared: int, reason: str = "") -> Standing:
@@ -92,7 +93,7 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
 
 
 def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
-    anywhere = replace(LARGE, property="*")
+    anywhere = replace(LARGE, property=("division_*", "ceiling_*"))
     defects = KnownDefects([anywhere], selected=True)
     defects.conclude({"division_a": row("division_a", 500)})
     assert defects.all["large"].standing == "not tried enough"
@@ -156,8 +157,9 @@ SUBJECT = """
 import sys
 
 from impl import *
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
+WRONG = Symptom("value", "divide", "result")
 SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
@@ -165,12 +167,12 @@ SUBJECT = Subject(
         KnownDeviation(
             ("division_*", "ceiling_*"),
             "https://example.org/1",
-            lambda case: case.calls[-1].function == "divide",
+            Symptom("refusal", "divide", "the call"),
             id="large",
             title="Large numbers",
         ),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", id="layout"),
-        KnownDeviation("no_such_property", "https://example.org/3", id="never"),
+        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", WRONG, id="layout"),
+        KnownDeviation("no_such_property", "https://example.org/3", WRONG, id="never"),
     ),
 )
 """

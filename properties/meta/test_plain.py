@@ -148,7 +148,8 @@ def test_a_port_may_follow_other_rules() -> None:
 def test_known_defects_of_a_port_are_those_of_its_release(tmp_path: Path) -> None:
     (tmp_path / "known.toml").write_text(
         "\n".join(
-            f'[[known]]\nid = "{name}"\ntitle = "t"\nproperties = ["p"]\nversions = "{versions}"\nlink = "l"\nwhy = "w"'
+            f'[[known]]\nid = "{name}"\ntitle = "t"\nproperties = ["p"]\nversions = "{versions}"\nlink = "l"\nwhy = "w"\n'
+            '[[known.symptoms]]\nkind = "value"\nfunction = "chunk_offsets"\nplace = "result"'
             for name, versions in (("now", ">=1.2"), ("then", "<1.2"))
         ),
         encoding="utf-8",

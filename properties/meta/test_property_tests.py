@@ -83,7 +83,7 @@ def test_a_session_without_properties_is_as_it_was(tmp_path: Path) -> None:
 VERDICTS = """
 import sys
 
-from properties.subjects import KnownDeviation, Outside, Subject
+from properties.subjects import KnownDeviation, Outside, Subject, Symptom
 
 
 class NotOffered(Exception):
@@ -110,7 +110,14 @@ class MambaSpec:
 SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
-    (KnownDeviation("division_is_exact_or_refused", "https://example.org/1", id="rounds"),),
+    (
+        KnownDeviation(
+            "division_is_exact_or_refused",
+            "https://example.org/1",
+            (Symptom("value", "divide", "result"), Symptom("refusal", "divide", "result")),
+            id="rounds",
+        ),
+    ),
 )
 """
 

@@ -18,7 +18,7 @@ from properties.harness.execution.replay import FAILED, FIXED, KNOWN, NOT_APPLIC
 from properties.harness.port import InProcess
 from properties.harness.values import Call, Raised, Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, module, toy
-from properties.subjects import KnownDeviation, Outside, Subject, load
+from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
 
 KEPT = Corpus(ROOT / "corpus").entries()
 DIVIDED = a_case(
@@ -166,16 +166,19 @@ def test_the_rules_are_those_of_the_subject_s_release() -> None:
     assert found is other
 
 
+ROUNDS = Symptom("value", "cdiv", "result")
+
+
 def test_a_declared_defect_is_known_and_another_one_is_not() -> None:
-    known = KnownDeviation("toys_divide", "https://example.org/1", id="rounds-down")
-    other = KnownDeviation("toys_multiply", "https://example.org/2")
+    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS, id="rounds-down")
+    other = KnownDeviation("toys_multiply", "https://example.org/2", ROUNDS)
     assert verdict(DIVIDED, subject_of(wrong, known)) == (KNOWN, "rounds-down: result = 2, but should be 3")
     assert verdict(DIVIDED, subject_of(wrong, other))[0] == FAILED
     assert verdict(DIVIDED, subject_of(right, known))[0] == FIXED
 
 
 def test_what_is_known_is_taken_for_new_on_request() -> None:
-    known = KnownDeviation("toys_divide", "https://example.org/1")
+    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS)
     assert replay_case(DIVIDED, subject_of(wrong, known), "cpu", as_new=True).verdict == FAILED
 
 

@@ -18,7 +18,7 @@ from properties.harness.execution.example import Bench, Falsified, KnownFailure,
 from properties.harness.port import InProcess
 from properties.harness.values import Let, Name, Overwrite, call, int32
 from properties.meta.broken import ROOT, a_property, module, toy
-from properties.subjects import KnownDeviation, load
+from properties.subjects import KnownDeviation, Symptom, load
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -34,8 +34,9 @@ def test_any_importable_module_is_a_subject_of_its_own_name(tmp_path: Path) -> N
 def test_a_module_may_offer_a_subject_of_its_own(tmp_path: Path) -> None:
     source = """
 import sys
-from properties.subjects import KnownDeviation, Subject
-SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys_divide", "bug 1"),))
+from properties.subjects import KnownDeviation, Subject, Symptom
+WRONG = Symptom("value", "divide", "result")
+SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys_divide", "bug 1", WRONG),))
 """
     with module(tmp_path, "toy_declaring", source) as name:
         assert [known.link for known in load(name).known_deviations] == ["bug 1"]
@@ -126,6 +127,23 @@ def test_a_call_that_should_return_and_raises_falsifies_the_property() -> None:
         trial_of(divide=lambda x, y: 1 // 0).returns(DIVIDE)
 
 
+class RaceBetweenPrograms(Exception):
+    """Stands for the sanitizer's finding of that name."""
+
+
+def test_a_failure_behind_a_finding_is_where_the_finding_was() -> None:
+    def racing(*_: int, **__: int) -> int:
+        raise RaceBetweenPrograms("program (0, 0, 0) of kernel stores element [3] of `pool0` at kernels.py:8")
+
+    trial = trial_of(divide=racing, cdiv=lambda x, y: 1)
+    trial.run(DIVIDE, call("cdiv", x=1, y=1))
+    with pytest.raises(Falsified) as caught:
+        trial.holds(False, "zeros", "should be the state of 3 tokens", place="read")
+    failure = caught.value.case.failure
+    assert failure is not None
+    assert (failure.kind, failure.function, failure.part) == ("race", "divide", "pool")
+
+
 def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
     with pytest.raises(AssertionError, match="the rules accept"):
         trial_of(divide=right).refuses(DIVIDE)
@@ -139,8 +157,13 @@ def test_a_falsified_property_is_told_to_who_listens_before_it_is_raised() -> No
     assert heard == [caught.value.case]
 
 
+WRONG = Symptom("value", "divide", "result")
+RAISES = Symptom("refusal", "divide", "the call", "RuntimeError")
+STATED = Symptom("value", "divide", "what is returned")
+
+
 def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDeviation:
-    return KnownDeviation("toys_divide", "https://example.org/1", condition)
+    return KnownDeviation("toys_divide", "https://example.org/1", (WRONG, RAISES, STATED), condition)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +171,7 @@ def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDevi
     [
         lambda trial: trial.agrees(DIVIDE),
         lambda trial: trial.returns(DIVIDE),
-        lambda trial: trial.holds(trial.run(DIVIDE) is None, "none"),
+        lambda trial: trial.holds(trial.run(DIVIDE) is None, "none", place="what is returned"),
     ],
     ids=["agrees", "returns", "holds"],
 )
@@ -164,7 +187,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Trial]
 
 def test_a_declared_failure_of_another_property_is_not_expected() -> None:
     with pytest.raises(Falsified):
-        trial_of(KnownDeviation("toys_multiply", "bug"), divide=wrong).agrees(DIVIDE)
+        trial_of(KnownDeviation("toys_multiply", "bug", WRONG), divide=wrong).agrees(DIVIDE)
 
 
 @pytest.mark.parametrize(("x", "expected"), [(6, KnownFailure), (8, Falsified)])
@@ -203,7 +226,7 @@ def test_a_property_that_does_not_apply_says_why(
 SESSION_SUBJECT = """
 import sys
 
-from properties.subjects import KnownDeviation, Subject
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):
@@ -227,8 +250,16 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("division_is_exact_or_refused", "https://example.org/1"),
-        KnownDeviation("ceiling_division_rounds_up_for_either_sign", "https://example.org/2"),
+        KnownDeviation(
+            "division_is_exact_or_refused",
+            "https://example.org/1",
+            (Symptom("value", "divide", "result"), Symptom("refusal", "divide", "result")),
+        ),
+        KnownDeviation(
+            "ceiling_division_rounds_up_for_either_sign",
+            "https://example.org/2",
+            Symptom("value", "cdiv", "result"),
+        ),
     ),
 )
 """

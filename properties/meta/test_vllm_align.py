@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,18 +19,14 @@ from oracle.align.memory import Move, StateTensor, state_copy
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
-from properties.harness.case import Case
-from properties.harness.values import (
-    Call,
-    Expected,
-    Let,
-    Name,
-    Outcome,
-    Raised,
-    Returned,
-    int32,
-)
+from properties.harness.case import Case, Failure
+from properties.harness.values import Call, Let, Name, Returned, Step, Tensor, View, int32
+from properties.harness.variants import broken_subject
+from properties.meta.breakages import BREAKAGES
 from properties.meta.broken import a_case
+from properties.meta.known_lint import entries, failing
+from properties.subjects import Subject, load
+from properties.subjects.vllm_conditions import CONDITIONS
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
 POSTPROCESS = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -45,7 +43,6 @@ def part(name: str) -> ModuleType:
 
 
 OUTSIDE = part("outside_align")
-CONDITIONS = part("conditions_align")
 
 
 @pytest.fixture(autouse=True)
@@ -145,53 +142,103 @@ GROUPS = (
 )
 
 
-def step(before: tuple[int, ...], after: tuple[int, ...], message: str) -> Case:
-    """A case that ends in V2's postprocess, whose rules make `after` of the counts."""
-    call = Call(POSTPROCESS, (("num_accepted_tokens_gpu", Name("counts")),), observes=("counts",))
-    expected: Expected = Returned(None, after=(("counts", int32(after)),))
-    return case((Let("counts", int32(before)), call), expected, message)
-
-
-def case(steps: tuple[Any, ...], expected: Expected, message: str) -> Case:
-    actual: Outcome = Raised("RaceBetweenPrograms", message)
-    told = (steps, (expected,), (actual,))
+def stepped(counts: tuple[int, ...], left: bytes, *, found: int = 2) -> Case:
+    """V2's postprocess of two blocks of two bytes, which is to make `counts` of one count, and to change the second block."""
+    call = Call(
+        POSTPROCESS,
+        (("num_accepted_tokens_gpu", Name("counts")),),
+        observes=("counts", "pool0"),
+    )
+    pages = Let("pages", View("pool0", "uint8", (2, 2), (2, 1)))
+    steps = (Let("counts", int32((found,))), Let("pool0", POOL), pages, call)
+    after = (("counts", int32(counts)), ("pool0", replace(POOL, elements=b"\1\2\2\1")))
+    actual = (("counts", int32(counts)), ("pool0", replace(POOL, elements=left)))
     return a_case(
-        property_name="a_property",
         subject="vllm",
         steps=steps,
-        expected=told[1],
-        actual=told[2],
-        message=message,
+        expected=(Returned(None, after=after),),
+        actual=(Returned(None, after=actual),),
+        failure=Failure("value", "pool0 differs", function=POSTPROCESS, call=0, place="pool0[3]"),
     )
 
 
-RACE = "the call = RaceBetweenPrograms: program (0, 0, 0) of postprocess_mamba_fused_kernel stores element [0] of "
+POOL = Tensor("uint8", (4,), b"\1\2\3\4")
 
 
-def test_a_race_for_the_counts_is_that_of_the_count_in_place() -> None:
-    assert CONDITIONS.count_in_place(step((2,), (1,), f"{RACE}`num_accepted_tokens_gpu` at line 232"))
+def test_a_count_is_reset_where_the_rules_change_it() -> None:
+    assert CONDITIONS["count_in_place"].inputs(stepped((1,), b"\1\2\3\4"))
+    assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"))
 
 
-def test_a_race_for_something_else_is_not_that_of_the_count_in_place() -> None:
-    assert not CONDITIONS.count_in_place(step((2,), (1,), f"{RACE}`pool0` at line 232"))
+def test_a_postprocess_that_left_what_it_should_is_no_defect_s() -> None:
+    assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"))
 
 
-def test_wrong_bytes_are_the_count_in_place_where_one_was_reset() -> None:
-    assert CONDITIONS.count_in_place(step((2,), (1,), "pool0[4] = 0x00, but should be 0x01"))
+def broken(name: str, tested: str, folder: Path) -> Case:
+    """The first case in which a breakage leaves wrong bytes."""
+    (breakage,) = [one for one in BREAKAGES if one.name == name]
+    with broken_subject(breakage.variant, folder) as subject:
+        case = failing(subject, tested, lambda one: one.failure is not None and one.failure.part == "pool")
+    assert case is not None
+    return case
 
 
-def test_wrong_bytes_are_another_defect_where_no_count_was_reset() -> None:
-    assert not CONDITIONS.count_in_place(step((2,), (2,), "pool0[4] = 0x00, but should be 0x01"))
+def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
+    """The case with other bytes in the pools that its last call left."""
+    *before, last = case.actual
+    assert isinstance(last, Returned)
+    after = (
+        (name, replace(held, elements=change(held.elements)) if name.startswith("pool") else held)
+        for name, held in last.after
+    )
+    return replace(case, actual=(*before, replace(last, after=tuple(after))))
 
 
-def test_a_race_in_a_conv_state_is_the_shift_within_a_block() -> None:
-    message = "RaceWithinProgram: program (0, 0, 0) of postprocess_mamba_fused_kernel stores element [1] of `kv_cache[0]`"
-    assert CONDITIONS.shift_within_a_block(step((2,), (1,), message))
+@pytest.mark.usefixtures("interpreted")
+def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_path: Path) -> None:
+    case = broken(
+        "the first program sets the counts, not the last",
+        "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
+        tmp_path,
+    )
+    assert CONDITIONS["count_in_place"](case)
+    assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
 
 
-def test_a_race_of_another_kernel_is_no_shift_within_a_block() -> None:
-    message = "RaceWithinProgram: program (0, 0, 0) of precopy_mamba_align_fused_kernel stores element [1] of `kv_cache[0]`"
-    assert not CONDITIONS.shift_within_a_block(step((2,), (1,), message))
+@pytest.mark.usefixtures("interpreted")
+def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
+    case = broken(
+        "rows slide from the wrong end", "rows_move_within_their_block_as_through_a_temporary", tmp_path
+    )
+    shifted = CONDITIONS["shift_within_a_block"]
+    at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
+    assert shifted(at_once.in_order("warps:1"))
+    assert not shifted(at_once)
+    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
+
+
+def without_order(step: Step) -> Step:
+    return replace(step, schedule="") if isinstance(step, Call) else step
+
+
+class RowsFirst(Subject):
+    """The implementation, for which rows come first whatever the layout is."""
+
+    @contextmanager
+    def environment(self, variables: dict[str, str]) -> Iterator[None]:
+        with super().environment({name: value for name, value in variables.items() if value != "DS"}):
+            yield
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> None:
+    name = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+    wrong = RowsFirst("impl", load("impl").module)
+    case = failing(wrong, name, lambda one: one.failure is not None and one.failure.part == "pool")
+    assert case is not None
+    (one,) = [one for one in entries() if one.id == "channel-first-taken-for-rows"]
+    assert one.shows_in(case)
+    assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

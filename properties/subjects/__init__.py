@@ -8,12 +8,11 @@ of itself and calls it SUBJECT.
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
@@ -21,50 +20,26 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.raised import from_outside, message_of, spelled
+from properties.subjects.deviation import Condition, KnownDeviation, Symptom
 
 if TYPE_CHECKING:
     from properties.harness.case import Case
     from properties.harness.values import Call
 
+__all__ = [
+    "BUILT_IN",
+    "LAYOUT_VARIABLE",
+    "Condition",
+    "KnownDeviation",
+    "Outside",
+    "Subject",
+    "Symptom",
+    "load",
+]
+
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ABSENT = object()
 BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
-
-
-@dataclass(frozen=True)
-class KnownDeviation:
-    """A defect that the subject is known to have: `property` may fail, for the upstream reason at `link`.
-
-    Args:
-        property: the name of a property, or names of several that it shows in, with `*` for any characters.
-        link: where it is told of.
-        condition: narrows it to the failing cases for which it returns True.
-        id: a short name of the defect, for those that show in several properties.
-        title: the defect in a sentence.
-    """
-
-    property: str | tuple[str, ...]
-    link: str
-    condition: Callable[[Case], bool] = field(default=lambda case: True)
-    id: str = ""
-    title: str = ""
-
-    @builtins.property
-    def alone(self) -> str | None:
-        """The name of the only property that it shows in, if there is just one."""
-        return self.property if isinstance(self.property, str) and "*" not in self.property else None
-
-    @builtins.property
-    def names(self) -> tuple[str, ...]:
-        """The names, or patterns, of the properties that it shows in."""
-        return (self.property,) if isinstance(self.property, str) else self.property
-
-    def covers(self, name: str) -> bool:
-        """Whether it may show in the property of that name."""
-        return any(fnmatchcase(name, pattern) for pattern in self.names)
-
-    def shows_in(self, case: Case) -> bool:
-        return self.covers(case.property_name) and self.condition(case)
 
 
 @dataclass(frozen=True)

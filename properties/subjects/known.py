@@ -4,56 +4,38 @@ The file is TOML with a table `[[known]]` for each defect:
 
     id          a short name
     title       the defect in a sentence
-    properties  names of the properties that it shows in, `*` for any characters
+    properties  names of the properties that it shows in, with `*` for any characters as a part of a name
     versions    releases that have it, such as ">=0.20,<0.28"
     link        where it is told of
     why         what goes wrong, and how we know
     source      optional: the place in a release's source
-    function    optional: the call whose outcome shows it, `*` for any characters
-    message     optional: a regular expression that is found in what the case says
-    condition   optional: a function that tells from the case, by name
+
+and in it a table `[[known.symptoms]]` for each way in which it shows, with the fields of a failure:
+
+    kind        "value", "refusal", "memory", "race", "fault" or "hang"
+    function    the function whose call shows it, or a list of them; "" for what an engine's life shows and no single call
+    place       where in the result, without indices, or a list of such places
+    exception   optional: the name of the exception that is raised, or a list of them
+    condition   optional: what it wants of the case besides, by name
+
+A failure is one of the defect's if it has all the fields of one symptom. Functions and places may have `*` for any
+characters as a part of a name, too.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from properties.subjects import KnownDeviation
+from properties.subjects.deviation import Condition, KnownDeviation, Symptom
 
-if TYPE_CHECKING:
-    from properties.harness.case import Case
-
-_NEEDED = ("id", "title", "properties", "versions", "link", "why")
-_OPTIONAL = ("source", "function", "message", "condition")
-Condition = Callable[["Case"], bool]
-
-
-@dataclass(frozen=True)
-class _Narrowed:
-    """Whether a case is one of the defect's, as far as `properties` does not say so."""
-
-    function: str
-    message: str
-    condition: Condition
-
-    def __call__(self, case: Case) -> bool:
-        return (
-            any(fnmatchcase(function, self.function) for function in _showing(case))
-            and re.search(self.message, case.message, re.DOTALL) is not None
-            and self.condition(case)
-        )
-
-
-def _showing(case: Case) -> set[str]:
-    """The function whose call shows what is wrong: the one that the message spells, or else the last one."""
-    spelled = {call.function for call in case.calls if f" [{call.function}(" in case.message}
-    return spelled or {call.function for call in case.calls[-1:]}
+_NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
+_OPTIONAL = ("source",)
+_NEEDED_OF_SYMPTOM = ("kind", "function", "place")
+_OPTIONAL_OF_SYMPTOM = ("exception", "condition")
 
 
 def known_in(
@@ -68,13 +50,25 @@ def known_in(
     Raises:
         ValueError: an entry is not as described above.
     """
+    made = declared_in(path, conditions)
+    return tuple(known for known, versions in made if has(versions, release))
+
+
+def declared_in(
+    path: Path, conditions: Mapping[str, Condition] | None = None
+) -> tuple[tuple[KnownDeviation, str], ...]:
+    """All defects in the file, each with the releases that have it.
+
+    Raises:
+        ValueError: an entry is not as described above.
+    """
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
-    made = [_made(entry, conditions or {}, path) for entry in entries]
+    made = tuple(_made(entry, conditions or {}, path) for entry in entries)
     ids = [known.id for known, _ in made]
     for one in ids:
         if ids.count(one) > 1:
             raise ValueError(f"id = {one!r}, but should be that of one defect [{path.name}]")
-    return tuple(known for known, versions in made if has(versions, release))
+    return made
 
 
 def has(versions: str, release: tuple[int, ...]) -> bool:
@@ -106,39 +100,49 @@ def _padded(release: tuple[int, ...]) -> tuple[int, ...]:
     return (release + (0, 0, 0))[:3]
 
 
-def _require_readable(entry: dict[str, Any], path: Path) -> None:
-    patterns, message = entry["properties"], entry.get("message", "")
-    if not (isinstance(patterns, list) and all(isinstance(one, str) for one in patterns)):
-        raise ValueError(f"properties = {patterns!r}, but should be a list of names [{path.name}]")
-    try:
-        re.compile(message)
-    except re.error as error:
-        raise ValueError(
-            f"message = {message!r}, but should be a regular expression [{path.name}]: {error}"
-        ) from error
-
-
 def _made(
     entry: dict[str, Any], conditions: Mapping[str, Condition], path: Path
 ) -> tuple[KnownDeviation, str]:
-    for name in _NEEDED:
-        if not entry.get(name):
-            raise ValueError(f"{name} = {entry.get(name)!r}, but should be given for {entry} [{path.name}]")
-    unknown = sorted(set(entry) - set(_NEEDED) - set(_OPTIONAL))
-    if unknown:
-        raise ValueError(f"{unknown[0]} = {entry[unknown[0]]!r}, but should not be there [{path.name}]")
-    _require_readable(entry, path)
-    condition = entry.get("condition")
-    if condition is not None and condition not in conditions:
-        raise ValueError(
-            f"condition = {condition!r}, but should be one of {sorted(conditions)} [{path.name}]"
-        )
-    narrowed = _Narrowed(
-        entry.get("function", "*"),
-        entry.get("message", ""),
-        conditions[condition] if condition is not None else lambda case: True,
-    )
-    known = KnownDeviation(
-        tuple(entry["properties"]), entry["link"], narrowed, id=entry["id"], title=entry["title"]
-    )
+    _require_fields(entry, _NEEDED, _OPTIONAL, path)
+    properties, symptoms = entry["properties"], entry["symptoms"]
+    if not isinstance(properties, list):
+        raise ValueError(f"properties = {properties!r}, but should be a list of names [{path.name}]")
+    if not isinstance(symptoms, list) or not all(isinstance(one, dict) for one in symptoms):
+        raise ValueError(f"symptoms = {symptoms!r}, but should be tables [{path.name}]")
+    try:
+        shown = tuple(_symptom(one, conditions, path) for one in symptoms)
+        known = KnownDeviation(tuple(properties), entry["link"], shown, id=entry["id"], title=entry["title"])
+    except ValueError as error:
+        raise ValueError(f"{error}, in {entry['id']} of {path.name}") from error
     return known, entry["versions"]
+
+
+def _symptom(table: dict[str, Any], conditions: Mapping[str, Condition], path: Path) -> Symptom:
+    # A function may be "", and means something by that.
+    _require_fields(table, _NEEDED_OF_SYMPTOM, _OPTIONAL_OF_SYMPTOM, path, empty=("function",))
+    fields = {name: _one_or_several(value) for name, value in table.items()}
+    name = fields.pop("condition", None)
+    if name is None:
+        return Symptom(**fields)
+    if name not in conditions:
+        raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)}")
+    return Symptom(**fields, condition=conditions[name])
+
+
+def _one_or_several(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _require_fields(
+    table: dict[str, Any],
+    needed: Sequence[str],
+    optional: Sequence[str],
+    path: Path,
+    empty: Sequence[str] = (),
+) -> None:
+    for name in needed:
+        if not table.get(name) and not (name in empty and table.get(name) == ""):
+            raise ValueError(f"{name} = {table.get(name)!r}, but should be given for {table} [{path.name}]")
+    unknown = sorted(set(table) - set(needed) - set(optional))
+    if unknown:
+        raise ValueError(f"{unknown[0]} = {table[unknown[0]]!r}, but should not be there [{path.name}]")

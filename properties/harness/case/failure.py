@@ -137,6 +137,11 @@ def rule_of_fatal(function: str, raised: Raised) -> str:
     return f"{function}: {_what_faulted(raised)}"
 
 
+def place_of_fatal(raised: Raised) -> str:
+    """What such a call has touched; "the call" where that has no name."""
+    return _touched(raised) or "the call"
+
+
 def exception_of(raised: Raised | None) -> str:
     """The exception's name, or the kind of the device's fault."""
     if raised is None:

@@ -16,6 +16,7 @@ from properties.harness.case.failure import (
     failure_of,
     fatal_among,
     kind_of_exception,
+    place_of_fatal,
     raised_instead,
     rule_of_fatal,
     stated,
@@ -296,6 +297,7 @@ class Trial:
             exception=exception_of(raised),
             function=function,
             call=number,
+            place=place_of_fatal(raised),
             rule=rule_of_fatal(function, raised),
         )
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from properties.subjects import Subject
 from properties.subjects.known import known_in
 from properties.subjects.vllm import outside_align, outside_builders
-from properties.subjects.vllm.conditions import CONDITIONS
 from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE
+from properties.subjects.vllm_conditions import CONDITIONS
 
 TOPICS = (
     "types",

@@ -1,0 +1,52 @@
+"""No entry of known defects passes by a defect of another kind: every breakage is planted under every entry's circumstances."""
+
+from __future__ import annotations
+
+import pytest
+
+from properties.meta.breakages import BREAKAGES
+from properties.meta.known_lint import linted
+
+pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(300)]
+
+SAME = {
+    (
+        "starts are read once per tensor object",
+        "stale-chunk-memo",
+    ): "both give the result of the first call again",
+    (
+        "computed tokens are kept on the batch",
+        "stale-computed-tokens",
+    ): "both give the result of the first call again",
+    (
+        "padding makes a uniform batch uneven",
+        "uniform-padding-is-prefill",
+    ): "the same comparison with the first row",
+    (
+        "a mark of prompt counts only for rows that are too long anyway",
+        "uniform-batch-overlooks-prompts",
+    ): "neither looks at the marks of a uniform batch",
+    (
+        "decodes are counted wherever they stand",
+        "uniform-batch-overlooks-prompts",
+    ): "where the only row with tokens is in its prompt, both make all rows decodes; other uniform batches are rare",
+    (
+        "the first program sets the counts, not the last",
+        "accepted-count-in-place",
+    ): "the same race: others decide from a count that was set back already",
+}
+"""Breakages that are an entry's very defect under its circumstances, and why."""
+
+
+def test_no_entry_passes_by_a_breakage_of_another_kind() -> None:
+    lint = linted()
+    print(lint.figures)
+    assert sorted(lint.passed_by - set(SAME)) == []
+
+
+def test_an_entry_passes_by_the_breakages_that_are_its_defect() -> None:
+    assert sorted(set(SAME) - linted().passed_by) == []
+
+
+def test_every_breakage_is_planted() -> None:
+    assert list(linted().found) == [breakage.name for breakage in BREAKAGES]

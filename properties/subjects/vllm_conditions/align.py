@@ -1,0 +1,271 @@
+"""Conditions of entries about align mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from oracle.align.pointers import Entry
+from properties.harness.answers.align_buffers import lists_of
+from properties.harness.answers.align_values import context_of
+from properties.harness.case import Case
+from properties.harness.execution.memory import ITEM_SIZES, as_elements
+from properties.harness.execution.run import Follower
+from properties.harness.values import Address, Attribute, Call, Fake, Let, Record, Tensor, View
+from properties.subjects import LAYOUT_VARIABLE, Condition
+from properties.subjects.vllm_conditions.calls import (
+    Made,
+    asked_again,
+    calls_of,
+    changed_blocks,
+    everything,
+    raw,
+    wrong_calls,
+)
+
+SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
+ROWWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess"
+POSTPROCESS = (SLOTWISE, ROWWISE, "postprocess_mamba_align_gpu", "harness.launch")
+_INITIALIZE = "MambaSpecDecodeGPUContext.initialize_from_forward_context"
+_CHANNEL_FIRST = (LAYOUT_VARIABLE, "DS")
+_LISTS = ("do_mamba_copy_block", "batch_memcpy")
+_UPPER_HALF = 2**63 - 2**41
+"""What lies behind such an address, too: pools have up to some gigabytes."""
+
+
+def resets_a_count(case: Case) -> bool:
+    """V2's postprocess sets an accepted count above 1 back to 1."""
+    return any(one.call.function == SLOTWISE and _resets(one) for one in calls_of(case))
+
+
+def _resets(one: Made) -> bool:
+    """Whether the rules set a count of a postprocess back."""
+    before: Tensor = one.call.named["num_accepted_tokens_gpu"]
+    like = (before.dtype, before.shape)
+    after = [value for _, value in one.expected.after if isinstance(value, Tensor)]
+    return any((value.dtype, value.shape) == like and value.values() != before.values() for value in after)
+
+
+def copies_nothing(case: Case) -> bool:
+    """Whatever V2's postprocess left wrong is what was there before, and of other states than the first.
+
+    It is the first state's program that sets the count back.
+    """
+    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one) and _of_later_states(one))
+
+
+def _of_later_states(one: Made) -> bool:
+    return not any(_is_of_first_state(one, name, at) for name, at in _wrong_places(one))
+
+
+def _is_of_first_state(one: Made, name: str, at: int) -> bool:
+    found = context_of(one.call.named["self"])
+    assert found is not None
+    state = found.states()[0]
+    geometry = state.geometry
+    block, inside = divmod(at - geometry.offset_bytes, geometry.block_stride_bytes)
+    held = {number for row in found.tables(dict(one.known))[state.group] for number in row}
+    return name == state.pool and block in held and inside < prod(geometry.block_shape) * geometry.itemsize
+
+
+def _wrong_places(one: Made) -> Iterator[tuple[str, int]]:
+    for name, _, right, seen in one.wrong_bytes():
+        yield from ((name, at) for at in changed_blocks(right, seen, 1))
+
+
+def _kept(one: Made) -> bool:
+    """Whether all that is wrong is what was there before."""
+    return all(
+        seen == old
+        for _, *three in one.wrong_bytes()
+        for old, right, seen in zip(*three, strict=True)
+        if seen != right
+    )
+
+
+def _only(case: Case, holds: Callable[[Made], bool]) -> bool:
+    """Whether some call left wrong bytes, and it holds of each that did."""
+    wrong = wrong_calls(case)
+    return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
+
+
+def _moves_within_blocks(one: Made) -> bool:
+    """Whether everything that is wrong should be what the rules move there from elsewhere in the same block."""
+    pages = _pages(one.call)
+    return all(
+        _depends_on_block(one, name, block)
+        for name, _, right, seen in one.wrong_bytes()
+        for block in [
+            {at for at in changed_blocks(right, seen, 1) if at // page == number}
+            for page in [pages.get(name, len(seen))]
+            for number in changed_blocks(right, seen, page)
+        ]
+    )
+
+
+def _depends_on_block(one: Made, name: str, wrong: set[int]) -> bool:
+    """Whether the rules take all these bytes of a block from other places in it: they change as those do."""
+    held, right = one.known[name], raw(dict(one.expected.after)[name])
+    assert isinstance(held, Tensor)
+    page = _pages(one.call).get(name, len(right))
+    first = min(wrong) // page * page
+    before = bytearray(raw(held))
+    for at in range(first, min(first + page, len(before))):
+        before[at] ^= _mark(at)
+    known = {**one.known, name: replace(held, elements=as_elements(bytes(before), held.dtype))}
+    left = raw(dict(asked_again(one.call, known).after)[name])
+    return all(left[at] ^ right[at] not in (0, _mark(at)) for at in wrong)
+
+
+def _mark(at: int) -> int:
+    """A byte that is not 0, and another one for places near by."""
+    return (at * 2654435761 >> 13) % 255 + 1
+
+
+def warp_by_warp(case: Case) -> bool:
+    """Warps of a program run one after the other, or on a GPU: a load may see what another one has stored."""
+    return case.device != "cpu" or any(call.schedule.startswith("warps") for call in case.calls)
+
+
+def shifted_too_far(case: Case) -> bool:
+    """Each wrong block is one in which a postprocess was to move something, and something was moved there."""
+    return _only(
+        case,
+        lambda one: one.call.function in POSTPROCESS and not _kept(one) and _moves_within_blocks(one),
+    )
+
+
+def _pages(call: Call) -> dict[str, int]:
+    """Bytes from one block to the next, by pool."""
+    views = (one for one in everything(call.named.values()) if isinstance(one, View))
+    strides = ((one.of, one.strides[0] * ITEM_SIZES[one.dtype]) for one in views if one.strides)
+    return {pool: stride for pool, stride in strides if stride}
+
+
+def channel_first(case: Case) -> bool:
+    """A context is bound under the channel-first layout, by which accepted tokens are shifted."""
+    bound = [call for call in case.calls if call.function in (*POSTPROCESS, _INITIALIZE)]
+    return any(_CHANNEL_FIRST in one.environment for one in bound)
+
+
+def channel_first_step(case: Case) -> bool:
+    """The step that cannot be prepared is one under the channel-first layout."""
+    failing = case.failure.call if case.failure is not None else None
+    return failing is not None and _CHANNEL_FIRST in case.calls[failing].environment
+
+
+def rows_first(case: Case) -> bool:
+    """Everything that is wrong is what the rules say of the layout in which rows come first."""
+    plain = [_as_rows(step) for step in case.steps]
+    others = [asked.expected for _, asked in Follower().follow(plain) if asked is not None]
+    wrong = {one.number for one in wrong_calls(case)}
+    found = [(one, other) for one, other in zip(calls_of(case), others, strict=True) if one.number in wrong]
+    return bool(found) and all(one.is_as(other) for one, other in found)
+
+
+def described_as_rows(case: Case) -> bool:
+    """Every wrong entry of a context's vectors is the one of a state whose channels are its rows."""
+    wrong = [one for one in calls_of(case) if one.deviates]
+    return bool(wrong) and all(one.call.function == _INITIALIZE and _described(one) for one in wrong)
+
+
+def _described(one: Made) -> bool:
+    views = [found for found in everything(one.call.named.values()) if isinstance(found, (View, Fake))]
+    shapes = {found.shape for found in views if len(found.shape) > 1}
+    as_rows = {
+        "state_conv_widths": {shape[1] for shape in shapes},
+        "state_inner_sizes": {prod(shape[2:]) for shape in shapes},
+        "state_dim_row_count": {0},
+        "state_dim_row_stride": {0},
+    }
+    wanted = dict(one.expected.after)
+    return all(
+        number in as_rows.get(name.rpartition(".")[2], ())
+        for name, seen in one.actual.after
+        if name in wanted and isinstance(seen, Tensor)
+        for number, right in zip(seen.values(), wanted[name].values(), strict=True)
+        if number != right
+    )
+
+
+def _as_rows(value: Any) -> Any:
+    """The same where rows come first, and where the rules do not mind that a window has fewer of them than a step has tokens."""
+    if isinstance(value, Record):
+        changed = (
+            (name, 0 if name == "num_speculative_blocks" else _as_rows(one)) for name, one in value.fields
+        )
+        return replace(value, fields=tuple(changed))
+    if isinstance(value, Call):
+        variables = tuple(pair for pair in value.environment if pair != _CHANNEL_FIRST)
+        return replace(
+            value,
+            arguments=_as_rows(value.arguments),
+            keywords=_as_rows(value.keywords),
+            environment=variables,
+        )
+    if isinstance(value, Let):
+        return replace(value, value=_as_rows(value.value))
+    if isinstance(value, dict):
+        return {name: _as_rows(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_as_rows, value))
+    return value
+
+
+def overlapping_run(case: Case) -> bool:
+    """A run of bytes that is moved onto itself, towards lower addresses, warp by warp or on a GPU."""
+    return warp_by_warp(case) and any(_overlapping(one.call) for one in calls_of(case))
+
+
+def _overlapping(call: Call) -> list[Entry]:
+    if call.function not in _LISTS:
+        return []
+    return [entry for entry in listed_by(call) if _overlaps(entry)]
+
+
+def _overlaps(entry: Entry) -> bool:
+    source, target, size = entry
+    return source.pool == target.pool and target.offset < source.offset < target.offset + size
+
+
+def within_overlapping_runs(case: Case) -> bool:
+    """Whatever is wrong lies where such a run goes."""
+    return _only(case, lambda one: one.call.function in _LISTS and _in_runs(one))
+
+
+def _in_runs(one: Made) -> bool:
+    runs = _overlapping(one.call)
+    return all(
+        any(name == target.pool and target.offset <= at < target.offset + size for _, target, size in runs)
+        for name, _, right, seen in one.wrong_bytes()
+        for at in changed_blocks(right, seen, 1)
+    )
+
+
+def listed_by(call: Call) -> tuple[Entry, ...]:
+    """The runs that a call of the copy by lists of pointers moves."""
+    value = call.named.get("bufs", call.named.get("src_ptrs"))
+    return lists_of(value.of if isinstance(value, Attribute) else value).listed
+
+
+def upper_half(case: Case) -> bool:
+    """Some memory is at, or reaches to, an address of 2^63 or more."""
+    found = everything(case.steps)
+    return any(
+        (isinstance(one, Fake) and one.address >= _UPPER_HALF)
+        or (isinstance(one, Address) and one.offset >= _UPPER_HALF)
+        for one in found
+    )
+
+
+ALIGN: Mapping[str, Condition] = {
+    "count_in_place": Condition(resets_a_count, copies_nothing),
+    "shift_within_a_block": Condition(warp_by_warp, shifted_too_far),
+    "channel_first": Condition(channel_first, rows_first),
+    "channel_first_described": Condition(channel_first, described_as_rows),
+    "channel_first_step": Condition(channel_first_step),
+    "run_onto_itself": Condition(overlapping_run, within_overlapping_runs),
+    "upper_half": Condition(upper_half),
+}

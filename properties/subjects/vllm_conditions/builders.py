@@ -1,0 +1,267 @@
+"""Conditions of entries about batches and builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+from oracle.builders.base import kept_width
+from oracle.builders.batch import BuilderConfig, Step, StepRow, decodes_a_tail, fits_graph_buffers, is_prefill
+from properties.harness.answers.builders import config_of, step_of
+from properties.harness.case import Case
+from properties.harness.values import Call, Expected, Record, Returned, Tensor, Value
+from properties.subjects import Condition
+from properties.subjects.vllm_conditions.calls import (
+    Made,
+    asked_again,
+    calls_of,
+    explained,
+    rules_with,
+    with_argument,
+)
+
+_GDN = "GDNAttentionMetadataBuilder"
+_SPLIT = "split_decodes_and_prefills"
+_COMMON = "common_attn_metadata"
+_COUNTS = "num_accepted_tokens"
+_OWNED = "harness.owned_fields"
+_HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
+
+
+def _some(holds: Callable[[Call], bool]) -> Callable[[Case], bool]:
+    """Whether it holds of some call of a case."""
+    return lambda case: any(holds(one.call) for one in calls_of(case))
+
+
+# Batches.
+
+
+def _is_uniform(call: Call) -> bool:
+    """Rows in their prompt are to be prefills in a uniform batch whose rows differ in padding alone."""
+    return _asks_for_both(call) and any(_marks(call)) and len({*_lens(call)} - {0}) <= 1
+
+
+def _is_padded(call: Call) -> bool:
+    """Rows in their prompt are to be prefills in a uniform batch with padding."""
+    return _asks_for_both(call) and 0 in _lens(call)
+
+
+def _asks_for_both(call: Call) -> bool:
+    if call.function != _SPLIT:
+        return False
+    options = call.named
+    return bool(options["require_uniform"] and not options["treat_short_extends_as_decodes"])
+
+
+def _lens(call: Call) -> tuple[int, ...]:
+    starts = call.named[_COMMON]["query_start_loc_cpu"].values()
+    return tuple(end - start for start, end in pairwise(starts))
+
+
+def _marks(call: Call) -> tuple[int, ...]:
+    marks: Tensor = call.named[_COMMON]["is_prefilling"]
+    return marks.values()
+
+
+def all_decodes(case: Case) -> bool:
+    """Every wrong split is the one that looks at no prompt."""
+
+    def rules(one: Made) -> Iterator[Expected]:
+        if _is_uniform(one.call):
+            yield asked_again(with_argument(one.call, "treat_short_extends_as_decodes", True))
+
+    return explained(case, rules)
+
+
+def padding_is_prefill(case: Case) -> bool:
+    """Every wrong split has its first prefill at the first row of padding."""
+
+    def rules(one: Made) -> Iterator[Expected]:
+        if _is_padded(one.call):
+            lens, tokens = _lens(one.call), one.call.named[_COMMON]["num_actual_tokens"]
+            first = lens.index(0)
+            before = sum(lens[:first])
+            yield Returned((first, len(lens) - first, before, tokens - before))
+
+    return explained(case, rules)
+
+
+# Builders.
+
+
+def _builds(call: Call, gdn: bool) -> bool:
+    return ".build" in call.function and call.function.startswith(_GDN) is gdn
+
+
+def _dropped(call: Call) -> tuple[int, ...]:
+    """The rows whose accepted tokens GDN forgets: decodes that drafted nothing, where they are marked so, or none drafted."""
+    if not _builds(call, gdn=True) or call.named.get(_COUNTS) is None:
+        return ()
+    step, config = step_of(call), config_of(call.named["self"])
+    nobody = all((row.drafts or 0) <= 0 for row in step.rows)
+    return tuple(
+        number
+        for number, row in enumerate(step.rows)
+        if config.num_spec and row.query_len and not is_prefill(step, row) and (nobody or row.drafts == -1)
+    )
+
+
+def _drops(call: Call) -> bool:
+    return bool(_dropped(call))
+
+
+def _as_accepted_one(call: Call) -> Call:
+    """The rows that GDN forgets have accepted one token."""
+    counts: Tensor = call.named[_COUNTS]
+    forgotten = _dropped(call)
+    values = tuple(1 if row in forgotten else count for row, count in enumerate(counts.values()))
+    return with_argument(call, _COUNTS, replace(counts.dense(), elements=values))
+
+
+def _has_first_token(call: Call) -> bool:
+    """A prompt's first token comes, alone, before any longer row."""
+    if not _builds(call, gdn=True):
+        return False
+    step = step_of(call)
+    short = next((r for r, row in enumerate(step.rows) if row.query_len > 1), len(step.rows))
+    return any(row.query_len == 1 and row.num_computed == 0 for row in step.rows[:short])
+
+
+def _by_length(call: Call) -> Call:
+    """The host does not know which rows are in their prompt."""
+    common: Record = call.named[_COMMON]
+    fields = tuple((name, None if name in _HOST_KNOWS else value) for name, value in common.fields)
+    return with_argument(call, _COMMON, replace(common, fields=fields))
+
+
+def _exceeds_rows(call: Call) -> bool:
+    """GDN has to build a full graph's step with more or fewer tokens than rows."""
+    if not _builds(call, gdn=True):
+        return False
+    step, config = step_of(call), config_of(call.named["self"])
+    only_decodes = not any(_prefills(step, row) for row in step.rows)
+    fits = fits_graph_buffers(step, config, "gdn")
+    return fits and only_decodes and step.num_actual_tokens != len(step.rows)
+
+
+def _prefills(step: Step, row: StepRow) -> bool:
+    return is_prefill(step, row) and not decodes_a_tail(row, "gdn")
+
+
+_CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
+    _drops: _as_accepted_one,
+    _has_first_token: _by_length,
+}
+"""By when GDN goes wrong, the call whose rules it follows then."""
+
+
+def _gdn_rules(defect: Callable[[Call], bool]) -> Callable[[Made], Iterator[Expected]]:
+    """What GDN gives with the defect, alone and with others of its own; and what then lies in its own buffers."""
+
+    def rules(one: Made) -> Iterator[Expected]:
+        build = one.call.named["result"] if one.call.function == _OWNED else one.call
+        if not defect(build):
+            return
+        others = [other for other in _CHANGES if other is not defect and other(build)]
+        for together in _subsets(others):
+            changed = build
+            for each in (*together, defect):
+                changed = _CHANGES[each](changed)
+            asked = with_argument(one.call, "result", changed) if build is not one.call else changed
+            with rules_with(gdn_plain_decodes=True):
+                yield asked_again(asked)
+
+    return rules
+
+
+def _subsets(
+    others: list[Callable[[Call], bool]],
+) -> Iterator[tuple[Callable[[Call], bool], ...]]:
+    return (some for size in range(len(others) + 1) for some in combinations(others, size))
+
+
+def accepts_one(case: Case) -> bool:
+    """All that is wrong is what GDN gives if the decodes that drafted nothing had accepted one token."""
+    return explained(case, _gdn_rules(_drops))
+
+
+def goes_by_length(case: Case) -> bool:
+    """All that is wrong is what GDN gives if it goes by the lengths of rows alone."""
+    return explained(case, _gdn_rules(_has_first_token))
+
+
+def has_an_entry_per_token(case: Case) -> bool:
+    """Every field that is wrong has as many entries as the step has tokens, or one more, and should have others."""
+    return _fields_only(case, _is_per_token)
+
+
+def _fields_only(case: Case, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
+    """Whether some build deviates, and it holds of each field that does in each build that does.
+
+    What lies in a builder's buffers then follows from that.
+    """
+    wrong = [one for one in calls_of(case) if one.call.function != _OWNED and one.deviates]
+    return bool(wrong) and all(_holds_of_fields(one, holds) for one in wrong)
+
+
+def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
+    if ".build" not in one.call.function:
+        return False
+    expected, actual = one.expected, one.actual
+    if not isinstance(expected, Returned) or not isinstance(actual, Returned):
+        return False
+    if not isinstance(expected.value, Record) or not isinstance(actual.value, Record):
+        return False
+    seen, step = dict(actual.value.fields), step_of(one.call)
+    return all(
+        holds(name, right, seen.get(name), step)
+        for name, right in expected.value.fields
+        if seen.get(name) != right
+    )
+
+
+def _is_per_token(_: str, right: Value, seen: Value, step: Step) -> bool:
+    if not isinstance(right, Tensor) or not isinstance(seen, Tensor):
+        return False
+    per_token = (step.num_actual_tokens, step.num_actual_tokens + 1)
+    return seen.shape[0] in per_token and seen.shape[0] != right.shape[0]
+
+
+def _table_is_wider(call: Call) -> bool:
+    """Mode "all" has to copy a table into the buffers of full graphs that is wider than these."""
+    if not _builds(call, gdn=False):
+        return False
+    step, config = step_of(call), config_of(call.named["self"])
+    wide = bool(step.rows) and len(step.rows[0].blocks) > kept_width(config)
+    return _keeps_all(config) and wide
+
+
+def _cuts_indices(call: Call) -> bool:
+    """Mode "all" has to build a full graph's step with more or fewer tokens than rows."""
+    if not _builds(call, gdn=False):
+        return False
+    step, config = step_of(call), config_of(call.named["self"])
+    return _keeps_all(config) and step.num_actual_tokens != len(step.rows)
+
+
+def _keeps_all(config: BuilderConfig) -> bool:
+    return config.mode == "all" and config.full_cudagraphs
+
+
+def cuts_indices_at_tokens(case: Case) -> bool:
+    """Every field that is wrong is one of block indices, with as many entries as the step has tokens."""
+    return _fields_only(
+        case, lambda name, *found: name.startswith("block_idx_") and _is_per_token(name, *found)
+    )
+
+
+BUILDERS: Mapping[str, Condition] = {
+    "uniform_prompts": Condition(_some(_is_uniform), all_decodes),
+    "uniform_padding": Condition(_some(_is_padded), padding_is_prefill),
+    "drafted_nothing": Condition(_some(_drops), accepts_one),
+    "first_token": Condition(_some(_has_first_token), goes_by_length),
+    "padded_to_tokens": Condition(_some(_exceeds_rows), has_an_entry_per_token),
+    "kept_table": Condition(_some(_table_is_wider)),
+    "kept_indices": Condition(_some(_cuts_indices), cuts_indices_at_tokens),
+}

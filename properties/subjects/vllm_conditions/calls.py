@@ -1,0 +1,132 @@
+"""The calls of a case: what was known before each, what the rules expect of it, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from oracle import profile
+from properties.harness.answers import answer
+from properties.harness.case import Case
+from properties.harness.case.compare import outcome_difference
+from properties.harness.execution.memory import as_bytes
+from properties.harness.execution.run import Follower, recorded
+from properties.harness.values import Call, Expected, Outcome, Tensor, Value
+
+Known = Mapping[str, Value]
+Rules = Callable[["Made"], Iterable[Expected]]
+"""What may come of a call on a subject that has a defect."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call with its names resolved, and its number; `known` are contents before it, by name, None where unknown."""
+
+    number: int
+    call: Call
+    known: Known
+    expected: Expected
+    actual: Outcome
+    device: str
+
+    def is_as(self, expected: Expected) -> bool:
+        """Whether what came of it is this."""
+        return outcome_difference(expected, self.actual, places=self.device != "cpu") is None
+
+    @property
+    def deviates(self) -> bool:
+        """Whether what came of it is not what the rules expect."""
+        return not self.is_as(self.expected)
+
+    def wrong_bytes(self) -> Iterator[tuple[str, bytes, bytes, bytes]]:
+        """The tensors in which it left something else: the name, and the bytes before, expected and observed."""
+        wanted = dict(self.expected.after)
+        for name, seen in self.actual.after:
+            before, right = self.known.get(name), wanted.get(name)
+            if isinstance(seen, Tensor) and isinstance(before, Tensor) and isinstance(right, Tensor):
+                three = (raw(before), raw(right), raw(seen))
+                if three[1] != three[2]:
+                    yield (name, *three)
+
+
+def raw(tensor: Tensor) -> bytes:
+    """The bytes that a tensor holds, as they are observed."""
+    assert tensor.elements is not None
+    return as_bytes(tensor.elements, tensor.dtype)
+
+
+def calls_of(case: Case) -> Iterator[Made]:
+    """The calls of a case, in order."""
+    expected, known = recorded(case.expected), dict[str, Value]()
+
+    def expect(call: Call, before: Known) -> Expected:
+        known.clear()
+        known.update(before)
+        return expected(call, before)
+
+    outcomes = enumerate(case.actual)
+    for _, asked in Follower(expect).follow(case.steps):
+        if asked is not None:
+            number, actual = next(outcomes)
+            yield Made(number, asked.call, dict(known), asked.expected, actual, case.device)
+
+
+def wrong_calls(case: Case) -> list[Made]:
+    """The calls that deviate from the rules; of a life the last one, since what came of those before it did not matter."""
+    wrong = [one for one in calls_of(case) if one.deviates]
+    is_life = case.failure is not None and not case.failure.function
+    return wrong[-1:] if is_life else wrong
+
+
+def explained(case: Case, rules: Rules) -> bool:
+    """Whether some call deviates from the rules, and each that does is as these other rules have it."""
+    wrong = wrong_calls(case)
+    return bool(wrong) and all(any(one.is_as(other) for other in rules(one)) for one in wrong)
+
+
+def with_argument(call: Call, name: str, value: Value) -> Call:
+    """The call with another value of an argument that it has."""
+    arguments, keywords = (
+        tuple((key, value if key == name else old) for key, old in pairs)
+        for pairs in (call.arguments, call.keywords)
+    )
+    return replace(call, arguments=arguments, keywords=keywords)
+
+
+@contextmanager
+def rules_with(**changes: Any) -> Iterator[None]:
+    """While it is entered, rules differ from the current ones in these fields of their profile."""
+    before = profile.current()
+    profile.use(replace(before, **changes))
+    try:
+        yield
+    finally:
+        profile.use(before)
+
+
+def asked_again(call: Call, known: Known | None = None) -> Expected:
+    """What the rules expect of a changed call."""
+    return answer(call, known)
+
+
+def changed_blocks(before: bytes, after: bytes, page: int) -> set[int]:
+    """The blocks in which two contents of a pool differ."""
+    return {at // page for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]}
+
+
+def everything(values: Iterable[Value]) -> Iterator[Any]:
+    """The values, and all that they are made of."""
+    waiting = list(values)
+    while waiting:
+        one = waiting.pop()
+        yield one
+        fields = getattr(one, "__dataclass_fields__", None)
+        if fields is not None:
+            waiting.extend(getattr(one, name) for name in fields)
+        elif isinstance(one, dict):
+            waiting.extend(chain(one.keys(), one.values()))
+        elif isinstance(one, (list, tuple)) and not all(isinstance(item, int) for item in one):
+            waiting.extend(one)
