@@ -98,7 +98,8 @@ Body = Callable[[Explore, Actor], None]
 class _Process:
     """In place of a worker's process, a thread."""
 
-    def __init__(self, body: Body, actor: Actor, heard: Listened) -> None:
+    def __init__(self, body: Body, actor: Actor, heard: Listened | None) -> None:
+        """`heard`: of the canary; None where that ends the process."""
         self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
@@ -112,7 +113,9 @@ class _Process:
         with suppress(EOFError, OSError, Died):
             actor.say(Ready())
             while (task := actor.pipe.recv()) is not None:
-                if isinstance(task, Listen):
+                if isinstance(task, Listen) and self._heard is None:
+                    actor.die()
+                elif isinstance(task, Listen):
                     actor.say(self._heard)
                 elif isinstance(task, Replay):
                     actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
@@ -133,9 +136,17 @@ class _Process:
 
 
 @contextmanager
-def stage(body: Body, *, grace: float = 0.5, heard: Listened = _HEARD) -> Iterator[list[Explore]]:
-    """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order."""
+def stage(
+    body: Body, *, grace: float = 0.5, heard: Listened = _HEARD, deaf: int = 0
+) -> Iterator[list[Explore]]:
+    """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order.
+
+    Args:
+        heard: of the canary.
+        deaf: how many workers die of listening to it before one hears it.
+    """
     given: list[Explore] = []
+    ears = itertools.chain(itertools.repeat(None, deaf), itertools.repeat(heard))
 
     def noted(task: Explore, actor: Actor) -> None:
         given.append(task)
@@ -143,7 +154,8 @@ def stage(body: Body, *, grace: float = 0.5, heard: Listened = _HEARD) -> Iterat
 
     def hired(setting: Setting, gpu: Gpu) -> Seat:
         ours, theirs = multiprocessing.Pipe()
-        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS)), heard), ours, gpu)  # type: ignore[arg-type]
+        process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(ears))
+        return Seat(process, ours, gpu)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "hired", hired)
@@ -158,12 +170,13 @@ def pretended(
     *,
     grace: float = 0.5,
     heard: Listened = _HEARD,
+    deaf: int = 0,
     **changes: Any,
 ) -> tuple[Record, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with stage(body, grace=grace, heard=heard) as given:
+    with stage(body, grace=grace, heard=heard, deaf=deaf) as given:
         return coordinator.run(replace(plan, **places, **changes), watch), given
 
 
