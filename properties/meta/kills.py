@@ -3,16 +3,15 @@
 At moments drawn from the whole life of a campaign a process of it gets SIGKILL: a "worker", which runs the subject, the
 "server" that forks workers, an "engine", which searches, the "coordinator", or the whole "campaign" at once. What was
 announced by then, with a line, a report or a pending case, has to be on disk and to fail when it is replayed. A campaign
-that loses a helper has to find all the rest; what is left of one that ends is told by the next. No process may survive.
+that loses a helper has to find all the rest; what is left of one that ends is replayed by the next. No process may survive.
 
 The subject is a copy of the implementation in which every property that is explored fails, one of them by a segmentation
-fault. So a campaign ends once it has found everything, and neither its life nor its end depends on a budget.
+fault. The work is in examples, so that neither a campaign's life nor what it finds depends on how fast the machine is.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -31,7 +30,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from properties.harness.campaign.record import FILE, Record
 from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
 from properties.harness.device.log import SUFFIX, recover
 from properties.harness.device.port import InWorker
 from properties.harness.execution.replay import replay
@@ -67,26 +68,27 @@ FAILING = (*(name for one in _BREAKAGES for name in one.caught_by), _CRASHING)
 _GONE_SECONDS = 3.0
 _POLL_SECONDS = 0.02
 _TRIES = 5
-_END_SECONDS = 60.0
-"""For what a campaign does before its budget begins, and after it ends."""
 _FAILED, _FIXED = "FAILED", "FIXED"
 _UNFINISHED = ".unfinished.json"
 _FILES = ("report.md", "repro.py")
-_LINE = re.compile(r"^FALSIFIED: (\w+)", re.MULTILINE)
+_LINE = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Ground:
     """Where campaigns run: the folder of the broken subject, and what they have in common.
 
-    `seconds`: what one may take at most. `engines`: its processes that search. `explored`: of `FAILING`.
+    `seconds`: what one may take at most. `engines`: its processes that search. `explored`: of `FAILING`. `examples`: of each of
+    these. `warm`: moments count from when a campaign is ready to explore, and not from its start.
     """
 
     folder: Path
     device: str
-    seconds: float = 120.0
+    seconds: float = 180.0
     engines: int = 2
     explored: tuple[str, ...] = FAILING
+    examples: int = 80
+    warm: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -134,7 +136,8 @@ class Trail:
 
     def __init__(self, folder: Path, name: str = "first") -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.reports, self._output = folder, folder / "reports", folder / f"{name}.txt"
+        self.folder, self._output = folder, folder / f"{name}.txt"
+        self.reports, self.corpus = folder / "reports", folder / "corpus"
         self.mark = str(folder / "hypothesis")
 
     @property
@@ -144,15 +147,27 @@ class Trail:
 
     @property
     def pending(self) -> set[Path]:
-        return set((self.reports / "pending").glob("*.json"))
+        return set(self.reports.glob("campaigns/*/pending/*.json"))
 
     @property
     def logs(self) -> set[Path]:
-        return set((self.reports / "pending").glob(f"*{SUFFIX}"))
+        return set(self.reports.glob(f"campaigns/*/pending/*{SUFFIX}"))
 
-    def reported(self, name: str) -> set[Path]:
-        """The cases of the reports about a property."""
-        return set(self.reports.glob(f"*-{name}-*/case.json"))
+    @property
+    def reported(self) -> set[Path]:
+        """The cases of the reports."""
+        return set(self.reports.glob("*/case.json"))
+
+    @property
+    def kept(self) -> dict[str, Path]:
+        """The files of the corpus by the ids of their buckets."""
+        return {path.stem.rpartition("-")[2]: path for path in self.corpus.glob("*.json")}
+
+    @property
+    def record(self) -> Record | None:
+        """Of the latest campaign here that has one."""
+        found = sorted(self.reports.glob(f"campaigns/*/{FILE}"))
+        return Record.load(found[-1]) if found else None
 
     def survivors(self, seconds: float = _GONE_SECONDS) -> list[Process]:
         """What still runs `seconds` from now; it is then ended."""
@@ -169,15 +184,16 @@ class Running(Trail):
     """A campaign in a process group of its own."""
 
     def __init__(
-        self, ground: Ground, folder: Path, explored: Sequence[str] = (), *, name: str = "first"
+        self, ground: Ground, folder: Path, *, name: str = "first", examples: int | None = None
     ) -> None:
         super().__init__(folder, name)
-        command = [sys.executable, "-u", "-m", "properties", "fuzz", "--isolated"]
-        command += ["--subject", _SUBJECT, "--device", ground.device, "--budget", f"{ground.seconds:g}s"]
-        command += ["--reports", str(self.reports), "--workers", str(ground.engines)]
-        command += ["--only", " or ".join(explored or ground.explored)]
+        wanted = examples or ground.examples * len(ground.explored)
+        command = [sys.executable, "-u", "-m", "properties", "nightly", "--isolated"]
+        command += ["--subject", _SUBJECT, "--device", ground.device, "--examples", str(wanted)]
+        command += ["--reports", str(self.reports), "--corpus", str(self.corpus)]
+        command += ["--engines", str(ground.engines), "--only", " or ".join(ground.explored)]
         environment = ground.environment | {"HYPOTHESIS_STORAGE_DIRECTORY": self.mark}
-        self.started, self.lived = time.monotonic(), 0.0
+        self.started, self.lived, self.warm = time.monotonic(), 0.0, ground.warm
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -251,8 +267,11 @@ class Jury:
 
 
 def kill(running: Running, kind: str, moment: float, dice: random.Random) -> Seen:
-    """Kill a process of a kind `moment` seconds after the start, or as soon as there is one; what was there just before."""
-    time.sleep(max(0.0, running.started + moment - time.monotonic()))
+    """Kill a process of a kind after `moment` seconds, or as soon as there is one; what was there just before."""
+    while running.warm and running.record is None and not running.ended:
+        time.sleep(_POLL_SECONDS)
+    since = time.monotonic() if running.warm else running.started
+    time.sleep(max(0.0, since + moment - time.monotonic()))
     while not (victims := running.victims(kind)) and not running.ended:
         time.sleep(_POLL_SECONDS)
     seen = Seen(pending=running.pending)
@@ -298,7 +317,7 @@ def judge(left: Trail, seen: Seen, jury: Jury) -> None:
     seen.orphans = len(orphans)
     seen.wrong += [f"{one.command} (parent {one.parent}) survives" for one in orphans]
     seen.wrong += _lost(left, seen.pending - unfinished(seen.pending))
-    kept = left.pending | left.reported("*")
+    kept = left.pending | left.reported | set(left.kept.values())
     seen.announced = kept - unfinished(kept)
     for path in sorted(kept):
         verdict = jury.verdict(path)
@@ -309,48 +328,65 @@ def judge(left: Trail, seen: Seen, jury: Jury) -> None:
 
 def _lost(left: Trail, pending: set[Path]) -> Iterator[str]:
     """What was announced and is not on disk."""
-    for name in sorted(set(_LINE.findall(left.output))):
-        found = left.reported(name)
-        if not found:
-            yield f"{name} was announced, but has no report"
-        files = (case.with_name(file) for case in found for file in _FILES)
-        yield from (f"{file} is missing" for file in files if not file.exists())
+    record, kept = left.record, left.kept
+    recorded = {one.id: one for one in record.buckets} if record is not None else {}
+    for bucket in sorted({*_LINE.findall(left.output), *recorded}):
+        if bucket not in kept:
+            yield f"{bucket} was announced, but is not in the corpus"
+        if bucket not in recorded:
+            yield f"{bucket} was announced, but is not in the record"
+        elif report := recorded[bucket].report:
+            files = (Path(report) / file for file in _FILES)
+            yield from (f"{file} is missing" for file in files if not file.exists())
     for path in sorted(pending):
-        if not path.exists() and not left.reported(path.stem):
+        if not path.exists() and _bucket_of(path) not in kept:
             yield f"{path} was pending, and is lost"
+
+
+def _bucket_of(pending: Path) -> str:
+    """Of a file called `<property>.<bucket>.<process>.json`."""
+    return pending.name.split(".")[-3]
 
 
 def went_on(running: Trail, seen: Seen, code: int | None, lost: int) -> None:
     """All but `lost` properties were falsified in the end, and nothing is in hand any more."""
-    if code != 1:
+    record = running.record
+    if code != 1 or record is None:
         seen.wrong.append(f"exit code = {code}, but should be 1: {running.output[-2000:]}")
         return
-    told = json.loads((running.reports / "campaign.json").read_text(encoding="utf-8"))["properties"]
-    others = {name: row["status"] for name, row in told.items() if row["status"] != "FALSIFIED"}
-    if len(others) > lost or set(others.values()) - {"ERROR"}:
-        seen.wrong.append(f"not falsified: {others}, but should be {lost} at most")
-    seen.wrong += [f"{path} was left" for path in running.logs]
+    others = {one.name: one.status for one in record.properties if one.status != "FALSIFIED"}
+    if len(others) > lost:
+        seen.wrong.append(f"not falsified: {others}, but should be {lost} at most: {running.output[-2000:]}")
+    seen.wrong += [] if record.canary else [f"the canary was silent: {record.troubles}"]
+    seen.wrong += [
+        f"{path} was left" for path in running.logs | running.pending - unfinished(running.pending)
+    ]
     for case in seen.in_hand:
-        if told[case.property_name]["status"] != "FALSIFIED" and not _put_down(running, case):
+        if case.property_name in others and not _put_down(running, case):
             seen.wrong.append(f"what was in hand of {case.property_name} is lost: {case.steps}")
 
 
 def _put_down(running: Trail, case: Case) -> bool:
-    path = running.reports / "pending" / f"{case.property_name}{_UNFINISHED}"
-    return path.exists() and Case.load(path).steps == case.steps
+    put_down = running.reports.glob(f"campaigns/*/pending/{case.property_name}.*{_UNFINISHED}")
+    return any(Case.load(path).steps == case.steps for path in put_down)
 
 
 def followed(running: Running, ground: Ground, seen: Seen) -> None:
-    """The next campaign tells what this one has left, and does its own work."""
-    logs = {path: case for path in running.logs if (case := recover(path)) is not None}
-    left = running.pending | {path.with_suffix(_UNFINISHED) for path in logs}
-    following = Running(ground, running.folder, ground.explored[:1], name="next")
-    code = following.finish(ground.seconds + _END_SECONDS)
-    if code != 1:
+    """The next campaign replays what this one has left, and puts down what it was killed in."""
+    held = {path: case for path in running.logs if (case := recover(path)) is not None}
+    left = running.pending - unfinished(running.pending)
+    buckets = set(running.kept) | {bucket_of(Case.load(path)).id for path in left}
+    following = Running(ground, running.folder, name="next", examples=1)
+    code, record = following.finish(ground.seconds), following.record
+    if record is None or code not in ((1,) if buckets else (0, 1, 2)):
         seen.wrong.append(f"exit code of the next = {code}, but should be 1: {following.output[-2000:]}")
-    told = {Path(one) for one in re.findall(r"make replay CASE=(\S+)", following.output)}
-    seen.wrong += [f"{path} is not told of by the next campaign" for path in left - told]
-    seen.wrong += [f"what {path} held is lost" for path, case in logs.items() if not _put_down(running, case)]
+        return
+    failed = {
+        one.file.rpartition("-")[2].removesuffix(".json") for one in record.corpus if one.verdict == "FAILED"
+    }
+    seen.wrong += [f"{bucket} is not replayed by the next campaign" for bucket in sorted(buckets - failed)]
+    seen.wrong += [f"{path} was left by the next campaign" for path in left | running.logs if path.exists()]
+    seen.wrong += [f"what {path} held is lost" for path, case in held.items() if not _put_down(running, case)]
     seen.wrong += [f"{one.command} survives the next campaign" for one in following.survivors()]
 
 
@@ -359,7 +395,7 @@ def struck(
 ) -> Seen:
     """One campaign from its start to its end, which comes early where a process of it takes the rest along."""
     seen = kill(running, kind, moment, dice)
-    code = running.finish(ground.seconds + _END_SECONDS)
+    code = running.finish(ground.seconds)
     judge(running, seen, jury)
     if kind in _GOES_ON or not seen.killed:
         went_on(running, seen, code, lost=int(seen.killed and kind == ENGINE))
@@ -385,7 +421,7 @@ class Range:
     def _undisturbed(self, number: int) -> float:
         """Raises RuntimeError: something is wrong although nobody was killed."""
         running, seen = Running(self.ground, self.ground.folder / f"undisturbed-{number}"), Seen()
-        code = running.finish(self.ground.seconds + _END_SECONDS)
+        code = running.finish(self.ground.seconds)
         judge(running, seen, self.jury)
         went_on(running, seen, code, lost=0)
         if seen.wrong:
@@ -447,13 +483,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--moments", type=int, default=50, help="how often, of each kind (default 50)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cpu or cuda (default cpu)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims (default 0)")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for a campaign at most (default 120)")
+    parser.add_argument("--seconds", type=float, default=180.0, help="for a campaign at most (default 180)")
+    parser.add_argument("--examples", type=int, default=80, help="of each property (default 80)")
     parser.add_argument("--engines", type=int, default=2, help="of a campaign (default 2)")
     parser.add_argument("--jobs", type=int, default=1, help="campaigns at a time (default 1)")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as folder:
-        ground = Ground(Path(folder), options.device, options.seconds, options.engines)
+        ground = Ground(
+            Path(folder), options.device, options.seconds, options.engines, examples=options.examples
+        )
         place = Range(ground, jobs=options.jobs)
         print(f"a campaign that nobody disturbs takes {place.life:.1f} s", flush=True)
         found = {}

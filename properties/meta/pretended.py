@@ -104,7 +104,8 @@ def is_fixed(task: Replay, actor: Actor) -> None:
 class _Process:
     """In place of a worker's process, a thread."""
 
-    def __init__(self, body: Body, actor: Actor, heard: Listened, replay: Replaying) -> None:
+    def __init__(self, body: Body, actor: Actor, heard: Listened | None, replay: Replaying) -> None:
+        """`heard`: of the canary; None where that ends the process."""
         self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
         self._replay = replay
         self._thread = threading.Thread(target=self._live, daemon=True)
@@ -119,7 +120,9 @@ class _Process:
         with suppress(EOFError, OSError, Died):
             actor.say(Ready())
             while (task := actor.pipe.recv()) is not None:
-                if isinstance(task, Listen):
+                if isinstance(task, Listen) and self._heard is None:
+                    actor.die()
+                elif isinstance(task, Listen):
                     actor.say(self._heard)
                 elif isinstance(task, Replay):
                     self._replay(task, actor)
@@ -141,10 +144,22 @@ class _Process:
 
 @contextmanager
 def stage(
-    body: Body, *, grace: float = 0.5, heard: Listened = _HEARD, replay: Replaying = is_fixed
+    body: Body,
+    *,
+    grace: float = 0.5,
+    heard: Listened = _HEARD,
+    deaf: int = 0,
+    replay: Replaying = is_fixed,
 ) -> Iterator[list[Explore]]:
-    """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order."""
+    """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order.
+
+    Args:
+        heard: of the canary.
+        deaf: how many workers die of listening to it before one hears it.
+        replay: what becomes of a case of the corpus.
+    """
     given: list[Explore] = []
+    ears = itertools.chain(itertools.repeat(None, deaf), itertools.repeat(heard))
 
     def noted(task: Explore, actor: Actor) -> None:
         given.append(task)
@@ -152,7 +167,8 @@ def stage(
 
     def hired(setting: Setting, gpu: Gpu) -> Seat:
         ours, theirs = multiprocessing.Pipe()
-        return Seat(_Process(noted, Actor(setting, theirs, next(_PIDS)), heard, replay), ours, gpu)  # type: ignore[arg-type]
+        process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(ears), replay)
+        return Seat(process, ours, gpu)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "hired", hired)
@@ -168,12 +184,13 @@ def pretended(
     grace: float = 0.5,
     heard: Listened = _HEARD,
     replay: Replaying = is_fixed,
+    deaf: int = 0,
     **changes: Any,
 ) -> tuple[Record, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with stage(body, grace=grace, heard=heard, replay=replay) as given:
+    with stage(body, grace=grace, heard=heard, deaf=deaf, replay=replay) as given:
         return coordinator.run(replace(plan, **places, **changes), watch), given
 
 

@@ -299,6 +299,32 @@ def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None
     assert not list((tmp_path / "reports").glob("campaigns/*/pending/*"))
 
 
+def test_what_a_worker_was_running_when_it_died_is_put_down(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if not task.isolated:
+            actor.leave_running(task, call("divide", x=6, y=3))
+            actor.die()
+        passes(task, actor)
+
+    pretended(tmp_path, dies, only=EXACT, examples=30)
+    (left,) = (tmp_path / "reports").glob("campaigns/*/pending/*")
+    assert left.name.startswith(EXACT)
+    assert left.name.endswith(".unfinished.json")
+    assert Case.load(left).calls == (call("divide", x=6, y=3),)
+
+
+def test_a_worker_that_dies_before_the_canary_is_heard_is_no_silent_canary(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, deaf=2, examples=30)
+    assert (record.canary, code_of(record)) == ("heard", 0)
+    assert record.troubles == ["a worker died with exit code 7 before the canary was heard"]
+
+
+def test_a_canary_that_workers_die_of_is_silent(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, deaf=3, examples=30)
+    assert (record.canary, code_of(record)) == ("", 2)
+    assert "the canary was silent: a worker died with exit code 7" in record.troubles
+
+
 def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_path: Path) -> None:
     def hangs(task: Explore, actor: Actor) -> None:
         if task.isolated:

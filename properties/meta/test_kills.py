@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from properties.harness.campaign.record import BucketRecord, Record
+from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.example import Bench
 from properties.harness.values import Returned, call
 from properties.meta.broken import a_case
@@ -29,9 +31,12 @@ from properties.meta.kills import (
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, trial: Bench) -> Iterator[Range]:
-    explored = (FAILING[0], *FAILING[-2:])
-    ground = Ground(tmp_path_factory.mktemp("kills"), trial.port.device, engines=1, explored=explored)
-    made = Range(ground, jobs=2, life=8.0)
+    # One that answers wrongly, and one that ends its process.
+    explored = (FAILING[0], FAILING[-1])
+    folder, device = tmp_path_factory.mktemp("kills"), trial.port.device
+    made = Range(
+        Ground(folder, device, engines=1, explored=explored, examples=40, warm=True), jobs=2, life=6.0
+    )
     yield made
     made.close()
 
@@ -59,31 +64,48 @@ def trail(tmp_path: Path) -> Trail:
     return Trail(tmp_path)
 
 
-def test_an_announcement_without_a_report_is_a_violation(trail: Trail, place: Range) -> None:
+def test_an_announcement_without_a_case_and_a_record_is_a_violation(trail: Trail, place: Range) -> None:
     with (trail.folder / "first.txt").open("a", encoding="utf-8") as output:
-        output.write("FALSIFIED: toys_divide: x\nFALSIFIED: not_printed_to_its_e")
-    assert judged(trail, place).wrong == ["toys_divide was announced, but has no report"]
+        output.write("FALSIFIED 0123456789: toys_divide: x\nFALSIFIED abcdef0123: not_printed_to_its_e")
+    assert judged(trail, place).wrong == [
+        "0123456789 was announced, but is not in the corpus",
+        "0123456789 was announced, but is not in the record",
+    ]
 
 
-def test_a_pending_case_that_is_gone_without_a_report_is_a_violation(trail: Trail, place: Range) -> None:
-    path = trail.reports / "pending" / "toys_divide.json"
+def test_a_bucket_of_the_record_without_its_report_is_a_violation(trail: Trail, place: Range) -> None:
+    case = a_case(expected=(Returned(3),))
+    bucket = bucket_of(case)
+    case.save(trail.corpus / f"toys_divide-{bucket.id}.json")
+    told = BucketRecord(
+        bucket.id, "toys_divide", "", "", "", "", "", 1, 0.0, report=str(trail.reports / "gone")
+    )
+    record = Record("first", "toy", "cpu", "", buckets=[told])
+    record.save(trail.reports / "campaigns" / "first" / "campaign.json")
+    missing = [f"{trail.reports / 'gone' / name} is missing" for name in ("report.md", "repro.py")]
+    assert judged(trail, place).wrong == missing
+
+
+def test_a_pending_case_that_is_gone_and_not_in_the_corpus_is_a_violation(trail: Trail, place: Range) -> None:
+    path = trail.reports / "campaigns" / "first" / "pending" / "toys_divide.0123456789.7.json"
     assert judged(trail, place, path).wrong == [f"{path} was pending, and is lost"]
 
 
-def test_a_pending_case_that_has_become_a_report_is_none(trail: Trail, place: Range) -> None:
-    a_case(expected=(Returned(3),)).save(trail.reports / "2026-01-01-toys_divide-00000000" / "case.json")
-    seen = judged(trail, place, trail.reports / "pending" / "toys_divide.json")
+def test_a_pending_case_that_is_in_the_corpus_now_is_none(trail: Trail, place: Range) -> None:
+    a_case(expected=(Returned(3),)).save(trail.corpus / "toys_divide-0123456789.json")
+    path = trail.reports / "campaigns" / "first" / "pending" / "toys_divide.0123456789.7.json"
+    seen = judged(trail, place, path)
     assert (seen.wrong, seen.failed, len(seen.announced)) == ([], 1, 1)
 
 
 def test_a_case_that_does_not_fail_is_a_violation(trail: Trail, place: Range) -> None:
     right = a_case(steps=(call("divide", x=4, y=2),), expected=(Returned(2),))
-    path = right.save(trail.reports / "pending" / "toys_divide.json")
+    path = right.save(trail.reports / "campaigns" / "first" / "pending" / "toys_divide.0123456789.7.json")
     assert judged(trail, place).wrong == [f"{path}: FIXED"]
 
 
 def test_a_case_that_cannot_be_read_is_a_violation(trail: Trail, place: Range) -> None:
-    path = a_case().save(trail.reports / "pending" / "toys_divide.json")
+    path = a_case().save(trail.reports / "campaigns" / "first" / "pending" / "toys_divide.0123456789.7.json")
     path.write_text(path.read_text(encoding="utf-8")[:-9], encoding="utf-8")
     (told,) = judged(trail, place).wrong
     assert told.startswith(f"{path}: ValueError: case = no JSON")
@@ -91,7 +113,7 @@ def test_a_case_that_cannot_be_read_is_a_violation(trail: Trail, place: Range) -
 
 def test_an_input_that_was_being_run_need_not_fail(trail: Trail, place: Range) -> None:
     right = a_case(steps=(call("divide", x=4, y=2),), expected=(Returned(2),))
-    path = right.save(trail.reports / "pending" / "toys_divide.unfinished.json")
+    path = right.save(trail.reports / "campaigns" / "first" / "pending" / "toys_divide.7.unfinished.json")
     seen = judged(trail, place)
     assert (seen.wrong, seen.announced, unfinished(trail.pending)) == ([], set(), {path})
 

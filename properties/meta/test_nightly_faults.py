@@ -13,7 +13,7 @@ _SLOW = {"isolated_on_full_disk", "only_device_lost", "device_of_no_use", "subje
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Ground]:
-    with ground(seconds=12.0, examples=300, failing=3000, kills=1) as found:
+    with ground(seconds=9.0, examples=300, failing=2000, kills=1) as found:
         yield found
 
 

@@ -248,7 +248,7 @@ def test_what_is_hostile_stays_text() -> None:
 def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
     text = markdown(hostile())
     cells = [line for line in text.splitlines() if line.startswith("|")]
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 4 for line in cells)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in cells)
     outside = "".join(line.partition("`")[0] for line in text.splitlines() if "Everything else" not in line)
     assert "<script" not in re.sub(r"\\<", "", outside)
     assert summary.visible(text) == text

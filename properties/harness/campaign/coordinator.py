@@ -103,7 +103,7 @@ class Campaign:
         self._schedule = Schedule(plan, self.ledger, start.lives, self.record.rounds)
         self._first: deque[Task] = deque()
         self._saved_at = self._told_at = self._noted_at = float("-inf")
-        self._saved_buckets = 0
+        self._saved_buckets = self._deaf = 0
         self._gpus: Gpus
 
     @property
@@ -370,6 +370,15 @@ class Campaign:
         if message.why:
             self.ledger.trouble(f"the canary was silent: {message.why}")
 
+    def _unheard(self, task: Listen, why: str) -> None:
+        """A worker died before the canary was heard: that of another one may be."""
+        self._deaf += 1
+        if self._deaf >= _DEATHS:
+            self._listened(Listened("", why))
+        else:
+            self.ledger.trouble(f"{why} before the canary was heard")
+            self._first.appendleft(task)
+
     def _end_hangs(self) -> None:
         """End workers whose subject does not come back from a call."""
         if self._setting().in_worker:
@@ -426,12 +435,13 @@ class Campaign:
         why = f"a worker died with exit code {seat.process.exitcode}"
         task, seat.task = seat.task, None
         if isinstance(task, Explore):
+            self._what_ran(seat, hung=False)
             self._lost(seat, task, why[:1].upper() + why[1:])
             self._died(task, why)
         elif isinstance(task, Replay):
             self._died_in_replay(task, why)
         elif isinstance(task, Listen):
-            self._listened(Listened("", why))
+            self._unheard(task, why)
         elif not seat.ready:
             self.ledger.trouble(f"{why} before it was ready")
         self._replace(seat)
