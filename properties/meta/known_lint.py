@@ -21,15 +21,16 @@ from properties.harness.execution.example import Bench, Falsified
 from properties.harness.port import InProcess
 from properties.harness.registry import Property, load_properties
 from properties.harness.variants import Breakage, broken_subject
-from properties.meta.breakages import BREAKAGES, SEED, without_memory
+from properties.meta.breakages import BREAKAGES, without_memory
 from properties.subjects import KnownDeviation, Subject, Symptom
 from properties.subjects.known import declared_in
 from properties.subjects.vllm_conditions import CONDITIONS
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
-MAX_EXAMPLES = 1000
-MORE, MORE_LAUNCHING = 300, 40
-"""Examples after a breakage was found, to find it under the circumstances of entries, too; fewer where kernels are interpreted."""
+SEED = 1
+MAX_EXAMPLES = 500
+MORE, MORE_SLOW = 200, 12
+"""Examples after a breakage was found, to find it under the circumstances of entries, too; fewer of those that take long."""
 
 
 @cache
@@ -106,7 +107,8 @@ class _Planting:
 
     def run(self) -> None:
         name, tested = self.breakage.caught_by[0], load_properties()
-        self.more = MORE_LAUNCHING if tested[name].launches else MORE
+        slow = tested[name].launches or "lifecycle" in tested[name].module
+        self.more = MORE_SLOW if slow else MORE
         bench = Bench(self.subject, InProcess(self.subject, "cpu"))
         bench.on_example, bench.passes_by = self._count, self._look
         # A state machine that ends between two draws is taken for one that draws something else each time.
