@@ -66,8 +66,16 @@ def _is_of_first_state(one: Made, name: str, at: int) -> bool:
     state = found.states()[0]
     geometry = state.geometry
     block, inside = divmod(at - geometry.offset_bytes, geometry.block_stride_bytes)
-    held = {number for row in found.tables(dict(one.known))[state.group] for number in row}
+    rows = found.tables(dict(one.known))[state.group]
+    held = {number for row in _taken_rows(one.call, len(rows)) for number in rows[row]}
     return name == state.pool and block in held and inside < prod(geometry.block_shape) * geometry.itemsize
+
+
+def _taken_rows(call: Call, count: int) -> set[int]:
+    """The rows of a table that a call may look into: those of its requests, by row or by slot."""
+    taken = range(call.named["num_reqs"])
+    slots = call.named["idx_mapping"].values()
+    return {row for number in taken for row in (number, slots[number]) if 0 <= row < count}
 
 
 def _wrong_places(one: Made) -> Iterator[tuple[str, int]]:
