@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO, cast
 
 from rich.console import Console
 
 from properties.harness.campaign.claim import claimed
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
-from properties.harness.nightly.console import finish
+from properties.harness.nightly.console import Unbreakable, finish
 
 ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
@@ -25,9 +26,9 @@ Tell = Callable[[str], None]
 
 def console(*, wide: bool = False) -> Console:
     """Standard output, which is as wide as tables need where it is no terminal."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        return Console()
-    return Console(width=_WIDE if wide else _PLAIN_WIDTH)
+    stream = sys.stdout if isinstance(sys.stdout, Unbreakable) else Unbreakable(sys.stdout)
+    width = None if stream.isatty() else _WIDE if wide else _PLAIN_WIDTH
+    return Console(file=cast("TextIO", stream), width=width)
 
 
 def run_campaign(

@@ -74,7 +74,9 @@ class _Look:
         self.stretch, self.stretches = 0, itertools.count(1)
         self.program: Any = None
         tensors = [
-            one for one in gc.get_objects() if type(one) is torch.Tensor and one.is_cpu and one.numel()
+            one
+            for one in gc.get_objects()
+            if type(one) is torch.Tensor and one.is_cpu and one.layout is torch.strided and one.numel()
         ]
         self.spans = sorted(map(_span, tensors))
         self.ends = list(itertools.accumulate((end for _, end, _ in self.spans), max))

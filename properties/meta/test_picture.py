@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
+from properties.harness.case.failure import stated
 from properties.harness.picture import EM, fit, mix, plain, svg
 from properties.harness.report import write_report
 from properties.harness.timeline import LONG, Arrow, Cell, Finding, Moment, Spot, TableRow, Timeline
@@ -462,7 +463,7 @@ def reported(folder: Path, **changes: object) -> Path:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a case with a timeline."""
     return reported(
-        tmp_path_factory.mktemp("story"), timeline=STORY, message="a < b \x1b[0m, but should be `c`"
+        tmp_path_factory.mktemp("story"), timeline=STORY, failure=stated("a < b \x1b[0m", "should be `c`")
     )
 
 
