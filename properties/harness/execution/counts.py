@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
 
 
 @dataclass
@@ -63,25 +61,3 @@ class Counts:
         taken = replace(self)
         self.__init__()  # type: ignore[misc]
         return taken
-
-    def to_dict(self) -> dict[str, Any]:
-        """As it stands in a campaign's record."""
-        return {
-            "examples": self.examples,
-            "compared": self.compared,
-            "outside": dict(self.outside),
-            "not_offered": dict(self.not_offered),
-            "discarded": self.discarded,
-            "no_evidence": dict(self.no_evidence),
-            "unchecked": dict(self.unchecked),
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Counts that an earlier version has not written are 0."""
-        examples, compared, discarded = (
-            int(content.get(name, 0)) for name in ("examples", "compared", "discarded")
-        )
-        reasons = ("outside", "not_offered", "no_evidence", "unchecked")
-        outside, not_offered, no_evidence, unchecked = (Counter(content.get(name, {})) for name in reasons)
-        return cls(examples, compared, outside, not_offered, discarded, no_evidence, unchecked)
