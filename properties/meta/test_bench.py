@@ -305,7 +305,9 @@ def test_a_launch_is_timed_again_until_it_was_queued_in_time(
     assert events.pauses == [*pauses, pauses[-1]]
 
 
-NCU = """#!{python}
+NCU = """#!/bin/sh
+'''exec' '{python}' "$0" "$@"
+' '''
 import sys
 arguments = sys.argv[1:]
 assert arguments[:2] == ["--clock-control", "none"]
@@ -330,7 +332,7 @@ def test_counters_are_read_from_what_the_profiler_prints(tmp_path: Path) -> None
 
 
 def test_a_profiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    text = "#!{python}\nimport sys\nsys.exit('==ERROR== no permission')\n"
+    text = NCU.partition("import")[0] + "import sys\nsys.exit('==ERROR== no permission')\n"
     found = bench_counters.measure_counters(["SD"], 7, program(tmp_path, text))
     assert found == [bench_counters.Counted("SD", error="==ERROR== no permission")]
     assert list(bench_counters.tables(found, "")) == ["SD counters: ==ERROR== no permission"]

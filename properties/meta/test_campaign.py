@@ -43,6 +43,14 @@ from properties.meta.broken import (
 from properties.meta.pretended import Actor, Body, falsifies, found_in, passes, stage
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Under nohup, and in the background of a script, Ctrl-C is ignored, in all that is started there too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def _profile_put_back() -> Iterator[None]:
     yield

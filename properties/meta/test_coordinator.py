@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,14 @@ from properties.meta.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from properties.meta.pretended import Actor, falsifies, found_in, passes, pretended
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Under nohup, and in the background of a script, Ctrl-C is ignored, in all that is started there too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def code_of(record: Record) -> int:

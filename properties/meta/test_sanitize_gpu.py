@@ -297,7 +297,9 @@ def test_the_subjects_kernels_are_found_by_name() -> None:
 
 # The whole command, with a compute-sanitizer that only says what it is told.
 
-FAKE = """#!{python}
+FAKE = """#!/bin/sh
+'''exec' '{python}' "$0" "$@"
+' '''
 import json, os, subprocess, sys, time
 arguments = sys.argv[1:]
 if "--help" in arguments:
