@@ -345,7 +345,7 @@ class Campaign:
         if task.shown:
             self.reporting.discard(task.shown)
             self.defects.reported(task, message)
-            # Examples of a search for the smallest are not counted, but what nobody knew is found.
+            # The examples of such a search are not counted, but a new failure among them is kept.
             for found in message.found:
                 self.ledger.find(found, self.at)
             for trouble in message.troubles:
@@ -462,7 +462,7 @@ class Campaign:
             self._seats.append(self._hired())
 
     def _leave(self, task: Explore) -> None:
-        """Nobody is at the task any more."""
+        """No worker does the task any more."""
         if task.shown:
             self.reporting.discard(task.shown)
         else:
@@ -528,7 +528,7 @@ class Campaign:
             standing.error = f"{why}, {standing.deaths} times"
 
     def _cut_short(self, seat: Seat) -> None:
-        """The campaign ends while a worker is busy: that is nobody's fault."""
+        """The campaign ends while a worker is busy, which is no error."""
         task, seat.task = seat.task, None
         if not isinstance(task, Explore):
             return
@@ -540,7 +540,7 @@ class Campaign:
             standing.remark = f"still busy when the time was up: make replay CASE={path}"
 
     def _report_known(self) -> None:
-        """Report the examples of known defects that nobody has shrunk."""
+        """Report the examples of known defects that were not shrunk."""
         for defect in self.defects.all.values():
             self._report_unshrunk(defect)
 

@@ -337,7 +337,7 @@ class Exploration:
         return bucket in self.task.known
 
     def _passes_by_others(self, case: Case) -> bool:
-        """While a known defect is looked for, all others are gone past; what nobody knows is kept."""
+        """While one known defect is searched, other known ones are passed by, and a new failure is kept."""
         name = self.worker.heard.which(case)
         if name is None and not self._is_known(case):
             self._keep_beside(case)

@@ -1,4 +1,4 @@
-"""Failing inputs that belong to nobody but their campaign, until they stand in a report or in the corpus.
+"""Failing inputs of one campaign, until they stand in a report or in the corpus.
 
 Each campaign has a folder of its own for them: what another one has in hand, or has left behind, is none of its business but
 when that campaign is gone; then it goes to the corpus, and is replayed as everything there.

@@ -1,6 +1,6 @@
 """Tells the coordinator every second that a worker is alive, and writes down an example that takes long.
 
-A subject that hangs in this process can be ended from outside only, and then nobody could say what it was at.
+A subject that hangs in this process can be ended from outside only, and then its input would be lost.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class Worker:
                 port.close()
 
     def _keep_first(self, name: str, case: Case) -> None:
-        """The first example of a known defect, in case that nobody gets to shrink one."""
+        """The first example of a known defect, in case that none is shrunk in time."""
         from properties.harness.campaign.defects import pending_name
 
         path = self.pending / f"{pending_name(name)}.{os.getpid()}.json"
@@ -177,7 +177,7 @@ class Worker:
         except Exception as error:
             return Listened("", f"{type(error).__name__}: {error}")
         finally:
-            # Its examples are nobody's.
+            # Its examples count for no property.
             self.bench.counts.take()
             self.heard.clear()
 

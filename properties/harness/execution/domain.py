@@ -10,7 +10,7 @@ NOT_OFFERED = "NotOffered"
 
 
 def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
-    """Why nobody may make this call, all of whose names are resolved; None where it is inside of the contract."""
+    """Why this call, all of whose names are resolved, is not made; None where it is inside of the contract."""
     if isinstance(expected, Refusal) and not subject.refuses:
         return f"the rules refuse {expected.argument or call.function}"
     return next((one.reason for one in subject.outside if one.holds(call)), None)

@@ -185,7 +185,7 @@ class Trial:
         return self._run.actual[-1]
 
     def _run_inside(self, step: Step) -> None:
-        """Execute a step unless it is outside, which nobody must try: it may do anything."""
+        """Execute a step, unless it is outside of the contract: the subject may do anything there."""
         asked = self._run.asked(step)
         if asked is not None:
             reason = left_out(self.bench.subject, asked.call, asked.expected)

@@ -21,9 +21,6 @@ class Status(enum.Enum):
     NOT_APPLICABLE = "not applicable"
 
 
-WRONG = frozenset({Status.FALSIFIED, Status.UNEXPECTED_PASS})
-
-
 @dataclass(frozen=True)
 class Verdict:
     """A status, and why where that is no matter of course."""
