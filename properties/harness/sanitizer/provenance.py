@@ -72,40 +72,50 @@ class Provenance:
         if origin is not None:
             handle.attr[self] = origin
 
+    def view(self, argument: Any, name: str) -> int:
+        """A tensor that a launch is handed: the origin of pointers made of it."""
+        view = view_of(argument, name)
+        view = next((known for known in self.registered if known.key == view.key), view)
+        self.arguments.append(view)
+        return self.number((view,))
+
+    def at(self, address: int) -> int | None:
+        """Integers that are the address of a registered tensor point into it."""
+        views = self._starts.get(address)
+        return self.number(views) if views else None
+
+    def among(self, addresses: Integers) -> Integers | None:
+        """The same for each of many; None where none of them is one."""
+        if (
+            not self._starts
+            or not addresses.size
+            or int(addresses.max()) < self._low
+            or int(addresses.min()) > self._high
+        ):
+            return None
+        at = np.minimum(np.searchsorted(self._sorted, addresses), len(self._sorted) - 1)
+        found = self._sorted[at] == addresses
+        if not found.any():
+            return None
+        numbers = [self.number(self._starts[int(start)]) for start in self._sorted]
+        return np.where(found, np.array(numbers)[at], UNKNOWN)
+
     def argument(self, handle: Any, argument: Any, names: dict[tuple[int, Any], str]) -> None:
-        """A kernel's argument: a tensor's pointer carries its view, an integer may be a registered address."""
+        """The same for the interpreter's handle of an argument."""
         if hasattr(argument, "data_ptr"):
-            view = view_of(argument, "")
-            view = View(names.get(view.key, "argument"), view.base, view.geometry)
-            view = next((known for known in self.registered if known.key == view.key), view)
-            self.arguments.append(view)
-            handle.attr[self] = self.number((view,))
+            key = view_of(argument, "").key
+            handle.attr[self] = self.view(argument, names.get(key, "argument"))
         elif isinstance(argument, int):
             self.loaded(handle)
 
     def loaded(self, handle: Any) -> None:
-        """Integers that are the address of a registered tensor point into it."""
+        """Integers of the interpreter that are addresses of registered tensors."""
         data = handle.data
-        if (
-            data.dtype.kind not in "iu"
-            or data.itemsize != _POINTER_BYTES
-            or not data.size
-            or not self._starts
-        ):
+        if data.dtype.kind not in "iu" or data.itemsize != _POINTER_BYTES:
             return
-        if data.size == 1:
-            views = self._starts.get(int(data.item()))
-            if views:
-                handle.attr[self] = self.number(views)
-            return
-        if int(data.max()) < self._low or int(data.min()) > self._high:
-            return
-        values = data.view(np.int64)
-        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-        found = self._sorted[at] == values
-        if found.any():
-            numbers = [self.number(self._starts[int(start)]) for start in self._sorted]
-            handle.attr[self] = np.where(found, np.array(numbers)[at], UNKNOWN)
+        found = self.at(int(data.item())) if data.size == 1 else self.among(data.view(np.int64))
+        if found is not None:
+            handle.attr[self] = found
 
     def wrappers(self, builder: Any, handle_type: Any, int64: Any) -> dict[str, Callable[..., Any]]:
         """Methods of the interpreter's builder that carry origins on; the plain ones do the work."""

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from properties.harness.sanitizer.findings import Access, Program
 from properties.harness.sanitizer.provenance import Origin
 from properties.harness.sanitizer.views import Integers
 
-Place = tuple[CodeType | None, int]
+Place = tuple[str, int]
+"""A file and a line of kernel code; ("", 0) where nobody knows."""
 _NOTHING: Integers = np.zeros(0, np.int64)
 
 
@@ -133,17 +134,17 @@ def _place() -> Place:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
-    return (frame.f_code, frame.f_lineno) if frame is not None else (None, 0)
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
 here = _place
 
 
 def place_texts(place: Place) -> tuple[str, str]:
-    code, line = place
-    if code is None:
+    file, line = place
+    if not file:
         return "an unknown line", ""
-    return f"{Path(code.co_filename).name}:{line}", f"{code.co_filename}:{line}"
+    return f"{Path(file).name}:{line}", f"{file}:{line}"
 
 
 def arithmetic(program: Program, kernel: str, launch: int) -> Access:

@@ -1,0 +1,163 @@
+"""From a kernel and the arguments of a launch to the Python that is run: Triton's front end, then ours.
+
+A launch goes through `JITFunction.run` as it is, so that what is run is the variant that a GPU would run: constexprs,
+arguments that are None or 1, divisibility. Only the last step is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import triton
+from triton._C.libtriton import ir as native
+from triton._C.libtriton import passes
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource
+from triton.runtime.cache import get_cache_manager
+
+from properties.harness.kernels import tiles
+from properties.harness.kernels.arithmetic import operation as arithmetic_of
+from properties.harness.kernels.generate import Arithmetic, Branch, Site, written
+from properties.harness.kernels.ir import Function, Type, parsed
+
+TARGET = GPUTarget("cuda", 90, 32)
+"""The IR depends on it a little, and the newest of those that everybody has is what most run."""
+_CAPABILITY = 90
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A variant of a kernel: what its parameters are, and the code of its programs."""
+
+    parameters: tuple[Type, ...]
+    sites: tuple[Site, ...]
+    branches: tuple[Branch, ...]
+    program: Any
+    """Makes the generator of one program: memory, program ids, grid, arguments."""
+    source: str
+
+
+def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
+    """The variant, from Triton's cache folder if it has been made before.
+
+    Raises:
+        NotUnderstoodError: the IR has something that the executor does not know.
+        triton.CompilationError: the kernel is none.
+    """
+    key = _key(source, options)
+    manager = get_cache_manager(key)
+    name = f"{source.name}.statecheck"
+    path = manager.get_file(name)
+    if path is not None:
+        return _loaded(pickle.loads(Path(path).read_bytes()))  # noqa: S301 - as much ours as the folder's other files
+    stored = _made(ttir(source, options, backend))
+    manager.put(pickle.dumps(stored), name, binary=True)
+    return _loaded(stored)
+
+
+def ttir(source: ASTSource, options: Any, backend: Any) -> str:
+    """The IR of a variant behind the stage `ttir`, as text."""
+    context = native.context()
+    native.load_dialects(context)
+    backend.load_dialects(context)
+    functions = backend.get_codegen_implementation(options)
+    module = source.make_ir(TARGET, options, functions, backend.get_module_map(), context)
+    module = backend.make_ttir(module, {}, options, _CAPABILITY)
+    if "tensordesc" in str(module):
+        _without_descriptors(module)
+    return str(module)
+
+
+def _without_descriptors(module: Any) -> None:
+    """Descriptors become pointers, as they do on a GPU that has none."""
+    manager = native.pass_manager(module.context)
+    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
+    passes.common.add_canonicalizer(manager)
+    passes.common.add_cse(manager)
+    manager.run(module, "statecheck")
+
+
+@cache
+def _own_version() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return f"{digest.hexdigest()}-{triton.__version__}-{np.__version__}-{__import__('sys').version_info[:2]}"
+
+
+def _key(source: ASTSource, options: Any) -> str:
+    where = source.fn.fn.__code__.co_filename
+    text = f"{_own_version()}-{where}-{source.hash()}-{options.hash()}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Stored:
+    parameters: tuple[Type, ...]
+    sites: tuple[Site, ...]
+    branches: tuple[Branch, ...]
+    constants: dict[str, Any]
+    source: str
+    entry: str
+
+
+def _made(text: str) -> _Stored:
+    functions = parsed(text)
+    module = written(functions)
+    return _Stored(
+        tuple(value.type for value in _public(functions).arguments),
+        module.sites,
+        module.branches,
+        module.constants,
+        module.source,
+        module.entry,
+    )
+
+
+def _public(functions: list[Function]) -> Function:
+    return next(one for one in functions if one.public)
+
+
+def _loaded(stored: _Stored) -> Compiled:
+    scope = _scope() | {name: _realised(one) for name, one in stored.constants.items()}
+    exec(_code(stored.source), scope)  # noqa: S102 - written by `generate`
+    return Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)
+
+
+def _code(source: str) -> CodeType:
+    return compile(source, "<kernel>", "exec")
+
+
+def _realised(constant: Any) -> Any:
+    if not isinstance(constant, Arithmetic):
+        return constant
+    return arithmetic_of(constant.name, constant.elements, constant.result, dict(constant.attributes))
+
+
+@cache
+def _names() -> dict[str, Any]:
+    numpy = (
+        "add multiply minimum maximum where broadcast_to concatenate stack int8 int16 int32 int64 bitwise_and bitwise_or "
+        "bitwise_xor"
+    ).split()
+    own = "full reduce reduce_by scan scan_by dot gather histogram moved_origins select_origins asserted printed".split()
+    found = {name: getattr(np, name) for name in numpy} | {name: getattr(tiles, name) for name in own}
+    return found | {"wrap64": _wrap64}
+
+
+def _scope() -> dict[str, Any]:
+    return dict(_names())
+
+
+def _wrap64(number: int) -> int:
+    return (number + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
+
+
+__all__ = ["TARGET", "Compiled", "compiled", "ttir"]

@@ -1,0 +1,246 @@
+"""Launches of `@triton.jit` kernels on CPU tensors: executed from their IR, or handed to Triton's interpreter.
+
+`install` makes this the way in which this process launches kernels. Triton then believes in a GPU that is never asked for
+anything. A launch whose IR has something unknown goes to the interpreter, and `LAUNCHES` says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from triton.backends.driver import DriverBase
+from triton.compiler.compiler import ASTSource
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from properties.harness.kernels import interpreted
+from properties.harness.kernels.compile import TARGET, Compiled, compiled
+from properties.harness.kernels.ir import NotUnderstoodError, Type
+from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.values import dtype_of
+
+EXECUTED, INTERPRETED = "executed", "interpreted"
+
+
+@dataclass(frozen=True)
+class How:
+    """How a kernel's launches were run, and why not otherwise."""
+
+    kernel: str
+    how: str
+    why: str = ""
+
+
+LAUNCHES: Counter[How] = Counter()
+"""Launches of this process, by kernel and by how they were run."""
+
+
+@dataclass
+class Launched:
+    """A launch: what watches it, or chooses the order of its programs, is told."""
+
+    kernel: str
+    compiled: Compiled
+    grid: Program
+    arguments: Sequence[Any]
+    """Of the launch, as the kernel's author sees them, but for constexprs."""
+    names: Sequence[str]
+    values: Sequence[Any]
+    """The same as generated code takes them."""
+
+    def program(self, memory: Memory, index: Program) -> Iterator[int]:
+        """A generator of one program, which stops before each access."""
+        result: Iterator[int] = self.compiled.program(memory, *index, *self.grid, *self.values)
+        return result
+
+    def programs(self) -> Iterator[Program]:
+        """All programs in row-major order."""
+        return ((x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2]))
+
+
+Runner = Callable[[Launched, Memory], None]
+
+
+def in_turn(launch: Launched, memory: Memory) -> None:
+    """Run all programs, one after the other, in row-major order."""
+    for index in launch.programs():
+        memory.switch(index)
+        for _ in launch.program(memory, index):
+            pass
+
+
+class _State:
+    """How this process's launches are run at the moment."""
+
+    memory: Callable[[Launched], Memory] | None = None
+    """Makes the memory that a launch sees; None for a plain one."""
+    runner: Runner = staticmethod(in_turn)
+    around: Callable[[Launched, Callable[[], None]], None] | None = None
+
+
+STATE = _State()
+
+
+def run(launch: Launched) -> None:
+    """Run a launch as the state says."""
+    memory = Memory() if STATE.memory is None else STATE.memory(launch)
+    with np.errstate(all="ignore"):
+        STATE.runner(launch, memory)
+    memory.end()
+
+
+class _Kernel:
+    """Stands for a compiled kernel in Triton's caches."""
+
+    function: Any = None
+    packed_metadata: Any = None
+
+    def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
+        self._function, self._names, self._variant, self._why = function, parameters, variant, why
+        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why)
+
+    def launch_metadata(self, *arguments: Any) -> None:
+        return None
+
+    def run(self, x: int, y: int, z: int, *rest: Any) -> None:
+        arguments = rest[6:]
+        if self._variant is None or any(_elsewhere(one) for one in arguments):
+            why = self._why or "tensors that are not on the CPU"
+            LAUNCHES[How(self._how.kernel, INTERPRETED, why)] += 1
+            interpreted.launch(self._function, (x, y, z), arguments)
+            return
+        LAUNCHES[self._how] += 1
+        flat = list(_flat(self._function.arg_names, arguments))
+        kept = [(name, one) for name, one in flat if name in self._names]
+        names, handed = [name for name, _ in kept], [one for _, one in kept]
+        values = [_value(one, kind) for one, kind in zip(handed, self._variant.parameters, strict=True)]
+        launch = Launched(self._how.kernel, self._variant, (x, y, z), handed, names, values)
+        if STATE.around is None:
+            run(launch)
+        else:
+            STATE.around(launch, lambda: run(launch))
+
+
+def _elsewhere(argument: Any) -> bool:
+    if isinstance(argument, tuple):
+        return any(_elsewhere(one) for one in argument)
+    tensor = getattr(argument, "base", argument) if not isinstance(argument, torch.Tensor) else argument
+    return isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu"
+
+
+def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, one in zip(names, arguments, strict=True):
+        if isinstance(one, tuple):
+            yield from _flat([f"{prefix}{name}[{at}]" for at in range(len(one))], one)
+        else:
+            yield prefix + name, one
+
+
+def _value(argument: Any, kind: Type) -> Any:
+    if kind.element == "ptr":
+        address = argument.data_ptr() if hasattr(argument, "data_ptr") else int(argument)
+        return address - (1 << 64) if address >= 1 << 63 else address
+    if kind.element == "i1":
+        return bool(argument)
+    if kind.element[0] == "i":
+        bits = int(kind.element[1:])
+        return (int(argument) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    if kind.element == "bf16":
+        raw = torch.tensor(float(argument), dtype=torch.bfloat16).float().item()
+        return np.float32(raw)
+    return dtype_of(kind.element).type(argument)
+
+
+class _Driver(DriverBase):  # type: ignore[misc]
+    """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
+
+    def __init__(self) -> None:
+        # The plain one looks for functions of a real driver.
+        self.utils = None
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def get_current_target(self) -> Any:
+        return TARGET
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        return torch.cpu
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        return _benchmark
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        return torch.empty(0)
+
+    def clear_cache(self, cache: torch.Tensor) -> None:
+        """There is none."""
+
+
+def _benchmark(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+    """Autotuning takes the first configuration that works: time says nothing here."""
+    call()
+    return [1.0] * len(quantiles or (0.5,))
+
+
+def install() -> None:
+    """Execute this process's launches from now on. Kernels have to be decorated without TRITON_INTERPRET.
+
+    Raises:
+        ValueError: Triton has been told to interpret.
+    """
+    import triton
+
+    if triton.knobs.runtime.interpret:
+        raise ValueError("TRITON_INTERPRET = 1, but should be unset where kernels are executed from their IR [install]")
+    if JITFunction._do_compile is _do_compile:
+        return
+    driver.set_active(_Driver())
+    JITFunction._do_compile = _do_compile
+    interpreted.install()
+
+
+def installed() -> bool:
+    """Whether this process executes its launches."""
+    return "triton" in sys.modules and JITFunction._do_compile is _do_compile
+
+
+def _do_compile(
+    self: Any, key: str, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool, **_: Any  # noqa: FBT001
+) -> _Kernel:
+    kernels, _keys, _target, backend, _binder = self.device_caches[device]
+    source = ASTSource(self, signature, constexprs, attrs)
+    variant, why = None, ""
+    try:
+        variant = compiled(source, options, backend)
+    except NotUnderstoodError as unknown:
+        why = str(unknown)
+    names = [name for name, kind in _flat_signature(signature) if kind != "constexpr"]
+    kernel = kernels[key] = _Kernel(self, names, variant, why)
+    return kernel
+
+
+def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
+    return _flat(list(signature), list(signature.values()))

@@ -1,0 +1,196 @@
+"""The memory that executed kernels see: this process's, by its addresses."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from triton._C.libtriton import interpreter as native
+
+from properties.harness.kernels.arithmetic import atomic
+from properties.harness.kernels.generate import Site
+from properties.harness.kernels.values import dtype_of, stored_dtype
+
+Array = NDArray[Any]
+Program = tuple[int, int, int]
+
+_SCALARS: dict[str, Any] = {
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "ptr": ctypes.c_int64,
+    "i1": ctypes.c_bool,
+}
+
+
+class Memory:
+    """Loads and stores for one launch, and nothing else: what watches them is a subclass.
+
+    A program is run by one generator, or by one for each of its warps; `switch` says whose turn it is.
+    """
+
+    def __init__(self) -> None:
+        self.program: Program = (0, 0, 0)
+        self.warp, self.warps = 0, 1
+        self.taken: set[int] = set()
+        self.took: Callable[[int], None] = self.taken.add
+        self._told: dict[tuple[int, int], Any] = {}
+        self._asked: dict[int, int] = {}
+
+    def switch(self, program: Program, warp: int = 0, warps: int = 1) -> None:
+        """From now on this program's accesses come, or those of one of its warps."""
+        self.program, self.warp, self.warps = program, warp, warps
+
+    def end(self) -> None:
+        """All programs have ended."""
+
+    def argument(self, number: int) -> int | None:
+        """Where pointers made of a parameter come from."""
+        return None
+
+    def origin_of(self, value: int) -> Any:
+        """Where a pointer made of this number comes from, if that is known."""
+        return None
+
+    def origins_of(self, values: Array) -> Any:
+        """The same for each number of a tile."""
+        return None
+
+    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+        """One element."""
+        kind = _SCALARS.get(site.element)
+        if kind is not None:
+            return kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value
+        return _read(site.element, np.array([pointer], np.int64), None, None)[0]
+
+    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
+        """The active lanes' elements, and `other` in the rest."""
+        return _read(site.element, pointers, mask, other)
+
+    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+        if self.warp:
+            return
+        kind = _SCALARS.get(site.element)
+        if kind is not None:
+            kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value = value
+            return
+        tile = np.array([value], dtype_of(site.element))
+        _write(site.element, np.array([pointer], np.int64), tile, None)
+
+    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
+        _write(site.element, pointers, values, self.own(mask, pointers.shape))
+
+    def own(self, mask: Array | None, shape: tuple[int, ...]) -> Array | None:
+        """The lanes of the mask that belong to the warp in hand."""
+        if self.warps == 1:
+            return mask
+        size = int(np.prod(shape))
+        owners = np.arange(size) * min(self.warps, size) // size
+        mine = (owners == self.warp).reshape(shape)
+        return mine if mask is None else mine & mask
+
+    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
+        """Change memory atomically; what was there before."""
+        return self.once(lambda: change(site, pointer, value, mask))
+
+    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
+        """Store a value where the expected one stands; what was there before."""
+        return self.once(lambda: exchange(site, pointer, expected, value))
+
+    def once(self, access: Callable[[], Any]) -> Any:
+        """Where a program's warps are taken apart, the first one does it, and the others are told."""
+        if self.warps == 1:
+            return access()
+        at = self._asked[self.warp] = self._asked.get(self.warp, 0) + 1
+        if self.warp == 0:
+            self._told[self.warp, at] = access()
+        return self._told[0, at]
+
+    def barrier(self) -> None:
+        """All lanes of the program have come here."""
+
+    def exchange(self) -> None:
+        """All lanes have one result that each had to wait for."""
+
+
+def _read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
+    dtype = stored_dtype(element)
+    if mask is None:
+        mask = np.ones(pointers.shape, np.bool_)
+    rest = np.zeros(pointers.shape, dtype)
+    if other is not None:
+        rest[...] = _packed(other, element) if element == "bf16" else other
+    addresses = np.ascontiguousarray(pointers).view(np.uint64)
+    found: Array = native.load(addresses, np.ascontiguousarray(mask), rest, dtype)
+    return _unpacked(found) if element == "bf16" else found
+
+
+def _write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
+    if mask is None:
+        mask = np.ones(pointers.shape, np.bool_)
+    raw = _packed(values, element) if element == "bf16" else values
+    native.store(np.ascontiguousarray(pointers).view(np.uint64), np.ascontiguousarray(raw), np.ascontiguousarray(mask))
+
+
+def _packed(values: Any, element: str) -> Array:
+    """bf16 as its 16 bits."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return (bits >> np.uint32(16)).astype(np.uint16).reshape(np.shape(values))
+
+
+def _unpacked(raw: Array) -> Array:
+    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
+    """An atomic read-modify-write, lane after lane, as lanes may name the same place."""
+    function = atomic(site.operation, site.element)
+    if np.ndim(pointer) == 0:
+        if mask is not None and not mask:
+            return value
+        lane = np.array([pointer], np.int64)
+        old = _read(site.element, lane, None, None)
+        new = np.array([function(_plain(old[0]), value)]).astype(old.dtype)
+        _write(site.element, lane, new, None)
+        return _plain(old[0])
+    result = np.zeros(pointer.shape, dtype_of(site.element))
+    active = np.ones(pointer.shape, np.bool_) if mask is None else mask
+    for at in zip(*np.nonzero(active), strict=True):
+        lane = pointer[at].reshape(1)
+        old = _read(site.element, lane, None, None)
+        result[at] = old[0]
+        new = np.array([function(_plain(old[0]), _plain(value[at]))]).astype(old.dtype)
+        _write(site.element, lane, new, None)
+    return result
+
+
+def exchange(site: Site, pointer: Any, expected: Any, value: Any) -> Any:
+    """An atomic compare and swap."""
+    if np.ndim(pointer) == 0:
+        lane = np.array([pointer], np.int64)
+        old = _read(site.element, lane, None, None)
+        if same_bits(old[0], expected, old.dtype):
+            _write(site.element, lane, np.array([value]).astype(old.dtype), None)
+        return _plain(old[0])
+    result = np.zeros(pointer.shape, dtype_of(site.element))
+    for at in np.ndindex(pointer.shape):
+        lane = pointer[at].reshape(1)
+        old = _read(site.element, lane, None, None)
+        result[at] = old[0]
+        if same_bits(old[0], expected[at], old.dtype):
+            _write(site.element, lane, value[at].reshape(1), None)
+    return result
+
+
+def same_bits(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
+    """A GPU compares bits, also those of floats."""
+    return bool(np.array(one, dtype).tobytes() == np.array(other, dtype).tobytes())
+
+
+def _plain(value: Any) -> Any:
+    """A scalar as generated code holds it."""
+    return value.item() if value.dtype.kind in "iub" else value

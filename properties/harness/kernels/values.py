@@ -1,0 +1,74 @@
+"""How values of Triton's types are held in Python and NumPy.
+
+Integers are signed; a scalar is an int, a tile an array. i1 is bool, a pointer 64 bits. bf16 is held as float32 whose low
+16 bits are 0, fp8 as its byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from properties.harness.kernels.ir import NotUnderstoodError
+
+_DTYPES: dict[str, Any] = {
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "ptr": np.int64,
+    "f16": np.float16,
+    "bf16": np.float32,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+_STORED = {"bf16": np.dtype(np.uint16), "i1": np.dtype(np.bool_)}
+FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+def dtype_of(element: str) -> np.dtype[Any]:
+    """Of a tile of this type in hand."""
+    if element.startswith("f8"):
+        return np.dtype(np.uint8)
+    if element not in _DTYPES:
+        raise NotUnderstoodError(f"the type {element}")
+    return np.dtype(_DTYPES[element])
+
+
+def stored_dtype(element: str) -> np.dtype[Any]:
+    """Of the same in memory."""
+    return _STORED.get(element) or dtype_of(element)
+
+
+def size_of(element: str) -> int:
+    """Bytes in memory."""
+    return stored_dtype(element).itemsize if element else 0
+
+
+def number(text: str, element: str) -> Any:
+    """A literal of the IR as a scalar of this type.
+
+    Raises:
+        NotUnderstoodError: it is none.
+    """
+    if element == "i1":
+        return text in ("true", "1", "-1")
+    if element in FLOATS:
+        return _floating(text, element)
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise NotUnderstoodError(f"the literal {text[:40]} of {element}") from None
+
+
+def _floating(text: str, element: str) -> Any:
+    if not text.startswith("0x"):
+        return dtype_of(element).type(float(text))
+    raw = int(text, 16)
+    if element == "bf16":
+        raw, element = raw << 16, "f32"
+    code = {"f16": "<H", "f32": "<I", "f64": "<Q"}[element]
+    return np.frombuffer(struct.pack(code, raw), dtype_of(element))[0]

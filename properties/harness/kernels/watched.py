@@ -1,0 +1,159 @@
+"""The memory of a launch that the sanitizer watches: it is shown every access before it is made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from properties.harness.kernels import interpreted, launch
+from properties.harness.kernels.generate import Site
+from properties.harness.kernels.memory import Memory, same_bits
+from properties.harness.sanitizer.touches import Touch
+from properties.harness.sanitizer.watch import Sanitizer
+
+Array = NDArray[Any]
+
+
+@contextlib.contextmanager
+def listening(watch: Sanitizer) -> Iterator[None]:
+    """Everything that kernels do in this context is shown to the sanitizer first."""
+    before = launch.STATE.memory, interpreted.WATCH.get()
+    launch.STATE.memory = lambda one: WatchedMemory(watch, one)
+    token = interpreted.WATCH.set(watch)
+    try:
+        yield
+    finally:
+        launch.STATE.memory = before[0]
+        interpreted.WATCH.reset(token)
+
+
+class WatchedMemory(Memory):
+    """Shows a sanitizer what a launch does."""
+
+    def __init__(self, watch: Sanitizer, one: launch.Launched) -> None:
+        super().__init__()
+        self._watch = watch
+        watch.begin_launch(one.kernel)
+        watch.begin_grid(prod(one.grid))
+        provenance = watch.provenance
+        self._arguments = [
+            provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
+            for argument, name in zip(one.arguments, one.names, strict=True)
+        ]
+        self.origin_of: Callable[[int], Any] = provenance.at  # type: ignore[method-assign]
+
+    def argument(self, number: int) -> int | None:
+        return self._arguments[number]
+
+    def origins_of(self, values: Array) -> Any:
+        return self._watch.provenance.among(values)
+
+    def end(self) -> None:
+        self._watch.end_launch()
+
+    def barrier(self) -> None:
+        self._watch.barrier(self.program)
+
+    exchange = barrier
+
+    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+        touch = self._one("load", site, pointer, origin)
+        self._watch.before(touch)
+        value = super().load1(site, pointer, origin)
+        self._watch.after(touch)
+        return value
+
+    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
+        touch = self._many("load", site, pointers, mask, origin)
+        if touch is None:
+            return super().load(site, pointers, mask, other, origin)
+        self._watch.before(touch)
+        value = super().load(site, pointers, mask, other, origin)
+        self._watch.after(touch)
+        return value
+
+    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+        touch = self._one("store", site, pointer, origin)
+        touch.reads, touch.writes = False, True
+        touch.data = value
+        self._watch.before(touch)
+        super().store1(site, pointer, value, origin)
+        self._watch.after(touch)
+
+    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
+        mask = self.own(mask, pointers.shape)
+        touch = self._many("store", site, pointers, mask, origin, values)
+        if touch is None:
+            return
+        touch.reads, touch.writes = False, True
+        self._watch.before(touch)
+        super().store(site, pointers, values, mask, origin)
+        self._watch.after(touch)
+
+    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
+        touch = self._atomic(site, pointer, mask, origin)
+        if touch is None:
+            return super().rmw(site, pointer, value, mask, origin)
+        touch.writes = True
+        self._watch.before(touch)
+        result = super().rmw(site, pointer, value, mask, origin)
+        self._watch.after(touch)
+        return result
+
+    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
+        touch = self._atomic(site, pointer, None, origin)
+        assert touch is not None
+        self._watch.before(touch)
+        result = super().cas(site, pointer, expected, value, origin)
+        # One that finds another value changes nothing, and so publishes nothing.
+        old = np.asarray(result)
+        lanes = zip(old.reshape(-1), np.asarray(expected, old.dtype).reshape(-1), strict=True)
+        touch.writes = any(same_bits(one, other, old.dtype) for one, other in lanes)
+        touch.releases = touch.releases and touch.writes
+        self._watch.after(touch)
+        return result
+
+    def _atomic(self, site: Site, pointer: Any, mask: Any, origin: Any) -> Touch | None:
+        if np.ndim(pointer) == 0:
+            touch = None if mask is not None and not mask else self._one("atomic", site, pointer, origin)
+        else:
+            touch = self._many("atomic", site, pointer, mask, origin)
+        if touch is not None:
+            touch.acquires = site.sem in ("acquire", "acq_rel")
+            touch.releases = site.sem in ("release", "acq_rel")
+        return touch
+
+    def _one(self, kind: str, site: Site, pointer: int, origin: Any) -> Touch:
+        nbytes = site.nbytes
+        if not -0x8000000000000000 <= pointer < 0x8000000000000000:
+            pointer = (pointer + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
+        addresses = np.array([pointer], np.int64)
+        return Touch(kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin)
+
+    def _many(
+        self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
+    ) -> Touch | None:
+        lanes = None
+        shape, addresses = pointers.shape, pointers
+        several = origin is not None and type(origin) is not int
+        if several:
+            origin = np.broadcast_to(origin, shape)
+        if mask is not None and not mask.all():
+            lanes = np.flatnonzero(mask)
+            if not len(lanes):
+                return None
+            addresses = addresses[mask]
+            origin = origin[mask] if several else origin
+            values = None if values is None else values[mask]
+        elif several:
+            origin = origin.reshape(-1)
+        addresses = addresses.reshape(-1)
+        low, high = int(addresses.min()), int(addresses.max()) + site.nbytes
+        return Touch(
+            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values
+        )
