@@ -66,7 +66,7 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
         ValueError: kernels are compiled in this process, where nothing can be watched.
         Finding: from the launch in which it was found.
     """
-    from properties.harness.sanitizer.hooks import listening
+    from properties.harness.kernels.watched import listening
 
     if not _interprets():
         raise ValueError(

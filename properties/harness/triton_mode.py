@@ -1,7 +1,6 @@
-"""Whether Triton interprets the subject's kernels in this process or compiles them, and with how many warps.
+"""How the subject's kernels run in this process: executed from their IR on a CPU, or compiled, and with how many warps.
 
-Triton asks for TRITON_INTERPRET when a kernel is decorated, its own library's kernels when it is imported. A process
-that has done either is settled: interpreted and compiled kernels must not meet in one launch.
+A process is settled once kernels have been launched: executed and compiled ones must not meet in it.
 """
 
 from __future__ import annotations
@@ -12,44 +11,53 @@ from functools import cache
 from typing import Any
 
 from properties.harness import compilations
-from properties.harness.interpreter import replace_language_once
 
 INTERPRET = "TRITON_INTERPRET"
 NUM_WARPS = "STATECHECK_NUM_WARPS"
 
 
 def prepare(device: str) -> None:
-    """Interpret kernels where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
+    """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
 
     Where kernels are compiled, compilations are counted from now on, and STATECHECK_NUM_WARPS is the number of warps of
     every launch.
 
     Raises:
-        ValueError: Triton has been imported for the other mode, or a variable says what cannot be.
+        ValueError: this process runs kernels in the other way, Triton has been told to interpret them, or a variable says
+            what cannot be.
     """
-    interpret = device == "cpu"
-    if "triton" in sys.modules and _interprets() is not interpret:
-        mode = "interpreted" if interpret else "compiled"
-        raise ValueError(
-            f"device = {device!r}, but should be the other one in a process in which Triton is imported already: "
-            f"kernels would have to be {mode} [prepare]"
-        )
-    if interpret:
-        os.environ[INTERPRET] = "1"
-        replace_language_once()
-        return
-    if os.environ.get(INTERPRET, "0").lower() not in ("", "0", "false", "off", "no", "n"):
+    on_cpu = device == "cpu"
+    if on_cpu:
+        os.environ.pop(INTERPRET, None)
+    elif os.environ.get(INTERPRET, "0").lower() not in ("", "0", "false", "off", "no", "n"):
         raise ValueError(
             f"{INTERPRET} = {os.environ[INTERPRET]!r}, but should be unset on {device} [prepare]"
+        )
+    if "triton" in sys.modules and _interprets():
+        raise ValueError(
+            f"{INTERPRET} was 1 when Triton was imported, but should be unset where kernels run on {device} [prepare]"
+        )
+    if on_cpu:
+        from properties.harness.kernels.launch import install
+
+        install()
+        return
+    if executes():
+        raise ValueError(
+            f"device = {device!r}, but should be 'cpu' in a process that executes kernels from their IR [prepare]"
         )
     compilations.count()
     if NUM_WARPS in os.environ:
         _launch_with(_warps(os.environ[NUM_WARPS]))
 
 
-def interprets() -> bool:
-    """Whether this process's kernels are interpreted; False where nothing has asked Triton yet."""
-    return "triton" in sys.modules and _interprets()
+def executes() -> bool:
+    """Whether this process's kernels are executed on the CPU; False where nothing has asked for it yet."""
+    if "properties.harness.kernels.launch" not in sys.modules:
+        return False
+    from properties.harness.kernels.launch import installed
+
+    return installed()
 
 
 def _interprets() -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from properties.harness.blocks import Scope
 from properties.harness.sanitizer.findings import Access
-from properties.harness.sanitizer.hooks import listening
+from properties.harness.kernels.watched import listening
 from properties.sanitizer import Sanitizer
 
 

@@ -63,7 +63,7 @@ def explained(case: Case, subject: Subject) -> Case:
     )
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
-    if triton_mode.interprets() and fault is None:
+    if triton_mode.executes() and fault is None:
         return replace(case, finding=_tried(case, subject), order=_order_that_shows(case, subject))
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)

@@ -37,7 +37,7 @@ def test_a_defect_is_found_by_the_properties_that_it_names(
     breakage: Breakage, name: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Unshrunk: shrinking what is found takes minutes, and is for the table."""
-    if load_properties()[name].launches and not triton_mode.interprets():
+    if load_properties()[name].launches and not triton_mode.executes():
         pytest.skip(
             "kernels are compiled in this process; their defects are hunted where they are interpreted"
         )

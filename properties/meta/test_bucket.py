@@ -96,7 +96,7 @@ def explore(tested: Property, bench: Bench, seed: int) -> None:
 
 
 def rules(defect: str, name: str) -> set[str]:
-    if load_properties()[name].launches and not triton_mode.interprets():
+    if load_properties()[name].launches and not triton_mode.executes():
         pytest.skip(
             "kernels are compiled in this process; their defects are hunted where they are interpreted"
         )

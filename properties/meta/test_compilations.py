@@ -146,7 +146,7 @@ def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
 
 
 def test_kernels_are_interpreted_on_the_cpu_and_nowhere_else(trial: Bench) -> None:
-    assert triton_mode.interprets() is (trial.port.device == "cpu")
+    assert triton_mode.executes() is (trial.port.device == "cpu")
     triton_mode.prepare(trial.port.device)
 
 
@@ -169,7 +169,7 @@ def in_a_process(source: str, **variables: str) -> str:
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
-KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, interprets())"
+KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, executes())"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_fresh_process_runs_kernels_as_its_device_wants(device: str, kind: str
 
 
 def test_nothing_is_interpreted_before_triton_is_imported() -> None:
-    assert in_a_process("print(interprets())") == "False"
+    assert in_a_process("print(executes())") == "False"
 
 
 @pytest.mark.parametrize(

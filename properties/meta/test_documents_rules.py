@@ -116,14 +116,14 @@ def found(where: Hunt, subject: Subject) -> Case:
 
 @cache
 def found_by_rule(rule: str) -> Case:
-    if not triton_mode.interprets():
+    if not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; rules are hunted where they are interpreted")
     with TemporaryDirectory() as folder, module(Path(folder), name_of(rule), source_of(rule)) as name:
         return found(HUNTS[rule], load(name))
 
 
 def found_with(engine: str, monkeypatch: pytest.MonkeyPatch) -> Case:
-    if not triton_mode.interprets():
+    if not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; engines are hunted where they are interpreted")
     runner, where = ENGINES[engine]
     monkeypatch.setitem(RUNNERS, "V1", runner)

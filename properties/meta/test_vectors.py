@@ -59,7 +59,7 @@ def port() -> InProcess:
 def need_interpreter(functions: Iterable[str]) -> None:
     if (
         any(FUNCTIONS.get(name) in ("copies", "columns") for name in functions)
-        and not triton_mode.interprets()
+        and not triton_mode.executes()
     ):
         pytest.skip("kernels are compiled in this process; vectors are replayed where they are interpreted")
 

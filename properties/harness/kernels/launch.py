@@ -6,14 +6,16 @@ anything. A launch whose IR has something unknown goes to the interpreter, and `
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from triton.backends import backends
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver
@@ -217,7 +219,11 @@ def install() -> None:
         raise ValueError("TRITON_INTERPRET = 1, but should be unset where kernels are executed from their IR [install]")
     if JITFunction._do_compile is _do_compile:
         return
+    # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
+    # Others ask the backends whether there is a GPU at all.
+    backends["nvidia"] = replace(backends["nvidia"], driver=_Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
 

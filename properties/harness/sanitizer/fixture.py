@@ -37,7 +37,7 @@ def sanitizer() -> Iterator[Sanitizer]:
     from properties.sanitizer import sanitize
 
     # What Triton was imported for, and what it would do with the next kernel.
-    if not (triton_mode.interprets() and triton.knobs.runtime.interpret):
+    if not (triton_mode.executes() and triton.knobs.runtime.interpret):
         pytest.skip(f"kernels are compiled in this process, and cannot be watched: {_INTERPRET} is not 1")
     with sanitize() as watch, empties_unwritten(watch):
         yield watch

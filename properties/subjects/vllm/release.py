@@ -17,7 +17,6 @@ import torch
 # it does in workers that get their devices later.
 if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 
