@@ -26,11 +26,13 @@ from properties.harness.case.compare import outcome_difference
 from properties.harness.device.faults import DEVICE_FAULT, HANG
 from properties.harness.execution.replay import replay
 from properties.harness.execution.run import Run, recorded
+from properties.harness.kernels.second_opinion import launches_interpreted
 from properties.harness.port import InProcess
 from properties.harness.registry import launches
 from properties.harness.repro import TRACED
 from properties.harness.repro_races import touches_told
 from properties.harness.sanitizer.findings import FINDINGS, RACES, Access, OutsideView
+from properties.harness.side_by_side import side_by_side
 from properties.harness.values import Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
@@ -49,7 +51,7 @@ ORDERS = (
     *(f"interleaved:{seed}" for seed in range(8)),
     *(f"warps:{seed}" for seed in range(8)),
 )
-"""The orders in which a race is tried without the sanitizer."""
+"""The orders of the interpreter in which a race, or an interleaving, is tried."""
 
 
 def explained(case: Case, subject: Subject) -> Case:
@@ -64,7 +66,8 @@ def explained(case: Case, subject: Subject) -> Case:
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
     if triton_mode.executes() and fault is None:
-        return replace(case, finding=_tried(case, subject), order=_order_that_shows(case, subject))
+        order, table = _order_that_shows(case, subject), _side_by_side(case, subject)
+        return replace(case, finding=_tried(case, subject), order=order, interleaving=table)
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
         hangs = fault is not None and fault.message.startswith(HANG)
@@ -79,13 +82,31 @@ def _tried(case: Case, subject: Subject) -> str:
         return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
 
 
+def _side_by_side(case: Case, subject: Subject) -> str:
+    """What the programs did; a report is written all the same where that is not to be had."""
+    try:
+        return side_by_side(case, subject)
+    except Exception as error:
+        return f"What its programs did could not be recorded: {type(error).__name__}: {error}"
+
+
 def _order_that_shows(case: Case, subject: Subject) -> str | None:
-    """How a script shows what the sanitizer has found: in which order of programs bytes are wrong, or by what they touch."""
+    """How a script shows what the sanitizer has found, or what switches between operations have led to.
+
+    In which order of the interpreter bytes are wrong, since it knows no single operations; or by what programs touch.
+    """
     found = {one.exception for one in case.actual if isinstance(one, Raised)}
-    if found & RACES:
-        for order in ORDERS:
-            if _shows(case.in_order(order), subject):
-                return order
+    with launches_interpreted():
+        if found & RACES:
+            return next(
+                (one for one in ORDERS if _shows(case.in_order(one), subject)), _traced(case, subject, found)
+            )
+        if any(call.schedule for call in case.calls):
+            return next((one for one in ORDERS if _shows(case.reordered(one), subject)), None)
+        return _traced(case, subject, found)
+
+
+def _traced(case: Case, subject: Subject, found: set[str]) -> str | None:
     told = found & {*RACES, _STRAY} and _touches_show(case, subject, strays=_STRAY in found)
     return TRACED if told else None
 
