@@ -20,9 +20,14 @@ WATCH: ContextVar[Any] = ContextVar("watch", default=None)
 """The sanitizer that interpreted launches are shown to."""
 
 
-@cache
+_known: dict[int, tuple[Any, Any]] = {}
+
+
 def _of(function: JITFunction[Any]) -> Any:
-    return InterpretedFunction(function.fn)
+    # A kernel's hash is that of its source and of all that it refers to, which the interpreter replaces meanwhile.
+    if id(function) not in _known:
+        _known[id(function)] = (function, InterpretedFunction(function.fn))
+    return _known[id(function)][1]
 
 
 def launch(function: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:

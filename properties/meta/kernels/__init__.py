@@ -1,1 +1,1 @@
-"""Tests of `harness/kernels`."""
+"""Tests of how kernels are executed on CPU tensors."""
