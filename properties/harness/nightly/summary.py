@@ -268,7 +268,8 @@ def _kernel_lines(record: Record) -> Iterator[str]:
     if existing:
         yield f"- {existing - len(missed):,} of {counted(existing, 'branch', 'branches')} taken"
     for name, one in missed[:_MOST_NAMES]:
-        yield f"- nothing reached: {_escaped(name, 80)}: {_escaped(f'{one.file}:{one.line} {one.way}', 160)}: {_code(brief(one.text, 120))}"
+        where = f"{one.file}:{one.line} {one.way} ({name})"
+        yield f"- nothing reached {_escaped(where, 240)}: {_code(brief(one.text, 120))}"
     if len(missed) > _MOST_NAMES:
         yield f"- and {len(missed) - _MOST_NAMES:,} more lines that nothing reached"
 
