@@ -124,6 +124,7 @@ def test_an_atomic_addition_of_f32_flushes_subnormal_numbers() -> None:
     assert compute is not None
     assert compute(smallest / 2, smallest / 2) == 0
     assert compute(smallest * np.float32(1.5), -smallest) == 0
+    assert compute(smallest / 2, smallest) == compute(smallest, smallest / 2) == smallest
     assert compute(np.array([1, 2], np.float32), smallest / 2).tolist() == [1, 2]
 
 
