@@ -35,6 +35,8 @@ class Site:
     operation: str = ""
     """Of an atomic: and, or, xor, add, fadd, max, min, umax, umin, exch; cas, load, store, poll."""
     sem: str = ""
+    step: int = 0
+    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 where nobody knows."""
     everybody: bool = False
     """Of an exchange: every lane has the one result."""
 
@@ -485,7 +487,8 @@ class _Writer:
 
     def _site(self, kind: str, one: Operation, pointer: Value, **rest: Any) -> str:
         shape = pointer.type.shape
-        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, **rest)
+        step = max(self._flow.step(pointer) or 0, 0) if shape is not None else 0
+        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, step=step, **rest)
         self._line(f"yield {site.number}")
         return self._module.constant(site, ("site", site.number), "s")
 
