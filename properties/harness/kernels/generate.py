@@ -19,7 +19,7 @@ from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.expressions import inline
 from properties.harness.kernels.flow import DYNAMIC, FULL, LAZY, SCALAR, Flow, yielded
 from properties.harness.kernels.ir import Function, NotUnderstoodError, Operation, Place, Type, Value, type_of
-from properties.harness.kernels.values import dtype_of, number, size_of
+from properties.harness.kernels.values import dtype_of, number, size_of, stored_dtype
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class Site:
     @cached_property
     def nbytes(self) -> int:
         return size_of(self.element)
+
+    @cached_property
+    def stored(self) -> np.dtype[Any]:
+        """Of an element in memory."""
+        return stored_dtype(self.element)
 
     @cached_property
     def line(self) -> tuple[str, int]:
