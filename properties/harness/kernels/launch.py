@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton import knobs
 from triton.backends import backends
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
@@ -208,17 +209,19 @@ def _benchmark(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_
 
 
 def install() -> None:
-    """Execute this process's launches from now on. Kernels have to be decorated without TRITON_INTERPRET.
+    """Execute this process's launches from now on, those of kernels that are decorated already among them.
 
     Raises:
-        ValueError: Triton has been told to interpret.
+        ValueError: a GPU has been used for them before.
     """
-    import triton
-
-    if triton.knobs.runtime.interpret:
-        raise ValueError("TRITON_INTERPRET = 1, but should be unset where kernels are executed from their IR [install]")
-    if JITFunction._do_compile is _do_compile:
+    if installed():
         return
+    if getattr(driver, "_active", None) is not None:
+        raise ValueError(
+            "kernels have been compiled in this process, but should be executed from their IR from the first one on [install]"
+        )
+    # A kernel that is decorated later is none of the interpreter's, whatever TRITON_INTERPRET says by then.
+    vars(knobs.runtime)["interpret"] = False
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())

@@ -146,9 +146,16 @@ def _unpacked(raw: Array) -> Array:
     return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+_WITHOUT_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "load": lambda old, _: old,
+    "poll": lambda old, _: old,
+    "store": lambda _, new: new,
+}
+
+
 def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
     """An atomic read-modify-write, lane after lane, as lanes may name the same place."""
-    function = atomic(site.operation, site.element)
+    function = _WITHOUT_ARITHMETIC.get(site.operation) or atomic(site.operation, site.element)
     if np.ndim(pointer) == 0:
         if mask is not None and not mask:
             return value

@@ -99,7 +99,7 @@ class WatchedMemory(Memory):
         touch = self._atomic(site, pointer, mask, origin)
         if touch is None:
             return super().rmw(site, pointer, value, mask, origin)
-        touch.writes = True
+        touch.reads, touch.writes = site.operation != "store", site.operation not in ("load", "poll")
         self._watch.before(touch)
         result = super().rmw(site, pointer, value, mask, origin)
         self._watch.after(touch)
