@@ -6,6 +6,7 @@ anything. A launch whose IR has something unknown goes to the interpreter, and `
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections import Counter
@@ -68,6 +69,8 @@ class Launched:
 
 
 Runner = Callable[[Launched, Memory], None]
+Around = Callable[[Launched, Callable[[], None]], None]
+"""Makes a launch by calling what it is handed: once, or several times."""
 
 
 def in_turn(launch: Launched, memory: Memory) -> None:
@@ -84,10 +87,25 @@ class _State:
     memory: Callable[[Launched], Memory] | None = None
     """Makes the memory that a launch sees; None for a plain one."""
     runner: Runner = staticmethod(in_turn)
-    around: Callable[[Launched, Callable[[], None]], None] | None = None
+    around: Around | None = None
 
 
 STATE = _State()
+
+
+@contextlib.contextmanager
+def launching(around: Around) -> Iterator[None]:
+    """Executed launches of this context are made by `around`, those who were there before inside of it."""
+    before = STATE.around
+
+    def both(one: Launched, make: Callable[[], None]) -> None:
+        around(one, make if before is None else lambda: before(one, make))
+
+    STATE.around = both
+    try:
+        yield
+    finally:
+        STATE.around = before
 
 
 def run(launch: Launched) -> None:
