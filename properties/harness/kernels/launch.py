@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ class Launched:
     names: Sequence[str]
     values: Sequence[Any]
     """The same as generated code takes them."""
+    interpreter: Callable[[], None]
+    """Makes the same launch in Triton's interpreter."""
 
     def program(self, memory: Memory, index: Program) -> Iterator[int]:
         """A generator of one program, which stops before each access."""
@@ -141,7 +144,8 @@ class _Kernel:
         kept = [(name, one) for name, one in flat if name in self._names]
         names, handed = [name for name, _ in kept], [one for _, one in kept]
         values = [_value(one, kind) for one, kind in zip(handed, self._variant.parameters, strict=True)]
-        launch = Launched(self._how.kernel, self._variant, (x, y, z), handed, names, values)
+        interpreter = partial(interpreted.launch, self._function, (x, y, z), arguments)
+        launch = Launched(self._how.kernel, self._variant, (x, y, z), handed, names, values, interpreter)
         if STATE.around is None:
             run(launch)
         else:

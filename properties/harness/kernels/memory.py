@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,21 +120,31 @@ class Memory:
 
 def _read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
     dtype = stored_dtype(element)
+    shape = pointers.shape
     if mask is None:
-        mask = np.ones(pointers.shape, np.bool_)
-    rest = np.zeros(pointers.shape, dtype)
-    if other is not None:
+        mask = _everywhere(shape)
+    if other is None or (type(other) is int and other == 0):
+        rest = _nothing(shape, dtype)
+    else:
+        rest = np.empty(shape, dtype)
         rest[...] = _packed(other, element) if element == "bf16" else other
-    addresses = np.ascontiguousarray(pointers).view(np.uint64)
-    found: Array = native.load(addresses, np.ascontiguousarray(mask), rest, dtype)
+    found: Array = native.load(pointers.view(np.uint64), mask, rest, dtype)
     return _unpacked(found) if element == "bf16" else found
 
 
+@lru_cache(256)
+def _everywhere(shape: tuple[int, ...]) -> Array:
+    return np.ones(shape, np.bool_)
+
+
+@lru_cache(256)
+def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    return np.zeros(shape, dtype)
+
+
 def _write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
-    if mask is None:
-        mask = np.ones(pointers.shape, np.bool_)
     raw = _packed(values, element) if element == "bf16" else values
-    native.store(np.ascontiguousarray(pointers).view(np.uint64), np.ascontiguousarray(raw), np.ascontiguousarray(mask))
+    native.store(pointers.view(np.uint64), raw, _everywhere(pointers.shape) if mask is None else mask)
 
 
 def _packed(values: Any, element: str) -> Array:

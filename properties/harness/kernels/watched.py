@@ -17,6 +17,7 @@ from properties.harness.sanitizer.touches import Touch
 from properties.harness.sanitizer.watch import Sanitizer
 
 Array = NDArray[Any]
+_lowest, _highest = np.minimum.reduce, np.maximum.reduce
 
 
 @contextlib.contextmanager
@@ -138,22 +139,23 @@ class WatchedMemory(Memory):
     def _many(
         self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
     ) -> Touch | None:
-        lanes = None
-        shape, addresses = pointers.shape, pointers
+        lanes, shape, addresses = None, pointers.shape, pointers
         several = origin is not None and type(origin) is not int
         if several:
             origin = np.broadcast_to(origin, shape)
-        if mask is not None and not mask.all():
-            lanes = np.flatnonzero(mask)
-            if not len(lanes):
+        if mask is not None:
+            addresses = pointers[mask]
+            if not len(addresses):
                 return None
-            addresses = addresses[mask]
-            origin = origin[mask] if several else origin
-            values = None if values is None else values[mask]
-        elif several:
+            if len(addresses) < pointers.size:
+                lanes = mask
+                origin = origin[mask] if several else origin
+                values = None if values is None else values[mask]
+        if lanes is None and several:
             origin = origin.reshape(-1)
-        addresses = addresses.reshape(-1)
-        low, high = int(addresses.min()), int(addresses.max()) + site.nbytes
+        if addresses.ndim != 1:
+            addresses = addresses.reshape(-1)
+        low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
         return Touch(
             kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values
         )

@@ -26,37 +26,48 @@ class Provenance:
     """The registered views, and the origins of the handles of this sanitizer's launches."""
 
     def __init__(self) -> None:
-        self.registered: list[View] = []
+        self._registered: dict[Any, View] = {}
         self.arguments: list[View] = []
         self.origins: list[tuple[View, ...]] = []
         self._numbers: dict[tuple[View, ...], int] = {}
         self._starts: dict[int, tuple[View, ...]] = {}
-        self._sorted: Integers = np.zeros(0, np.int64)
-        self._low, self._high = 1, 0
+        self._sorted: Integers | None = None
+
+    @property
+    def registered(self) -> list[View]:
+        """The latest last."""
+        return list(self._registered.values())
 
     def register(self, view: View) -> None:
-        self.registered = [known for known in self.registered if known.key != view.key] + [view]
-        self._index()
+        self.forget(view)
+        self._registered[view.key] = view
+        if view.base:
+            self._starts[view.base] = (*self._starts.get(view.base, ()), view)
+            self._sorted = None
 
     def forget(self, view: View) -> bool:
-        kept = [known for known in self.registered if known.key != view.key]
-        found, self.registered = len(kept) < len(self.registered), kept
-        self._index()
-        return found
+        known = self._registered.pop(view.key, None)
+        if known is None:
+            return False
+        if known.base:
+            left = tuple(one for one in self._starts[known.base] if one is not known)
+            self._starts |= {known.base: left}
+            if not left:
+                del self._starts[known.base]
+            self._sorted = None
+        return True
 
-    def _index(self) -> None:
-        self._starts = {}
-        for view in self.registered:
-            if view.base:
-                self._starts[view.base] = (*self._starts.get(view.base, ()), view)
-        self._sorted = np.array(sorted(self._starts), np.int64)
-        self._low, self._high = min(self._starts, default=1), max(self._starts, default=0)
+    def _addresses(self) -> Integers:
+        """The first bytes of the registered views, in order."""
+        if self._sorted is None:
+            self._sorted = np.array(sorted(self._starts), np.int64)
+        return self._sorted
 
     def begin_launch(self) -> None:
         self.arguments, self.origins, self._numbers = [], [], {}
 
     def known(self) -> list[View]:
-        return self.arguments + self.registered
+        return [*self.arguments, *self._registered.values()]
 
     def number(self, views: tuple[View, ...]) -> int:
         if views not in self._numbers:
@@ -75,7 +86,7 @@ class Provenance:
     def view(self, argument: Any, name: str) -> int:
         """A tensor that a launch is handed: the origin of pointers made of it."""
         view = view_of(argument, name)
-        view = next((known for known in self.registered if known.key == view.key), view)
+        view = self._registered.get(view.key, view)
         self.arguments.append(view)
         return self.number((view,))
 
@@ -86,18 +97,16 @@ class Provenance:
 
     def among(self, addresses: Integers) -> Integers | None:
         """The same for each of many; None where none of them is one."""
-        if (
-            not self._starts
-            or not addresses.size
-            or int(addresses.max()) < self._low
-            or int(addresses.min()) > self._high
-        ):
+        starts = self._addresses()
+        if not len(starts) or not addresses.size:
             return None
-        at = np.minimum(np.searchsorted(self._sorted, addresses), len(self._sorted) - 1)
-        found = self._sorted[at] == addresses
+        if int(addresses.max()) < starts[0] or int(addresses.min()) > starts[-1]:
+            return None
+        at = np.minimum(np.searchsorted(starts, addresses), len(starts) - 1)
+        found = starts[at] == addresses
         if not found.any():
             return None
-        numbers = [self.number(self._starts[int(start)]) for start in self._sorted]
+        numbers = [self.number(self._starts[int(start)]) for start in starts]
         return np.where(found, np.array(numbers)[at], UNKNOWN)
 
     def argument(self, handle: Any, argument: Any, names: dict[tuple[int, Any], str]) -> None:
