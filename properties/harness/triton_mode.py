@@ -23,8 +23,6 @@ class _Settled:
     compiles = ""
 
 
-
-
 def prepare(device: str) -> None:
     """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
 

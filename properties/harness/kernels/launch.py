@@ -68,7 +68,9 @@ class Launched:
 
     def programs(self) -> Iterator[Program]:
         """All programs in row-major order."""
-        return ((x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2]))
+        return (
+            (x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2])
+        )
 
 
 Runner = Callable[[Launched, Memory], None]
@@ -119,14 +121,14 @@ def run(launch: Launched) -> None:
     memory.end()
 
 
-class _Kernel:
+class Kernel:
     """Stands for a compiled kernel in Triton's caches."""
 
     function: Any = None
     packed_metadata: Any = None
 
     def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
-        self._function, self._names, self._variant, self._why = function, parameters, variant, why
+        self._function, self._names, self.variant, self._why = function, parameters, variant, why
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why)
 
     def launch_metadata(self, *arguments: Any) -> None:
@@ -134,7 +136,7 @@ class _Kernel:
 
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         arguments = rest[6:]
-        if self._variant is None or any(_elsewhere(one) for one in arguments):
+        if self.variant is None or any(_elsewhere(one) for one in arguments):
             why = self._why or "tensors that are not on the CPU"
             LAUNCHES[How(self._how.kernel, INTERPRETED, why)] += 1
             interpreted.launch(self._function, (x, y, z), arguments)
@@ -143,9 +145,9 @@ class _Kernel:
         flat = list(_flat(self._function.arg_names, arguments))
         kept = [(name, one) for name, one in flat if name in self._names]
         names, handed = [name for name, _ in kept], [one for _, one in kept]
-        values = [_value(one, kind) for one, kind in zip(handed, self._variant.parameters, strict=True)]
+        values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
         interpreter = partial(interpreted.launch, self._function, (x, y, z), arguments)
-        launch = Launched(self._how.kernel, self._variant, (x, y, z), handed, names, values, interpreter)
+        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, interpreter)
         if STATE.around is None:
             run(launch)
         else:
@@ -259,8 +261,16 @@ def installed() -> bool:
 
 
 def _do_compile(
-    self: Any, key: str, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool, **_: Any  # noqa: FBT001
-) -> _Kernel:
+    self: Any,
+    key: str,
+    signature: Any,
+    device: int,
+    constexprs: Any,
+    options: Any,
+    attrs: Any,
+    warmup: bool,
+    **_: Any,
+) -> Kernel:
     kernels, _keys, _target, backend, _binder = self.device_caches[device]
     source = ASTSource(self, signature, constexprs, attrs)
     variant, why = None, ""
@@ -269,7 +279,7 @@ def _do_compile(
     except NotUnderstoodError as unknown:
         why = str(unknown)
     names = [name for name, kind in _flat_signature(signature) if kind != "constexpr"]
-    kernel = kernels[key] = _Kernel(self, names, variant, why)
+    kernel = kernels[key] = Kernel(self, names, variant, why)
     return kernel
 
 

@@ -95,9 +95,7 @@ def _tensors(launched: Launched) -> Iterator[View]:
 class _Launch:
     """One launch, in one order after the other."""
 
-    def __init__(
-        self, launched: Launched, make: Callable[[], None], known: list[View], number: int
-    ) -> None:
+    def __init__(self, launched: Launched, make: Callable[[], None], known: list[View], number: int) -> None:
         self._launched, self._make, self._known, self._number = launched, make, known, number
         self._memory: Memory | None = None
 
@@ -161,9 +159,7 @@ class _Launch:
         if address is not None:
             self._refuse_difference(order, [(writers, first), (journal.writers, now)], address)
 
-    def _refuse_difference(
-        self, order: str, both: list[tuple[list[Writer], Written]], address: int
-    ) -> None:
+    def _refuse_difference(self, order: str, both: list[tuple[list[Writer], Written]], address: int) -> None:
         known = next((one for one in self._known if one.geometry.has(address - one.base, 1)), None)
         index = known.index(address) if known else None
         access, values = [], []
