@@ -39,8 +39,8 @@ class Memory:
         self.warp, self.warps = 0, 1
         self.taken: set[int] = set()
         self.took: Callable[[int], None] = self.taken.add
-        self._told: dict[tuple[int, int], Any] = {}
-        self._asked: dict[int, int] = {}
+        self._told: dict[tuple[Program, int], Any] = {}
+        self._asked: dict[tuple[Program, int], int] = {}
 
     def switch(self, program: Program, warp: int = 0, warps: int = 1) -> None:
         """From now on this program's accesses come, or those of one of its warps."""
@@ -106,10 +106,13 @@ class Memory:
         """Where a program's warps are taken apart, the first one does it, and the others are told."""
         if self.warps == 1:
             return access()
-        at = self._asked[self.warp] = self._asked.get(self.warp, 0) + 1
+        number = self._asked.get((self.program, self.warp), 0)
+        self._asked[self.program, self.warp] = number + 1
         if self.warp == 0:
-            self._told[self.warp, at] = access()
-        return self._told[0, at]
+            self._told[self.program, number] = access()
+        elif (self.program, number) not in self._told:
+            raise RuntimeError(f"warp {self.warp} comes to an atomic operation that the first one leaves out")
+        return self._told[self.program, number]
 
     def barrier(self) -> None:
         """All lanes of the program have come here."""
