@@ -30,7 +30,7 @@ def differs(name: str, twin: str, device: str, times: int = 1) -> str:
 
 
 def differs_in_orders(name: str, twin: str, schedules: list[str]) -> str:
-    """The first difference when the interpreter runs the programs in these orders."""
+    """The first difference when the programs run in these orders on a CPU."""
     for schedule in schedules:
         with program_schedule(schedule):
             found = _difference(BY_NAME[name], twin, "cpu")
