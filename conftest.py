@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("statecheck")
     group.addoption("--subject", default="impl", help="what to verify: impl, or any importable module")
     group.addoption("--device", default="auto", help="auto, cpu or cuda")
-    group.addoption("--no-sanitize", action="store_true", help="do not watch interpreted kernels")
+    group.addoption("--no-sanitize", action="store_true", help="do not watch kernels on a CPU")
     group.addoption(
         "--in-process",
         action="store_true",

@@ -128,7 +128,7 @@ def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "words"), [("cpu", "interpreted, none compiled"), ("cuda", "none compiled")]
+    ("device", "words"), [("cpu", "executed from their IR, none compiled"), ("cuda", "none compiled")]
 )
 def test_a_campaign_without_compilations_says_so(device: str, words: str) -> None:
     assert shown(finished(device, {})) == [["kernels:", *words.split()]]
