@@ -56,7 +56,7 @@ def _ended(one: PropertyRecord) -> dict[str, int]:
 def kernels(record: Record) -> Table | str:
     """A row for each kernel that Triton compiled, with its variants and compilations in all workers together."""
     if record.device == "cpu":
-        return "kernels: interpreted, none compiled"
+        return "kernels: executed from their IR, none compiled"
     table = Table(show_edge=False, pad_edge=False)
     for column in ("kernels compiled", "variants", "compilations"):
         table.add_column(column, justify="left" if column == "kernels compiled" else "right", no_wrap=True)

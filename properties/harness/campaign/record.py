@@ -164,7 +164,7 @@ class Record:
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
         complete: the budget was used up; otherwise `--resume` continues it.
-        kernels: {name: {"variants": [...], "compilations": n}}; empty where kernels are interpreted.
+        kernels: {name: {"variants": [...], "compilations": n}}; empty on a CPU, where none is compiled.
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
         canary: how the property that must fail was found; "" while it was not.

@@ -40,8 +40,8 @@ class Memory:
         self.warp, self.warps = 0, 1
         self.taken: set[int] = set()
         self.took: Callable[[int], None] = self.taken.add
-        self._told: dict[tuple[int, int], Any] = {}
-        self._asked: dict[int, int] = {}
+        self._told: dict[tuple[Program, int], Any] = {}
+        self._asked: dict[tuple[Program, int], int] = {}
 
     def switch(self, program: Program, warp: int = 0, warps: int = 1) -> None:
         """From now on this program's accesses come, or those of one of its warps."""
@@ -131,10 +131,13 @@ class Memory:
         """Where a program's warps are taken apart, the first one does it, and the others are told."""
         if self.warps == 1:
             return access()
-        at = self._asked[self.warp] = self._asked.get(self.warp, 0) + 1
+        number = self._asked.get((self.program, self.warp), 0)
+        self._asked[self.program, self.warp] = number + 1
         if self.warp == 0:
-            self._told[self.warp, at] = access()
-        return self._told[0, at]
+            self._told[self.program, number] = access()
+        elif (self.program, number) not in self._told:
+            raise RuntimeError(f"warp {self.warp} comes to an atomic operation that the first one leaves out")
+        return self._told[self.program, number]
 
     def barrier(self) -> None:
         """All lanes of the program have come here."""
@@ -206,9 +209,16 @@ def _unpacked(raw: Array) -> Array:
     return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+_WITHOUT_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "load": lambda old, _: old,
+    "poll": lambda old, _: old,
+    "store": lambda _, new: new,
+}
+
+
 def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
     """An atomic read-modify-write, lane after lane, as lanes may name the same place."""
-    function = atomic(site.operation, site.element)
+    function = _WITHOUT_ARITHMETIC.get(site.operation) or atomic(site.operation, site.element)
     if np.ndim(pointer) == 0:
         if mask is not None and not mask:
             return value

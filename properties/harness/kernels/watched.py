@@ -82,6 +82,8 @@ class WatchedMemory(Memory):
         return value
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+        if self.warp:
+            return
         touch = self._one("store", site, pointer, origin)
         touch.reads, touch.writes = False, True
         touch.data = value
@@ -104,9 +106,9 @@ class WatchedMemory(Memory):
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
         touch = self._atomic(site, pointer, mask, origin)
-        if touch is None:
+        if touch is None or self.warp:
             return super().rmw(site, pointer, value, mask, origin)
-        touch.writes = True
+        touch.reads, touch.writes = site.operation != "store", site.operation not in ("load", "poll")
         self._watch.before(touch)
         result = super().rmw(site, pointer, value, mask, origin)
         self._watch.after(touch)
@@ -115,6 +117,8 @@ class WatchedMemory(Memory):
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
         touch = self._atomic(site, pointer, None, origin)
         assert touch is not None
+        if self.warp:
+            return super().cas(site, pointer, expected, value, origin)
         self._watch.before(touch)
         result = super().cas(site, pointer, expected, value, origin)
         # One that finds another value changes nothing, and so publishes nothing.

@@ -173,7 +173,7 @@ class Sanitizer:
     def _refuse_misaligned(self, touch: Touch, address: int) -> NoReturn:
         access = self._access(touch, address)
         message = (
-            f"{access}, at an address that is no multiple of {touch.nbytes}: the interpreter does not mind, and a GPU "
+            f"{access}, at an address that is no multiple of {touch.nbytes}: a CPU does not mind, and a GPU "
             "ends the program"
         )
         raise Misaligned(message, access)
@@ -201,7 +201,7 @@ class Sanitizer:
         access, other = self._access(touch, byte), self._access(earlier, byte)
         message = (
             f"{access}, which another lane of the program {other.verb} at {other.place}, with no barrier between; "
-            "the interpreter makes a tile's accesses all at once, so this looks right here and goes wrong on a GPU"
+            "a CPU makes a tile's accesses all at once, so this looks right here and goes wrong on a GPU"
         )
         raise RaceWithinProgram(message, access, other)
 
