@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("statecheck")
     group.addoption("--subject", default="impl", help="what to verify: impl, or any importable module")
     group.addoption("--device", default="auto", help="auto, cpu or cuda")
-    group.addoption("--no-sanitize", action="store_true", help="do not watch interpreted kernels")
+    group.addoption("--no-sanitize", action="store_true", help="do not watch kernels on a CPU")
     group.addoption(
         "--in-process",
         action="store_true",
@@ -78,6 +78,13 @@ def interpreted(trial: Bench) -> None:
     """For tests of what only the interpreter can do, such as running programs in another order."""
     if trial.port.device != "cpu":
         pytest.skip("kernels are compiled in this process, and this is about interpreted ones")
+
+
+@pytest.fixture(scope="session")
+def executed(trial: Bench) -> None:
+    """For tests of what only kernels that are executed on a CPU can do, such as running programs in another order."""
+    if trial.port.device != "cpu":
+        pytest.skip("kernels are compiled in this process, and this is about executed ones")
 
 
 @pytest.fixture(autouse=True)

@@ -18,9 +18,9 @@ from properties.harness.arena import Arena
 from properties.harness.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
 from properties.harness.build import Bound, Builder
 from properties.harness.describe import Describer
+from properties.harness.kernels.schedule import program_schedule
 from properties.harness.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.raised import from_outside, message_of, name_of
-from properties.harness.schedules import program_schedule
 from properties.harness.values import CANARY, Call, Let, Outcome, Overwrite, Raised, Returned, Step, Value
 from properties.harness.watched import Watched
 from properties.subjects import Subject
@@ -210,7 +210,7 @@ class InProcess:
 
 
 def ordinary_port(subject: Subject, device: str, *, sanitized: bool = True) -> InProcess:
-    """What is used where nothing else is asked for: on a CPU, where kernels are interpreted, the sanitizer watches."""
+    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
     return InProcess(subject, device, sanitized=sanitized and device == "cpu")
 
 

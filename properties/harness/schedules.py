@@ -1,4 +1,8 @@
-"""The order in which Triton's interpreter runs the programs of a launch.
+"""The order in which Triton's interpreter runs the programs of a launch, where it is the interpreter that runs it.
+
+Launches that the harness executes follow `kernels.schedule`, which steps single operations. This is for scripts that
+reproduce a failure, which contain the text of this module and so need nothing else of the harness, and for launches that
+are left to the interpreter.
 
 A GPU promises no order, and lets programs run between any two accesses of another one. The interpreter runs them one
 after the other, in row-major order. Within `program_schedule` it runs them
@@ -13,8 +17,7 @@ after the other, in row-major order. Within `program_schedule` it runs them
 A tile of one load is never taken apart, and values that a program has loaded stay what they were: the first three find
 races between programs. Warps find those within one: each of them does all that the program does, but stores only its
 own lanes, so that one may have stored what another one has still to load. They wait for each other at barriers, and
-where Triton makes them exchange values: in reductions, scans, products, and atomic operations. The module stands on its own, without the rest of the harness:
-scripts that reproduce a failure contain its text.
+where Triton makes them exchange values: in reductions, scans, products, and atomic operations.
 """
 
 from __future__ import annotations
@@ -63,6 +66,17 @@ def program_schedule(schedule: str) -> Iterator[None]:
     """
     run = _runner(schedule)
     if run is None or not _interprets():
+        yield
+        return
+    with interpreted_in_order(schedule):
+        yield
+
+
+@contextlib.contextmanager
+def interpreted_in_order(schedule: str) -> Iterator[None]:
+    """As `program_schedule`, of what Triton's interpreter runs in a process that may compile too."""
+    run = _runner(schedule)
+    if run is None:
         yield
         return
     from triton.runtime import interpreter

@@ -315,8 +315,8 @@ def test_failed_and_unreadable_cases_come_before_the_others() -> None:
     assert found == ["FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED"]
 
 
-def test_a_campaign_without_a_gpu_says_that_kernels_are_interpreted() -> None:
-    assert "on a CPU they are interpreted" in part(on_a_cpu(), "kernels")
+def test_a_campaign_without_a_gpu_says_that_kernels_are_executed() -> None:
+    assert "on a CPU they are executed from their IR" in part(on_a_cpu(), "kernels")
 
 
 def test_a_page_without_matplotlib_has_the_numbers_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any
 
@@ -13,23 +11,27 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness import schedules
-from properties.harness.schedules import program_schedule
+from properties.harness import schedules, triton_mode
+from properties.harness.kernels import courses
+from properties.harness.kernels import launch as launching
+from properties.harness.kernels.launch import Launched
+from properties.harness.kernels.memory import Memory
+from properties.harness.kernels.schedule import program_schedule, switches_told
+from properties.harness.kernels.tiles import AssertionFailedError
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 SEEDS = range(12)
 ORDERS = ("", "reversed", *(f"shuffled:{seed}" for seed in SEEDS))
-INTERLEAVED = tuple(f"interleaved:{seed}" for seed in SEEDS)
-WARPS = tuple(f"warps:{seed}" for seed in SEEDS)
+SPELLED = ("switches:", "switches:1>1", "switches:0>5,2>1,1>9,0>3", "switches:1>7,1>6,1>5,1>4,1>3,1>2")
+INTERLEAVED = (*(f"{kind}:{seed}" for kind in ("interleaved", "priorities") for seed in SEEDS), *SPELLED)
+WARPS = (
+    *(f"warps:{seed}" for seed in SEEDS),
+    "warpswitches:4:",
+    "warpswitches:4:1>1,1>2,0>3",
+    "warpswitches:2:0>1",
+)
 ALL = ORDERS + INTERLEAVED + WARPS
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left_behind() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() == before
 
 
 @triton.jit
@@ -85,19 +87,21 @@ def index_kernel(seen_ptr, scratch_ptr):  # type: ignore[no-untyped-def]
     tl.store(seen_ptr + place, (x * 100 + y) * 100 + z + 1)
 
 
-@triton.jit
+@triton.jit(debug=True)
 def failing_kernel(out_ptr, wrong):  # type: ignore[no-untyped-def]
     program = tl.program_id(0)
     tl.store(out_ptr + program, 1)
-    if program == wrong:
-        tl.arange(0, 3)
+    tl.device_assert(program != wrong, "the wrong one")
     tl.store(out_ptr + program, 2)
 
 
 @triton.jit
-def waiting_kernel(flag_ptr):  # type: ignore[no-untyped-def]
-    while tl.load(flag_ptr) == 0:
+def lock_kernel(lock_ptr, sum_ptr):  # type: ignore[no-untyped-def]
+    """Add one in two accesses, under a lock: who has to wait is not asked for ever."""
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
         pass
+    tl.store(sum_ptr, tl.load(sum_ptr) + 1)
+    tl.atomic_xchg(lock_ptr, 0)
 
 
 def zeros(*shape: int) -> torch.Tensor:
@@ -194,89 +198,191 @@ def test_without_a_race_every_schedule_has_the_same_result(schedule: str) -> Non
     assert updates(schedule, atomic_kernel) == 10
 
 
-def outcome(schedule: str, wrong: int, programs: int = 20) -> tuple[str, str, list[int]]:
-    """Type and cause of the exception, and what was written by then."""
+def locked(schedule: str) -> int:
+    lock, total = zeros(1), zeros(1)
+    launch(schedule, lock_kernel, (4,), lock, total)
+    return int(total)
+
+
+def test_who_waits_for_a_lock_does_not_keep_its_holder_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courses, "PATIENCE", 50)
+    assert {locked(schedule) for schedule in (*INTERLEAVED, "switches:1>3", "switches:1>2,9>1")} == {4}
+
+
+def outcome(schedule: str, wrong: int, programs: int = 20) -> tuple[str, list[int]]:
+    """The message of the exception, and what was written by then."""
     out = zeros(programs)
-    with pytest.raises(triton.runtime.interpreter.InterpreterError) as caught:
+    with pytest.raises(AssertionFailedError) as caught:
         launch(schedule, failing_kernel, (programs,), out, wrong)
-    return caught.typename, str(caught.value), out.tolist()
+    return str(caught.value), out.tolist()
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 19])
 def test_the_exception_of_a_program_surfaces_as_it_does_without_a_schedule(wrong: int) -> None:
     plain = outcome("", wrong)
-    assert plain[2] == [2] * wrong + [1] + [0] * (19 - wrong)
+    assert plain[1] == [2] * wrong + [1] + [0] * (19 - wrong)
     for schedule in ALL:
-        assert outcome(schedule, wrong)[:2] == plain[:2]
+        assert outcome(schedule, wrong)[0] == plain[0]
 
 
 def test_after_an_exception_no_further_program_begins() -> None:
-    assert outcome("reversed", 7)[2] == [0] * 7 + [1] + [2] * 12
+    assert outcome("reversed", 7)[1] == [0] * 7 + [1] + [2] * 12
 
 
 @pytest.mark.parametrize("schedule", INTERLEAVED)
 def test_after_an_exception_the_other_programs_end_where_they_stand(schedule: str) -> None:
-    written = outcome(schedule, 7)[2]
+    written = outcome(schedule, 7)[1]
     assert written[7] == 1
     assert {*written} <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "warps:1"])
-def test_afterwards_the_interpreter_is_as_it_was(schedule: str) -> None:
-    interpreter = triton.runtime.interpreter
-    plain = interpreter.GridExecutor.__call__
+@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "warps:1", "switches:1>2"])
+def test_afterwards_launches_run_as_before(schedule: str) -> None:
+    plain = launching.STATE.runner
     for end in (lambda: arrivals(schedule, 3, 2), lambda: outcome(schedule, 1)):
         end()
-        assert interpreter.GridExecutor.__call__ is plain
-        assert not [name for name in vars(interpreter.interpreter_builder) if name.startswith("create_")]
+        assert launching.STATE.runner is plain
     assert arrivals("", 2, 2) == [0, 1, 2, 3]
 
 
-def test_who_else_listens_to_accesses_still_hears_them() -> None:
-    builder = triton.runtime.interpreter.interpreter_builder
-    heard: list[str] = []
+class Noting(Memory):
+    """Who makes each operation: a program, by its number, or a warp of it."""
 
-    def listen(*arguments: Any) -> Any:
-        heard.append("store")
-        return type(builder).create_masked_store(builder, *arguments)
+    def __init__(self, launch: Launched, made: list[tuple[int, str]]) -> None:
+        super().__init__()
+        self.launch, self.made = launch, made
 
-    builder.create_masked_store = listen
-    try:
-        updates("interleaved:4")
-        assert builder.create_masked_store is listen
-    finally:
-        del builder.create_masked_store
-    assert heard == ["store"] * 10
+    def note(self, kind: str) -> None:
+        x, y, z = self.program
+        _, rows, layers = self.launch.grid
+        self.made.append((1000 * self.warp + (x * rows + y) * layers + z, kind))
 
+    def load1(self, *arguments: Any) -> Any:
+        self.note("load")
+        return super().load1(*arguments)
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_ends_every_thread(interruption: type[BaseException]) -> None:
-    builder = triton.runtime.interpreter.interpreter_builder
+    def store1(self, *arguments: Any) -> None:
+        self.note("store")
+        super().store1(*arguments)
 
-    def interrupt(*_: Any) -> Any:
-        raise interruption
-
-    builder.create_masked_store = interrupt
-    try:
-        with pytest.raises(interruption):
-            updates("interleaved:4")
-    finally:
-        del builder.create_masked_store
+    def rmw(self, *arguments: Any) -> Any:
+        self.note("atomic")
+        return super().rmw(*arguments)
 
 
-def test_an_interruption_of_who_waits_for_a_launch_ends_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = 0.1) -> bool:
-            super().wait(timeout)
-            raise KeyboardInterrupt
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    noted: list[tuple[int, str]] = []
+    monkeypatch.setattr(launching.STATE, "memory", lambda launch: Noting(launch, noted))
+    return noted
 
-    monkeypatch.setattr(schedules, "Event", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        launch("interleaved:4", waiting_kernel, (5,), zeros(1))
+
+def turns(made: list[tuple[int, str]]) -> list[int]:
+    """The program of each operation, and none of them left for the next one who asks."""
+    found = [program for program, _ in made]
+    made.clear()
+    return found
+
+
+def test_a_program_stops_before_each_operation(made: list[tuple[int, str]]) -> None:
+    arrivals("switches:1>1,1>0", 2, 1)
+    assert made == [(0, "atomic"), (1, "atomic"), (0, "store"), (1, "store")]
 
 
 @pytest.mark.parametrize(
-    "wrong", ["random", "shuffled", "interleaved:", "warps", "shuffled:a b", "Reversed", " "]
+    ("schedule", "wanted"),
+    [
+        ("switches:", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:2>1,1>2", [0, 0, 1, 2, 2, 2, 0, 1, 1]),
+        ("switches:0>2", [2, 2, 2, 0, 0, 0, 1, 1, 1]),
+        ("switches:4>0", [0, 0, 0, 1, 2, 2, 2, 1, 1]),
+        ("switches:1>0", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:1>7", [0, 2, 2, 2, 0, 0, 1, 1, 1]),
+        ("switches:99>1,1>2", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:8>0,0>1", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+    ],
+)
+def test_switches_are_made_after_so_many_operations_or_are_those_to_another_one(
+    made: list[tuple[int, str]], schedule: str, wanted: list[int]
+) -> None:
+    launch(schedule, sum_kernel, (3,), torch.arange(6, dtype=torch.int32), zeros(3), SIZE=2)
+    assert turns(made) == wanted
+
+
+def test_the_launches_of_a_call_have_their_own_switches(made: list[tuple[int, str]]) -> None:
+    with program_schedule("switches:1>1;;0>1"):
+        for _ in range(4):
+            arrivals_kernel[(2, 1)](zeros(2), zeros(1))
+    assert turns(made) == [0, 1, 1, 0, *(0, 0, 1, 1), *(1, 1, 0, 0), *(0, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("schedule", [one for one in ALL if one])
+def test_a_schedule_is_told_as_the_switches_that_it_made(made: list[tuple[int, str]], schedule: str) -> None:
+    """Of all launches of a context; and these run the same programs again, operation by operation."""
+
+    def run(schedule: str) -> list[int]:
+        with program_schedule(schedule):
+            arrivals_kernel[(20, 1)](zeros(20), zeros(1))
+            lost_update_kernel[(5,)](zeros(1))
+        return turns(made)
+
+    with switches_told() as told:
+        first = run(schedule)
+    (spelled,) = told
+    assert spelled.startswith(("switches:", "warpswitches:"))
+    assert run(spelled) == first
+
+
+def test_priorities_change_at_most_three_times_between_programs(made: list[tuple[int, str]]) -> None:
+    """Beside the switches to who has the next priority, when a program ends."""
+    for seed in range(50):
+        launch(f"priorities:{seed}", sum_kernel, (4,), torch.arange(40, dtype=torch.int32), zeros(4), SIZE=10)
+        found = turns(made)
+        assert 3 <= sum(one != other for one, other in pairwise(found)) <= 6
+
+
+def test_priorities_change_in_many_places_of_a_launch(made: list[tuple[int, str]]) -> None:
+    places = set()
+    for seed in range(100):
+        launch(f"priorities:{seed}", lost_update_kernel, (2,), zeros(1))
+        places.add(tuple(turns(made)))
+    assert len(places) == 6
+
+
+def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
+    def reordered(schedule: str, programs: int = 3) -> int:
+        before = schedules.REORDERED.launches
+        arrivals(schedule, programs, 1)
+        return schedules.REORDERED.launches - before
+
+    assert [reordered(one) for one in ("", "switches:", "switches:99>1")] == [0, 0, 0]
+    assert [reordered(one) for one in ("reversed", "switches:1>1", "priorities:1", "warps:1")] == [1, 1, 1, 1]
+    assert [reordered(one, 1) for one in ("reversed", "interleaved:1", "warps:1")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            "random",
+            "shuffled",
+            "interleaved:",
+            "warps",
+            "shuffled:a b",
+            "Reversed",
+            " ",
+            "switches",
+            "every:",
+        ),
+        *(
+            "switches:1",
+            "switches:1>",
+            "switches:1>2,",
+            "switches:-1>2",
+            "warpswitches:1>2",
+            "warpswitches:0:1>2",
+        ),
+    ],
 )
 def test_an_unknown_schedule_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"^schedule = .*, but should be"), program_schedule(wrong):
@@ -284,5 +390,6 @@ def test_an_unknown_schedule_is_refused(wrong: str) -> None:
 
 
 def test_schedules_do_nothing_where_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "_interprets", lambda: False)
-    assert arrivals("reversed", 3, 1) == [0, 1, 2]
+    monkeypatch.setattr(triton_mode, "executes", lambda: False)
+    for schedule in ("reversed", "switches:1>1", "priorities:3"):
+        assert arrivals(schedule, 3, 1) == [0, 1, 2]

@@ -46,23 +46,11 @@ HUGE_ID_PAGE = 64
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
 LARGE = 1024
-"""Bytes of a state that no more than one state of a model has, since kernels are interpreted on a CPU."""
+"""Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps."""
 LARGE_BY_CHANNEL = 4250
 """Bytes of a large conv state whose rows are moved channel by channel, in several times as many steps."""
 MOST_BYTES, MOST_COPIES = 2400, 24
 """What a launch copies, where it is for more than one request; a model with more has one group of one layer."""
-SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "warps:1")
-
-
-@cache
-def schedules() -> st.SearchStrategy[str]:
-    """Orders in which the programs of a launch run, the usual one first."""
-    return st.sampled_from(SCHEDULES)
-
-
-def without_warps(schedule: str) -> str:
-    """Another order in place of warps, each of which takes as long as the whole program."""
-    return SCHEDULES[1] if schedule.startswith("warps") else schedule
 
 
 def column_of(num_tokens: int, block_size: int) -> int:
@@ -270,11 +258,11 @@ class Setup(NamedSituations):
 
     @property
     def is_costly(self) -> bool:
-        """Whether to copy the states of one request takes more than a moment where kernels are interpreted."""
+        """Whether to copy the states of one request takes more than a moment on a CPU."""
         return self.num_bytes > MOST_BYTES
 
     def most_requests(self, most: int) -> int:
-        """How many requests, up to `most`, a launch may copy the states of in a moment where it is interpreted."""
+        """How many requests, up to `most`, a launch may copy the states of in a moment on a CPU."""
         return max(1, min(most, MOST_BYTES // self.num_bytes, MOST_COPIES // self.num_copies))
 
     def conditions(self) -> dict[str, bool]:

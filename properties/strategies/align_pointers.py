@@ -21,9 +21,10 @@ from properties.harness.values import (
     call,
     record,
 )
-from properties.strategies.align import Group, Kept, Setup, schedules, without_warps
+from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_cache import Cache, pattern
 from properties.strategies.align_runner import copy_buffers
+from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, noted
 
 COLLECT = "collect_mamba_copy_meta"
@@ -174,7 +175,7 @@ class Runs(NamedSituations):
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
 LARGE = 4096
-"""Bytes of a run from which on it is copied alone, and not by several warps: kernels are interpreted on a CPU."""
+"""Bytes of a run from which on it is copied alone, and not by several warps: a CPU copies it in many small steps."""
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 

@@ -167,7 +167,7 @@ class Record:
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
         complete: the budget was used up; otherwise `--resume` continues it.
-        kernels: {name: {"variants": [...], "compilations": n}}; empty where kernels are executed from their IR.
+        kernels: {name: {"variants": [...], "compilations": n}}; empty on a CPU, where none is compiled.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.

@@ -25,7 +25,7 @@ class Setting:
         kept: folder of the corpus to which failing cases go.
         isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
             None, this is so on every device but the CPU.
-        sanitized: where kernels are interpreted, the sanitizer watches; it always does in a process of its own.
+        sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
         as_new: what the subject declares as known is taken for new.
         database: of examples: "local", "none", or the URL of a Redis server.

@@ -35,7 +35,7 @@ class WorkerProcess:
         self._server, self.pid, end = fork(device)
         self._channel = Channel(end)
         self._ready, self._closed = False, False
-        self._send(request("prepare", surroundings(device), subject))
+        self._send(request("prepare", surroundings(), subject))
 
     def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Meanwhile]:
         """What a method of the worker's `Server` returns, and what happened besides.
@@ -186,6 +186,6 @@ class Crew:
         self._current = self._spare = None
 
 
-def surroundings(device: str) -> tuple[dict[str, str], str, list[str]]:
+def surroundings() -> tuple[dict[str, str], str, list[str]]:
     """Where this process is: environment, folder and import path. A worker takes them over."""
-    return worker_environment(device), str(Path.cwd()), list(sys.path)
+    return worker_environment(), str(Path.cwd()), list(sys.path)

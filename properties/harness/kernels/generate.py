@@ -19,7 +19,7 @@ from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.expressions import inline
 from properties.harness.kernels.flow import DYNAMIC, FULL, LAZY, SCALAR, Flow, yielded
 from properties.harness.kernels.ir import Function, NotUnderstoodError, Operation, Place, Type, Value, type_of
-from properties.harness.kernels.values import dtype_of, number, size_of
+from properties.harness.kernels.values import dtype_of, number, size_of, stored_dtype
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,19 @@ class Site:
     operation: str = ""
     """Of an atomic: and, or, xor, add, fadd, max, min, umax, umin, exch; cas, load, store, poll."""
     sem: str = ""
+    step: int = 0
+    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 where nobody knows."""
     everybody: bool = False
     """Of an exchange: every lane has the one result."""
 
     @cached_property
     def nbytes(self) -> int:
         return size_of(self.element)
+
+    @cached_property
+    def stored(self) -> np.dtype[Any]:
+        """Of an element in memory."""
+        return stored_dtype(self.element)
 
     @cached_property
     def line(self) -> tuple[str, int]:
@@ -386,6 +393,8 @@ class _Writer:
 
     def _function_of(self, one: Operation, attributes: dict[str, str]) -> str:
         elements = tuple(value.type.element for value in one.operands)
+        if not one.results:
+            raise NotUnderstoodError(one.name)
         result = one.result.type.element
         function = Arithmetic(one.name, elements, result, tuple(sorted(attributes.items())))
         if arithmetic_of(one.name, elements, result, attributes) is None:
@@ -485,7 +494,8 @@ class _Writer:
 
     def _site(self, kind: str, one: Operation, pointer: Value, **rest: Any) -> str:
         shape = pointer.type.shape
-        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, **rest)
+        step = max(self._flow.step(pointer) or 0, 0) if shape is not None else 0
+        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, step=step, **rest)
         self._line(f"yield {site.number}")
         return self._module.constant(site, ("site", site.number), "s")
 
@@ -543,12 +553,44 @@ class _Writer:
 
     def _tt_atomic_rmw(self, one: Operation) -> None:
         operation, sem, *_ = (part.strip() for part in one.text.split(","))
-        pointer, value, mask = one.operands[0], one.operands[1], self._mask(one, 2)
+        pointer, value = one.operands[:2]
+        stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
+        self._line(f"{one.result.name} = {self._changed(one, operation, sem, stored, self._mask(one, 2))}")
+
+    def _changed(self, one: Operation, operation: str, sem: str, value: str, mask: Value | None = None) -> str:
+        """What an atomic operation finds, as an expression, behind the stop before it."""
+        pointer = one.operands[0]
         site = self._site("atomic", one, pointer, operation=operation, sem=sem)
-        masked = "None" if mask is None else self._full(mask) if pointer.type.shape is not None else self._name(mask)
-        stored = self._as(value, FULL if pointer.type.shape is not None else SCALAR, value.type)
-        where = self._full(pointer) if pointer.type.shape is not None else self._name(pointer)
-        self._line(f"{one.result.name} = rmw({site}, {where}, {stored}, {masked}, {self._origin(pointer)})")
+        scalar = pointer.type.shape is None
+        masked = "None" if mask is None else self._name(mask) if scalar else self._mask_of(mask, pointer)
+        where = self._name(pointer) if scalar else self._full(pointer)
+        return f"rmw({site}, {where}, {value}, {masked}, {self._origin(pointer)})"
+
+    def _tt_atomic_load(self, one: Operation) -> None:
+        kind, sem = one.result.type, one.text.split(",")[0].strip()
+        nothing = self._zero(kind.element)
+        if kind.shape is not None:
+            dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
+            nothing = f"full({nothing}, {kind.shape}, {dtype})"
+        self._line(f"{one.result.name} = {self._changed(one, 'load', sem, nothing, self._mask(one, 1))}")
+
+    def _tt_atomic_store(self, one: Operation) -> None:
+        pointer, value = one.operands[:2]
+        stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
+        self._line(self._changed(one, "store", one.text.split(",")[0].strip(), stored, self._mask(one, 2)))
+
+    def _tt_atomic_poll(self, one: Operation) -> None:
+        if len(one.operands) > 2:
+            raise NotUnderstoodError("tt.atomic_poll with a time limit")
+        pointer, expected = one.operands
+        wanted = self._as(expected, SCALAR if pointer.type.shape is None else FULL, expected.type)
+        self._line("while True:")
+        self._depth += 1
+        found = self._changed(one, "poll", one.text.split(",")[0].strip(), wanted)
+        self._line(f"{one.result.name} = {found} == {wanted}")
+        self._line(f"if {one.result.name}{'' if pointer.type.shape is None else '.all()'}:")
+        self._line("    break")
+        self._depth -= 1
 
     def _tt_atomic_cas(self, one: Operation) -> None:
         sem = one.text.split(",")[0].strip()

@@ -1,7 +1,7 @@
 """Triton's IR as a tree: what the text of a module of the dialects tt, arith, math, scf and cf says.
 
 The text is what `str(module)` gives after the stage `ttir`. Values are resolved by their scope, so that two values of one
-name in different regions are two objects. Locations become the line of kernel code that is innermost.
+name in different regions are two objects. Locations become the innermost line of code that is not Triton's own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import triton
 
 
 class NotUnderstoodError(Exception):
@@ -109,6 +112,9 @@ _CALL_LOC = re.compile(r"^callsite\((#loc\d*) at (#loc\d*)\)$")
 _FUSED_LOC = re.compile(r"^fused(?:<.*>)?\[(.*)\]$")
 
 
+_LIBRARY = str(Path(triton.__file__).parent)
+
+
 class _Locations:
     def __init__(self, lines: list[str]) -> None:
         self._texts = {
@@ -118,7 +124,9 @@ class _Locations:
 
     def place(self, name: str) -> Place:
         stack = self._stack(name)
-        return Place(*stack[0], stack[1:]) if stack else NOWHERE
+        # What a function of Triton's library does, the line that calls it does.
+        own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
+        return Place(*stack[own], stack[own + 1 :]) if stack else NOWHERE
 
     def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
         if name not in self._stacks:

@@ -158,6 +158,8 @@ def select_origins(condition: Array, first: Any, second: Any) -> Any:
 class AssertionFailedError(Exception):
     """A `tl.device_assert` of a kernel that does not hold."""
 
+    place: tuple[str, int] = ("", 0)
+
 
 def asserted(condition: Any, message: str, place: str, program: tuple[int, int, int]) -> None:
     """Stop where a kernel's assertion does not hold.
@@ -166,7 +168,10 @@ def asserted(condition: Any, message: str, place: str, program: tuple[int, int, 
         AssertionFailedError: with the kernel's message, its line and the program.
     """
     if not np.all(condition):
-        raise AssertionFailedError(f"{place}: program {program}: assertion failed: {message}")
+        error = AssertionFailedError(f"{place}: program {program}: assertion failed: {message}")
+        file, _, line = place.rpartition(":")
+        error.place = file, int(line)
+        raise error
 
 
 def printed(prefix: str, program: tuple[int, int, int], values: tuple[Any, ...]) -> None:

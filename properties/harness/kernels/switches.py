@@ -1,0 +1,119 @@
+"""Schedules as text: what a call's `schedule` may say, and the switches from one program to another that it may spell out.
+
+    switches:5>1,3>0            program 0 begins; after 5 memory operations program 1 goes on, after 3 more program 0
+    switches:5>1;;2>1           the same in the first launch of a call, no switch in the second, one in the third
+    warpswitches:4:5>1,3>0      every program by 4 warps, one program after the other; the same between its warps
+    every:200                   the interleavings of a small launch up to equivalence, 200 at most; one that leaves something
+                                else than row-major order is what is left, otherwise that order is
+
+Programs are counted in row-major order. Operations are those since the last switch, whichever programs made them. Where a
+program ends, the lowest one that has not ended goes on. A switch to one that has ended, or that there is not, is one to
+some other.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+REVERSED, SHUFFLED, INTERLEAVED, PRIORITIES = "reversed", "shuffled", "interleaved", "priorities"
+WARPS, SWITCHES, WARP_SWITCHES, EVERY = "warps", "switches", "warpswitches", "every"
+_SEEDED = (SHUFFLED, INTERLEAVED, PRIORITIES, WARPS)
+_ONE = re.compile(r"(\d{1,9})>(\d{1,9})")
+_RULE = (
+    "'', 'reversed', 'shuffled:SEED', 'interleaved:SEED', 'priorities:SEED', 'warps:SEED', 'switches:5>1,3>0', "
+    "'warpswitches:WARPS:5>1,3>0' or 'every:MOST'"
+)
+MOST_WARPS = 32
+
+
+class Switch(NamedTuple):
+    """After so many operations since the last switch, program (or warp) `to` goes on."""
+
+    after: int
+    to: int
+
+
+Switches = tuple[Switch, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a schedule says.
+
+    Args:
+        kind: one of the words above, "" for row-major order.
+        seed: of those that draw.
+        launches: the switches of each launch that has some, for those that spell them out.
+        number: of warps; or of interleavings at most.
+    """
+
+    kind: str
+    seed: str = ""
+    launches: tuple[Switches, ...] = ()
+    number: int = 0
+
+    @property
+    def by_warps(self) -> bool:
+        return self.kind in (WARPS, WARP_SWITCHES)
+
+    def of_launch(self, number: int) -> Switches:
+        """The switches of a launch, by its number from 0."""
+        return self.launches[number] if number < len(self.launches) else ()
+
+
+def parsed(schedule: str) -> Plan:
+    """What the text says.
+
+    Raises:
+        ValueError: no such schedule.
+    """
+    kind, _, rest = schedule.partition(":")
+    if schedule in ("", REVERSED):
+        return Plan(schedule)
+    if kind in _SEEDED and re.fullmatch(r"\w+", rest):
+        return Plan(kind, seed=rest)
+    if kind == EVERY and re.fullmatch(r"[1-9]\d{0,6}", rest):
+        return Plan(kind, number=int(rest))
+    number = ""
+    if kind == WARP_SWITCHES:
+        number, _, rest = rest.partition(":")
+    if (kind == SWITCHES and ":" in schedule) or (number.isdecimal() and 1 <= int(number) <= MOST_WARPS):
+        parts = [_switches(part) for part in rest.split(";")]
+        if all(part is not None for part in parts):
+            return Plan(kind, launches=tuple(part or () for part in parts), number=int(number or 0))
+    raise ValueError(f"schedule = {schedule!r}, but should be {_RULE} [program_schedule]")
+
+
+def _switches(text: str) -> Switches | None:
+    if not text:
+        return ()
+    found = [_ONE.fullmatch(one) for one in text.split(",")]
+    return None if None in found else tuple(Switch(int(one[1]), int(one[2])) for one in found if one)
+
+
+def spelled(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
+    """The text of a schedule with these switches, "" where there are none in any launch.
+
+    Args:
+        warps: how many a program has, where the switches are between these.
+    """
+    parts = [",".join(f"{one.after}>{one.to}" for one in switches) for switches in launches]
+    while parts and not parts[-1]:
+        parts.pop()
+    if not parts:
+        return f"{WARP_SWITCHES}:{warps}:" if warps else ""
+    return f"{f'{WARP_SWITCHES}:{warps}' if warps else SWITCHES}:{';'.join(parts)}"
+
+
+def for_interpreter(schedule: str) -> str:
+    """The schedule by which Triton's interpreter runs a launch: it knows no single operations, and draws instead."""
+    plan = parsed(schedule)
+    if plan.kind not in (PRIORITIES, SWITCHES, WARP_SWITCHES, EVERY):
+        return schedule
+    if plan.kind == SWITCHES and not any(plan.launches):
+        return ""
+    return f"{WARPS if plan.by_warps else INTERLEAVED}:{zlib.crc32(schedule.encode())}"
