@@ -40,7 +40,8 @@ def _nothing_was_launched_so_far(trial: Bench) -> Iterator[None]:
     take()
 
 
-@triton.jit
+# Or else a size of 1 would be a constant, and a kernel of its own.
+@triton.jit(do_not_specialize=["size"])
 def signs_kernel(x_ptr, out_ptr, size, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
     for place in range(0, size, STEP):
         if tl.load(x_ptr + place) > 0:
@@ -145,7 +146,7 @@ def test_a_kernel_that_is_not_understood_is_interpreted_and_the_reason_is_told()
 
 def test_coverage_goes_from_process_to_process_and_into_files() -> None:
     found = launched(1, step=5)
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - what has just been written
     written = json.loads(json.dumps([asdict(one) for one in records_of(found)]))
     assert coverage_of(KernelRecord.from_fields(**one) for one in written) == found
 
@@ -163,8 +164,7 @@ def how(kernel: str, why: str = "") -> How:
         ({how("f", "tt.new"): 12}, "1 in Triton's interpreter: f (tt.new), 12 launches"),
         (
             {how("f"): 2, how("f", "a"): 1, how("g", "b"): 3},
-            "1 executed from their IR (2 launches); "
-            "2 in Triton's interpreter: g (b), 3 launches; f (a), 1 launch",
+            "1 executed from their IR (2 launches); 2 in Triton's interpreter: g (b), 3 launches; f (a), 1 launch",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_how_kernels_were_run_is_a_line(launches: dict[How, int], text: str) -> 
 
 
 def test_of_many_interpreted_kernels_some_are_named() -> None:
-    assert summary({how(f"k{n}", "x"): 1 for n in range(11)}).endswith("; k7 (x), 1 launch; 3 more")
+    assert summary({how(f"k{n}", "x"): 1 for n in range(1, 10)}).endswith("; k8 (x), 1 launch; 1 more")
 
 
 LAUNCHING = """
