@@ -199,7 +199,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
                 "passed",
                 None,
                 phase,
-                user_properties=told,  # type: ignore[arg-type]
+                user_properties=told,
             )
             plugin.pytest_runtest_logreport(report)
     lines: list[str] = []
