@@ -267,10 +267,19 @@ def install() -> None:
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
-    # Libraries ask the backends whether kernels can be launched at all.
+    # Libraries ask the backends whether kernels can be launched at all, and want one answer.
+    for name, backend in backends.items():
+        backends[name] = Backend(backend.compiler, _silent(backend.driver))
     backends["statecheck"] = Backend(_Backend, _Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
+
+
+def _silent(driver: Any) -> Any:
+    """The driver of a device that this process does not use."""
+    if driver is None:
+        return None
+    return type(driver.__name__, (driver,), {"is_active": classmethod(lambda cls: False)})
 
 
 def installed() -> bool:
