@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from properties.harness.execution.example import Trial
 from properties.harness.registry import prop
 from properties.harness.values import Call, Fake, Let, Step, Value, record
-from properties.strategies.align import CONTEXT, SCHEDULES, Group, Setup, setups
+from properties.strategies.align import CONTEXT, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,
     POSTPROCESS,
@@ -41,6 +41,7 @@ from properties.strategies.align_pointers import (
 )
 from properties.strategies.align_runner import COPY_BUFFERS, RunnerStep, runner_steps
 from properties.strategies.align_steps import afters, befores, far_afters, far_befores
+from properties.strategies.orders import orders
 
 CREATE = f"{CONTEXT}.create"
 INITIALIZE = f"{CONTEXT}.initialize_from_forward_context"
@@ -109,36 +110,44 @@ def test_states_behind_dozens_of_idle_rows_are_brought_along(trial: Trial, batch
     trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
 
 
-@prop("order-free", *V1, batch=afters(mapped=False, reordered=True))
-def test_no_order_of_programs_shows_in_what_is_stored_by_row(trial: Trial, batch: After) -> None:
-    in_every_order(trial, batch, batch.rowwise())
+@prop("order-free", *V1, batch=afters(mapped=False, reordered=True), chosen=orders())
+def test_no_order_of_programs_shows_in_what_is_stored_by_row(
+    trial: Trial, batch: After, chosen: list[str]
+) -> None:
+    in_each_order(trial, batch, batch.rowwise(), chosen)
 
 
-@prop("order-free", *V2, batch=afters(reordered=True))
-def test_no_order_of_programs_shows_in_what_is_stored_by_slot(trial: Trial, batch: After) -> None:
+@prop("order-free", *V2, batch=afters(reordered=True), chosen=orders())
+def test_no_order_of_programs_shows_in_what_is_stored_by_slot(
+    trial: Trial, batch: After, chosen: list[str]
+) -> None:
     """Counts are reset in place, while other programs still have to decide from the counts before."""
-    in_every_order(trial, batch, batch.slotwise())
+    in_each_order(trial, batch, batch.slotwise(), chosen)
 
 
-@prop("order-free", *BEFORE, batch=befores(moving=True, reordered=True))
-def test_no_order_of_programs_shows_in_what_is_brought_along(trial: Trial, batch: Before) -> None:
-    in_every_order(trial, batch, batch.slotwise())
+@prop("order-free", *BEFORE, batch=befores(moving=True, reordered=True), chosen=orders())
+def test_no_order_of_programs_shows_in_what_is_brought_along(
+    trial: Trial, batch: Before, chosen: list[str]
+) -> None:
+    in_each_order(trial, batch, batch.slotwise(), chosen)
 
 
-@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores())
-def test_no_order_of_programs_shows_in_the_columns_of_the_step(trial: Trial, batch: Before) -> None:
+@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores(), chosen=orders())
+def test_no_order_of_programs_shows_in_the_columns_of_the_step(
+    trial: Trial, batch: Before, chosen: list[str]
+) -> None:
     *named, last = batch.advance()
     assert isinstance(last, Call)
-    for schedule in SCHEDULES:
+    for schedule in chosen:
         trial.agrees(*named, replace(last, schedule=schedule))
 
 
-def in_every_order(trial: Trial, batch: After | Before, steps: Sequence[Step]) -> None:
-    """Take `steps`, that end in a launch, from the same state of memory with every schedule."""
+def in_each_order(trial: Trial, batch: After | Before, steps: Sequence[Step], chosen: Sequence[str]) -> None:
+    """Take `steps`, that end in a launch, from the same state of memory with each of the schedules."""
     *named, last = steps
     assert isinstance(last, Call)
     trial.agrees(*batch.prepared())
-    for schedule in SCHEDULES:
+    for schedule in chosen:
         trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
@@ -407,10 +416,10 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
-@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs(reordered=True))
-def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs) -> None:
+@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs(reordered=True), chosen=orders())
+def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs, chosen: list[str]) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
-    for schedule in SCHEDULES:
+    for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 

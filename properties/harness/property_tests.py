@@ -15,6 +15,7 @@ from hypothesis.errors import Flaky
 
 from properties.harness.case import Case
 from properties.harness.execution.example import Bench, Falsified
+from properties.harness.execution.fewest_switches import with_fewest_switches
 from properties.harness.execution.verdict import Status, Verdict, verdict_of
 from properties.harness.machines import MachineProperty
 from properties.harness.places import Places, print_case
@@ -206,6 +207,7 @@ class _Kept:
 
     def _reported(self, case: Case, note: str) -> list[str]:
         module, told = self._bench.subject.module, []
+        case = with_fewest_switches(case, self._bench.port)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:
             better = explained(case, self._bench.subject)

@@ -51,18 +51,6 @@ LARGE_BY_CHANNEL = 4250
 """Bytes of a large conv state whose rows are moved channel by channel, in several times as many steps."""
 MOST_BYTES, MOST_COPIES = 2400, 24
 """What a launch copies, where it is for more than one request; a model with more has one group of one layer."""
-SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2", "warps:1")
-
-
-@cache
-def schedules() -> st.SearchStrategy[str]:
-    """Orders in which the programs of a launch run, the usual one first."""
-    return st.sampled_from(SCHEDULES)
-
-
-def without_warps(schedule: str) -> str:
-    """Another order in place of warps, each of which takes as long as the whole program."""
-    return SCHEDULES[1] if schedule.startswith("warps") else schedule
 
 
 def column_of(num_tokens: int, block_size: int) -> int:

@@ -208,7 +208,7 @@ class _Batch(NamedSituations):
             "stale blocks in a row": self.filling.stale and self.num_reqs > 0,
             "relabelled blocks": self.filling.shuffle > 0,
             "programs in another order": self.schedule.startswith(("reversed", "shuffled")),
-            "programs interleaved": self.schedule.startswith("interleaved"),
+            "programs interleaved": self.schedule.startswith(("interleaved", "switches", "priorities")),
             "ids and strides above 2^31": self.filling.sparse,
             **{flaw: any(one.flaw == flaw for one in self.requests) for flaw in FLAWS[1:]},
             **{f"model: {name}": holds for name, holds in known.items()},

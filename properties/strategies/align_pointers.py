@@ -21,9 +21,10 @@ from properties.harness.values import (
     call,
     record,
 )
-from properties.strategies.align import Group, Kept, Setup, schedules, without_warps
+from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_cache import Cache, pattern
 from properties.strategies.align_runner import copy_buffers
+from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, noted
 
 COLLECT = "collect_mamba_copy_meta"

@@ -25,9 +25,10 @@ from properties.harness.values import (
     int32,
     record,
 )
-from properties.strategies.align import KINDS, Setup, schedules, setups, without_warps
+from properties.strategies.align import KINDS, Setup, setups
 from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
 from properties.strategies.align_requests import Starting, starting
+from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, noted
 
 PREPROCESS = "preprocess_mamba"

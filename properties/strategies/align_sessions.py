@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracle.profile import current
 from properties.harness.values import Call, Let, Overwrite, Step, Value, int32
-from properties.strategies.align import Setup, column_of, schedules, setups, without_warps
+from properties.strategies.align import Setup, column_of, setups
 from properties.strategies.align_batches import After, Before, Standing
 from properties.strategies.align_cache import PLAIN, Cache, Filling
 from properties.strategies.align_requests import Sampled
@@ -26,6 +26,7 @@ from properties.strategies.align_runner import (
     stage,
 )
 from properties.strategies.align_states import Recurrence, places
+from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, noted
 
 

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import schedules, setups, without_warps
+from properties.strategies.align import setups
 from properties.strategies.align_batches import VECTOR, After, Before, Standing
 from properties.strategies.align_cache import far_fillings, fillings
 from properties.strategies.align_requests import (
@@ -17,6 +17,7 @@ from properties.strategies.align_requests import (
     sampled,
     starting,
 )
+from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import noted
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from oracle.types import cdiv
 from properties.engine.lives import Turn
 from properties.engine.world import World
-from properties.strategies.align import Group, Kept, Setup, schedules
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.orders import schedules
 from properties.strategies.situations import noted
 
 DTYPES = ("uint8", "bfloat16", "float32", "float8_e4m3fn")

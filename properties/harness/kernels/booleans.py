@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import DTYPES
+from properties.harness.kernels.elements import DTYPES, is_scalar
 
 Function = Callable[..., Any]
 
@@ -81,7 +81,7 @@ def select(element: str) -> Function:
     dtype = DTYPES[element]
 
     def typed(value: Any) -> Any:
-        return value if isinstance(value, np.ndarray | np.generic) else dtype(value)
+        return dtype(value) if is_scalar(value) else value
 
     def compute(condition: Any, a: Any, b: Any) -> Any:
         if not isinstance(condition, np.ndarray):

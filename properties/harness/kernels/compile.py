@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import pickle
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,9 @@ from properties.harness.kernels.ir import Function, Type, parsed
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
 _CAPABILITY = 90
+
+
+_lowering: ContextVar[bool] = ContextVar("lowering", default=False)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,19 @@ def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
 
 def ttir(source: ASTSource, options: Any, backend: Any) -> str:
     """The IR of a variant behind the stage `ttir`, as text."""
+    token = _lowering.set(True)
+    try:
+        return _lowered(source, options, backend)
+    finally:
+        _lowering.reset(token)
+
+
+def lowering() -> bool:
+    """Whether a kernel is being lowered at the moment."""
+    return _lowering.get()
+
+
+def _lowered(source: ASTSource, options: Any, backend: Any) -> str:
     context = native.context()
     native.load_dialects(context)
     backend.load_dialects(context)
@@ -187,4 +204,4 @@ def _wrap64(number: int) -> int:
     return (number + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
-__all__ = ["GENERATED", "TARGET", "Compiled", "compiled", "kernel_line", "ttir"]
+__all__ = ["GENERATED", "TARGET", "Compiled", "compiled", "kernel_line", "lowering", "ttir"]

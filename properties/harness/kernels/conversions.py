@@ -54,8 +54,9 @@ def truncate(source: str, result: str) -> Convert:
         return same
     if result == "i1":
         return lambda value: (value & 1) != 0
-    width, dtype = INTEGERS[result], DTYPES[result]
-    return lambda value: wrapped(value, width) if type(value) is int else value.astype(dtype)
+    half, dtype = 1 << INTEGERS[result] - 1, DTYPES[result]
+    mask = 2 * half - 1
+    return lambda value: ((value + half) & mask) - half if type(value) is int else value.astype(dtype)
 
 
 def index_cast(source: str, result: str) -> Convert:
@@ -130,6 +131,8 @@ def _float_to_integer(source: str, result: str, is_signed: bool) -> Convert | No
 
     def array(value: Array) -> Array:
         number = value.astype(np.float64)
+        if ((number >= low) & (number < high + 1)).all():
+            return number.astype(wide).view(np.int64).astype(dtype)
         above, below, nan = number >= high + 1, number < low, np.isnan(number)
         inside = np.where(above | below | nan, 0, number).astype(wide)
         limits = (wrapped(one, 64) for one in (high, low, of_nan))

@@ -41,35 +41,34 @@ def absolute(value: Any) -> Any:
     return np.abs(value)
 
 
-def _least(compute: Function) -> Function:
-    """NumPy's choice, but -0 is less than +0."""
+def _zeros_ordered(choose: Function, is_negative: Function) -> Function:
+    """NumPy's choice, in which NaNs win, but -0 is less than +0: `is_negative` tells which is chosen, of the signs of both."""
 
-    def least(a: Any, b: Any) -> Any:
-        chosen = compute(a, b)
+    def chosen_in_order(a: Any, b: Any) -> Any:
+        chosen = choose(a, b)
         if chosen.all():
             return chosen
-        signed = np.copysign(chosen, np.where(np.signbit(a) | np.signbit(b), np.int8(-1), np.int8(1)))
+        negative = is_negative(np.signbit(a), np.signbit(b))
+        signed = np.copysign(chosen, np.where(negative, np.int8(-1), np.int8(1)))
         return np.where(chosen == 0, signed, chosen)[()]
 
-    return least
+    return chosen_in_order
 
 
-def _greatest(compute: Function) -> Function:
-    """NumPy's choice, but +0 is greater than -0."""
+def _of_numbers(choose: Function) -> Function:
+    """The other operand where one is a NaN, signalling ones included."""
 
-    def greatest(a: Any, b: Any) -> Any:
-        chosen = compute(a, b)
-        if chosen.all():
+    def chosen_number(a: Any, b: Any) -> Any:
+        chosen = choose(a, b)
+        if not np.isnan(chosen).any():
             return chosen
-        signed = np.copysign(chosen, np.where(np.signbit(a) & np.signbit(b), np.int8(-1), np.int8(1)))
-        return np.where(chosen == 0, signed, chosen)[()]
+        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))[()]
 
-    return greatest
+    return chosen_number
 
 
-# A NaN stays one in the former two; the latter two prefer numbers.
-minimum, maximum = _least(np.minimum), _greatest(np.maximum)
-minimum_number, maximum_number = _least(np.fmin), _greatest(np.fmax)
+minimum, maximum = _zeros_ordered(np.minimum, operator.or_), _zeros_ordered(np.maximum, operator.and_)
+minimum_number, maximum_number = _of_numbers(minimum), _of_numbers(maximum)
 
 
 def clamp(propagate: bool) -> Function:

@@ -19,7 +19,7 @@ from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.expressions import inline
 from properties.harness.kernels.flow import DYNAMIC, FULL, LAZY, SCALAR, Flow, yielded
 from properties.harness.kernels.ir import Function, NotUnderstoodError, Operation, Place, Type, Value, type_of
-from properties.harness.kernels.values import dtype_of, number, size_of
+from properties.harness.kernels.values import dtype_of, number, size_of, stored_dtype
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,19 @@ class Site:
     operation: str = ""
     """Of an atomic: and, or, xor, add, fadd, max, min, umax, umin, exch; cas, load, store, poll."""
     sem: str = ""
+    step: int = 0
+    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 where nobody knows."""
     everybody: bool = False
     """Of an exchange: every lane has the one result."""
 
     @cached_property
     def nbytes(self) -> int:
         return size_of(self.element)
+
+    @cached_property
+    def stored(self) -> np.dtype[Any]:
+        """Of an element in memory."""
+        return stored_dtype(self.element)
 
     @cached_property
     def line(self) -> tuple[str, int]:
@@ -487,7 +494,8 @@ class _Writer:
 
     def _site(self, kind: str, one: Operation, pointer: Value, **rest: Any) -> str:
         shape = pointer.type.shape
-        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, **rest)
+        step = max(self._flow.step(pointer) or 0, 0) if shape is not None else 0
+        site = self._module.site(kind, one.place, element=_pointee(pointer.type), shape=shape, step=step, **rest)
         self._line(f"yield {site.number}")
         return self._module.constant(site, ("site", site.number), "s")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import SIGNED, UNSIGNED, Array, wrapped
+from properties.harness.kernels.elements import SIGNED, UNSIGNED, Array
 
 Function = Callable[..., Any]
 Convert = Callable[[Any], Any]
@@ -160,12 +160,12 @@ def divide_ceiling_unsigned(width: int) -> Function:
 
 
 def shift_left(width: int) -> Function:
-    mask = (1 << min(width, 32)) - 1
+    mask, half = (1 << min(width, 32)) - 1, 1 << width - 1
 
     def compute(a: Any, b: Any) -> Any:
         if type(b) is int:
-            amount = min(b & mask, width)
-            return wrapped(a << amount, width) if type(a) is int else a << amount
+            shifted = a << min(b & mask, width)
+            return ((shifted + half) & (2 * half - 1)) - half if type(a) is int else shifted
         return np.left_shift(a, b & mask if width == 64 else b)
 
     return compute

@@ -11,21 +11,23 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from triton import knobs
-from triton.backends import backends
+from triton.backends import Backend, backends
+from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from properties.harness.kernels import interpreted
-from properties.harness.kernels.compile import TARGET, Compiled, compiled
+from properties.harness.kernels.compile import TARGET, Compiled, compiled, lowering
 from properties.harness.kernels.ir import NotUnderstoodError, Type
 from properties.harness.kernels.memory import Memory, Program
 from properties.harness.kernels.values import dtype_of
@@ -191,6 +193,21 @@ def _value(argument: Any, kind: Type) -> Any:
     return dtype_of(kind.element).type(argument)
 
 
+_HERE = GPUTarget("cpu", 0, 0)
+
+
+class _Backend(CUDABackend):  # type: ignore[misc]
+    """Lowers kernels for a GPU in a process that has none."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        super().__init__(target)
+        self.target = TARGET
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == _HERE.backend)
+
+
 class _Driver(DriverBase):  # type: ignore[misc]
     """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
 
@@ -203,7 +220,8 @@ class _Driver(DriverBase):  # type: ignore[misc]
         return True
 
     def get_current_target(self) -> Any:
-        return TARGET
+        # Kernels may ask what they are compiled for, and libraries whether there is a GPU that torch knows too.
+        return TARGET if lowering() else _HERE
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device("cpu")
@@ -256,8 +274,8 @@ def install() -> None:
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
-    # Others ask the backends whether there is a GPU at all.
-    backends["nvidia"] = replace(backends["nvidia"], driver=_Driver)
+    # Libraries ask the backends whether kernels can be launched at all.
+    backends["statecheck"] = Backend(_Backend, _Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
 

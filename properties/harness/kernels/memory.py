@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import memmove, string_at
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -66,11 +67,27 @@ class Memory:
         kind = _SCALARS.get(site.element)
         if kind is not None:
             return kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value
-        return _read(site.element, np.array([pointer], np.int64), None, None)[0]
+        return read(site.element, np.array([pointer], np.int64), None, None)[0]
 
     def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
         """The active lanes' elements, and `other` in the rest."""
-        return _read(site.element, pointers, mask, other)
+        active = pointers if mask is None else pointers[mask]
+        if not len(active):
+            return filled(site.element, pointers.shape, other)
+        if not is_run(site, pointers, active):
+            return read(site.element, pointers, mask, other)
+        return self.load_run(site, int(active[0]), len(active), mask, other)
+
+    def load_run(self, site: Site, address: int, count: int, mask: Array | None, other: Any) -> Array:
+        """The same where the active lanes' elements are neighbours."""
+        raw: Array = np.frombuffer(string_at(address, count * site.nbytes), site.stored)
+        if site.element == "bf16":
+            raw = _unpacked(raw)
+        if site.shape == raw.shape:
+            return raw
+        result = filled(site.element, site.shape or (), other)
+        result[mask] = raw
+        return result
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
         if self.warp:
@@ -80,10 +97,18 @@ class Memory:
             kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value = value
             return
         tile = np.array([value], dtype_of(site.element))
-        _write(site.element, np.array([pointer], np.int64), tile, None)
+        write(site.element, np.array([pointer], np.int64), tile, None)
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
-        _write(site.element, pointers, values, self.own(mask, pointers.shape))
+        mask = self.own(mask, pointers.shape)
+        if site.element != "bf16":
+            active = pointers if mask is None else pointers[mask]
+            if not len(active):
+                return
+            if is_run(site, pointers, active):
+                store_run(int(active[0]), values if mask is None else values[mask])
+                return
+        write(site.element, pointers, values, mask)
 
     def own(self, mask: Array | None, shape: tuple[int, ...]) -> Array | None:
         """The lanes of the mask that belong to the warp in hand."""
@@ -121,7 +146,31 @@ class Memory:
         """All lanes have one result that each had to wait for."""
 
 
-def _read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
+def is_run(site: Site, pointers: Array, active: Array) -> bool:
+    """Whether the active lanes' elements are neighbours, from the first lane to the last."""
+    step, size = site.step, len(pointers)
+    if step != site.nbytes or not step:
+        return False
+    # The tile's ends tell that no number has wrapped around on the way, and those of the active lanes that none is left out.
+    whole = int(pointers[-1]) - int(pointers[0]) == (size - 1) * step
+    return whole and int(active[-1]) - int(active[0]) == (len(active) - 1) * step
+
+
+def store_run(address: int, values: Array) -> None:
+    """Store elements one behind the other."""
+    memmove(address, values.tobytes(), values.nbytes)
+
+
+def filled(element: str, shape: tuple[int, ...], other: Any) -> Array:
+    """A tile of a load's `other`: a number, a tile, or None for zeros."""
+    if other is None:
+        return np.zeros(shape, dtype_of(element))
+    result: Array = np.empty(shape, dtype_of(element))
+    result[...] = other
+    return result
+
+
+def read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
     dtype = stored_dtype(element)
     shape = pointers.shape
     if mask is None:
@@ -145,7 +194,7 @@ def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.zeros(shape, dtype)
 
 
-def _write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
+def write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
     raw = _packed(values, element) if element == "bf16" else values
     native.store(pointers.view(np.uint64), raw, _everywhere(pointers.shape) if mask is None else mask)
 
@@ -174,18 +223,18 @@ def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
         if mask is not None and not mask:
             return value
         lane = np.array([pointer], np.int64)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         new = np.array([function(_plain(old[0]), value)]).astype(old.dtype)
-        _write(site.element, lane, new, None)
+        write(site.element, lane, new, None)
         return _plain(old[0])
     result = np.zeros(pointer.shape, dtype_of(site.element))
     active = np.ones(pointer.shape, np.bool_) if mask is None else mask
     for at in zip(*np.nonzero(active), strict=True):
         lane = pointer[at].reshape(1)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         result[at] = old[0]
         new = np.array([function(_plain(old[0]), _plain(value[at]))]).astype(old.dtype)
-        _write(site.element, lane, new, None)
+        write(site.element, lane, new, None)
     return result
 
 
@@ -193,17 +242,17 @@ def exchange(site: Site, pointer: Any, expected: Any, value: Any) -> Any:
     """An atomic compare and swap."""
     if np.ndim(pointer) == 0:
         lane = np.array([pointer], np.int64)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         if same_bits(old[0], expected, old.dtype):
-            _write(site.element, lane, np.array([value]).astype(old.dtype), None)
+            write(site.element, lane, np.array([value]).astype(old.dtype), None)
         return _plain(old[0])
     result = np.zeros(pointer.shape, dtype_of(site.element))
     for at in np.ndindex(pointer.shape):
         lane = pointer[at].reshape(1)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         result[at] = old[0]
         if same_bits(old[0], expected[at], old.dtype):
-            _write(site.element, lane, value[at].reshape(1), None)
+            write(site.element, lane, value[at].reshape(1), None)
     return result
 
 

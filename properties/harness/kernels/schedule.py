@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from properties.harness.kernels.memory import Memory, Program
 
 _WARPS = (2, 4)
+_FEW, _SHORT = 4, 500
+"""Programs, and operations, of a launch whose interleavings are enumerated."""
 OPERATIONS = frozenset(("load", "store", "atomic"))
 """Kinds of places at which a program can be stopped; the others are for its own lanes."""
 
@@ -131,7 +133,17 @@ class _Scheduled:
         return courses.spelled_out(plan.of_launch(number))
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
-        raise NotImplementedError
+        """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
+        from properties.harness.kernels.interleavings import search
+
+        if not 1 < _count(launch) <= _FEW:
+            return run_interleaved(launch, memory, Turns(courses.plain))
+        found = search(launch, self._plan.number, _SHORT)
+        (switches,) = parsed(found.different or f"{SWITCHES}:").launches
+        turns = Turns(courses.spelled_out(switches))
+        self._made[number] = turns.switches
+        schedules.REORDERED.launches += found.classes > 1
+        run_interleaved(launch, memory, turns)
 
     @property
     def spelled(self) -> str:

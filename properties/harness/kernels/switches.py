@@ -3,6 +3,8 @@
     switches:5>1,3>0            program 0 begins; after 5 memory operations program 1 goes on, after 3 more program 0
     switches:5>1;;2>1           the same in the first launch of a call, no switch in the second, one in the third
     warpswitches:4:5>1,3>0      every program by 4 warps, one program after the other; the same between its warps
+    every:200                   the interleavings of a small launch up to equivalence, 200 at most; one that leaves something
+                                else than row-major order is what is left, otherwise that order is
 
 Programs are counted in row-major order. Operations are those since the last switch, whichever programs made them. Where a
 program ends, the lowest one that has not ended goes on. A switch to one that has ended, or that there is not, is one to

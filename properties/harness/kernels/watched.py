@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from properties.harness.kernels import interpreted, launch
 from properties.harness.kernels.generate import Site
-from properties.harness.kernels.memory import Memory, same_bits
+from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
 from properties.harness.sanitizer.touches import Touch
 from properties.harness.sanitizer.watch import Sanitizer
 
@@ -72,9 +72,12 @@ class WatchedMemory(Memory):
     def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
         touch = self._many("load", site, pointers, mask, origin)
         if touch is None:
-            return super().load(site, pointers, mask, other, origin)
+            return filled(site.element, pointers.shape, other)
         self._watch.before(touch)
-        value = super().load(site, pointers, mask, other, origin)
+        if touch.is_run:
+            value = self.load_run(site, touch.low, len(touch.addresses), mask, other)
+        else:
+            value = read(site.element, pointers, mask, other)
         self._watch.after(touch)
         return value
 
@@ -95,7 +98,10 @@ class WatchedMemory(Memory):
             return
         touch.reads, touch.writes = False, True
         self._watch.before(touch)
-        super().store(site, pointers, values, mask, origin)
+        if touch.is_run and site.element != "bf16":
+            store_run(touch.low, values if mask is None else values[mask])
+        else:
+            write(site.element, pointers, values, mask)
         self._watch.after(touch)
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
@@ -159,7 +165,13 @@ class WatchedMemory(Memory):
             origin = origin.reshape(-1)
         if addresses.ndim != 1:
             addresses = addresses.reshape(-1)
-        low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
+        run = False
+        if site.step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * site.step:
+            # No number has wrapped around on the way, so that the lanes' addresses rise.
+            low, high = int(addresses[0]), int(addresses[-1]) + site.nbytes
+            run = high - low == len(addresses) * site.nbytes
+        else:
+            low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
         return Touch(
-            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values
+            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values, is_run=run
         )

@@ -34,7 +34,7 @@ def first_misaligned(touch: Touch) -> int | None:
     nbytes = touch.nbytes
     if nbytes == 1:
         return None
-    if touch.high - touch.low == nbytes:
+    if touch.is_run or touch.high - touch.low == nbytes:
         return touch.low if touch.low % nbytes else None
     wrong = touch.addresses % nbytes if nbytes & (nbytes - 1) else touch.addresses & (nbytes - 1)
     return int(touch.addresses[wrong.astype(np.bool_).argmax()]) if np.logical_or.reduce(wrong) else None

@@ -24,21 +24,19 @@ class _Seen:
     def __init__(self) -> None:
         self.touches: list[Touch] = []
         self._lows, self._highs = array("q"), array("q")
-        self._low, self._high = _FAR, -_FAR
+        self.low, self.high = _FAR, -_FAR
 
     def add(self, touch: Touch) -> None:
         low, high = touch.low, touch.high
-        if low < self._low:
-            self._low = low
-        if high > self._high:
-            self._high = high
+        if low < self.low:
+            self.low = low
+        if high > self.high:
+            self.high = high
         self.touches.append(touch)
         self._lows.append(low)
         self._highs.append(high)
 
     def near(self, touch: Touch) -> list[Touch]:
-        if touch.low >= self._high or touch.high <= self._low:
-            return []
         if len(self.touches) == 1:
             return self.touches
         lows, highs = np.frombuffer(self._lows, np.int64), np.frombuffer(self._highs, np.int64)
@@ -71,10 +69,15 @@ class Lanes:
         if touch.program is not self._program:
             self._program, self._current = touch.program, self._of(touch.program)
         loads, stores = self._current
-        found = _met(touch, stores)
-        if found is None and touch.kind != "load":
+        low, high, found = touch.low, touch.high, None
+        if low < stores.high and high > stores.low:
+            found = _met(touch, stores)
+        if touch.kind == "load":
+            loads.add(touch)
+            return found
+        if found is None and low < loads.high and high > loads.low:
             found = _met(touch, loads)
-        (loads if touch.kind == "load" else stores).add(touch)
+        stores.add(touch)
         return found
 
     def _of(self, program: Program) -> tuple[_Seen, _Seen]:

@@ -42,6 +42,8 @@ class Touch:
     writes: bool = False
     acquires: bool = False
     releases: bool = False
+    is_run: bool = False
+    """The active lanes' elements are known to be neighbours, in the order of the lanes."""
 
     @property
     def scalar(self) -> bool:
@@ -57,6 +59,8 @@ class Touch:
 
     def spaced(self) -> bool:
         """Whether the lanes' elements follow each other without touching the same byte."""
+        if self.is_run:
+            return True
         gaps = self.addresses[1:] - self.addresses[:-1]
         return not len(gaps) or bool(gaps.min() >= self.nbytes)
 

@@ -123,18 +123,22 @@ class Sanitizer:
         misaligned = first_misaligned(touch)
         if misaligned is not None:
             self._refuse_misaligned(touch, misaligned)
-        freed = self._shadow.freed_address(touch)
-        if freed is not None:
-            self._refuse_freed(touch, freed)
-        unwritten = self._shadow.unwritten_address(touch)
-        if unwritten is not None:
-            self._refuse_unwritten(touch, unwritten)
+        if self._shadow.near(touch.low, touch.high):
+            self._before_marked(touch)
         twice = written_twice(touch) if touch.kind == "store" else None
         if twice is not None:
             self._refuse_twice(touch, twice)
         met = self._lanes.add(touch)
         if met is not None:
             self._refuse_meeting(touch, *met)
+
+    def _before_marked(self, touch: Touch) -> None:
+        freed = self._shadow.freed_address(touch)
+        if freed is not None:
+            self._refuse_freed(touch, freed)
+        unwritten = self._shadow.unwritten_address(touch)
+        if unwritten is not None:
+            self._refuse_unwritten(touch, unwritten)
 
     def after(self, touch: Touch) -> None:
         """The access has been made, and an atomic one's part in the order of programs is known."""

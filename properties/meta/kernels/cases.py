@@ -12,6 +12,14 @@ from properties.meta.kernels.values import WIDTHS, Array
 
 INTEGERS = ("i8", "i16", "i32", "i64")
 FLOATS = ("f16", "bf16", "f32", "f64")
+SIMPLE = ("addi", "subi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui")
+PARTIAL = ("divsi", "divui", "ceildivsi", "ceildivui", "floordivsi", "shli", "shrsi", "shrui")
+"""These have results that LLVM leaves undefined; of i1, nearly all."""
+SIMPLE_FLOAT = ("addf", "subf", "mulf", "remf", "minimumf", "maximumf", "minnumf", "maxnumf")
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+ORDERED = ("oeq", "ogt", "oge", "olt", "ole", "one", "ord")
+FLOAT_PREDICATES = ("false", *ORDERED, "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")
+INTEGER_ATOMICS = ("and", "or", "xor", "add", "max", "min", "umax", "umin", "exch")
 
 Allowed = Callable[[Array], Any]
 """How many numbers a GPU's result may be away from the correctly rounded one, of the first operand's values."""
@@ -55,8 +63,10 @@ def tensor(element: str, size: int) -> str:
     return f"tensor<{size}x{'!tt.ptr<i32>' if element == 'ptr' else element}>"
 
 
-CASTS = ("extsi", "extui", "trunci", "sitofp", "uitofp", "fptosi", "fptoui", "extf", "truncf")
-CASTS = tuple(f"arith.{name}" for name in CASTS)
+CASTS = tuple(
+    f"arith.{name}"
+    for name in ("extsi", "extui", "trunci", "sitofp", "uitofp", "fptosi", "fptoui", "extf", "truncf")
+)
 TRITON_CASTS = ("tt.bitcast", "tt.fp_to_fp", "tt.int_to_ptr", "tt.ptr_to_int")
 
 
@@ -91,15 +101,12 @@ def cases() -> list[Case]:
 
 
 def _integer_cases() -> Iterator[Case]:
-    binary = (
-        "addi subi muli divsi divui ceildivsi ceildivui floordivsi andi ori xori shli shrsi shrui minsi maxsi"
-    )
     for t in INTEGERS:
-        for name in f"{binary} minui maxui".split():
+        for name in (*SIMPLE, *PARTIAL):
             yield Case(f"arith.{name}", (t, t), t)
         for name in ("remsi", "remui"):
             yield Case(f"arith.{name}", (t, t), t, apart="remainders")
-        for predicate in "eq ne slt sle sgt sge ult ule ugt uge".split():
+        for predicate in PREDICATES:
             yield Case("arith.cmpi", (t, t), "i1", {"predicate": predicate})
         yield Case("math.absi", (t,), t)
     for t in ("i32", "i64"):
@@ -107,20 +114,19 @@ def _integer_cases() -> Iterator[Case]:
 
 
 def _boolean_cases() -> Iterator[Case]:
-    for name in "addi subi muli andi ori xori minsi maxsi minui maxui".split():
+    for name in SIMPLE:
         yield Case(f"arith.{name}", ("i1", "i1"), "i1")
-    for predicate in "eq ne slt sle sgt sge ult ule ugt uge".split():
+    for predicate in PREDICATES:
         yield Case("arith.cmpi", ("i1", "i1"), "i1", {"predicate": predicate})
     for t in ("i1", *INTEGERS, *FLOATS, "f8E5M2", "ptr"):
         yield Case("arith.select", ("i1", t, t), t)
 
 
 def _float_cases() -> Iterator[Case]:
-    predicates = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true"
     for t in FLOATS:
-        for name in "addf subf mulf remf minimumf maximumf minnumf maxnumf".split():
+        for name in SIMPLE_FLOAT:
             yield Case(f"arith.{name}", (t, t), t)
-        for predicate in predicates.split():
+        for predicate in FLOAT_PREDICATES:
             yield Case("arith.cmpf", (t, t), "i1", {"predicate": predicate})
         yield Case("arith.negf", (t,), t, since=(3, 9))
         yield Case("math.absf", (t,), t)
@@ -179,7 +185,7 @@ def _format_cases() -> Iterator[Case]:
 
 
 ATOMICS = (
-    *((op, t) for op in "and or xor add max min umax umin exch".split() for t in ("i32", "i64")),
+    *((op, t) for op in INTEGER_ATOMICS for t in ("i32", "i64")),
     *(("fadd", t) for t in FLOATS),
     *(("exch", t) for t in ("f32", "f64")),
 )

@@ -109,12 +109,13 @@ def largest(element: str) -> Fraction:
 def nearest(exact: Number, element: str, toward_zero: bool = False) -> int | None:
     """The bits of the number closest to an exact one, ties to even; None for a NaN."""
     width, fraction_bits = FORMATS[element]
-    sign = 1 << width - 1 if math.copysign(1, exact) < 0 else 0
     infinity = (1 << width - 1) - (1 << fraction_bits)
     if isinstance(exact, float):
+        sign = 1 << width - 1 if math.copysign(1, exact) < 0 else 0
         return None if math.isnan(exact) else sign | (infinity if exact else 0)
+    sign = 1 << width - 1 if exact < 0 else 0
     bias = infinity >> fraction_bits + 1
-    size = abs(exact)
+    size: Fraction = abs(exact)
     exponent = max(size.numerator.bit_length() - size.denominator.bit_length() - 1, 1 - bias)
     while size >= power(exponent + 1):
         exponent += 1
@@ -122,14 +123,15 @@ def nearest(exact: Number, element: str, toward_zero: bool = False) -> int | Non
     whole = units.numerator // units.denominator if toward_zero else round(units)
     # A significand that has become too long carries into the exponent by itself.
     bits = (exponent + bias - 1 << fraction_bits) + whole
-    return sign | min(bits, infinity - 1 if toward_zero else infinity)
+    highest = {"f8E4M3FN": 0x7E}.get(element, infinity - 1 if toward_zero else infinity)
+    return sign | min(bits, highest)
 
 
 def saturated(exact: Number, element: str) -> int | None:
     """As `nearest` to a type of 8 bits, but what overflows becomes the largest number."""
     if isinstance(exact, Fraction) or math.isinf(exact):
         limit = largest(element)
-        exact = exact if abs(exact) <= limit else limit if exact > 0 else -limit
+        exact = max(min(exact, limit), -limit)
     return nearest(exact, element)
 
 

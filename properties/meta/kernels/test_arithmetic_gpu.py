@@ -71,8 +71,9 @@ def apart(case: Case, here: Array, there: Array, columns: list[Array]) -> Array:
     nan = is_nan(here, case.result) & is_nan(there, case.result)
     if case.allowed is None:
         return (here != there) & ~nan
-    values = decode(columns[0], case.operands[0])
-    return ~(distance(here, there, case.result) <= case.allowed(values)) & ~nan
+    with np.errstate(all="ignore"):
+        limit = case.allowed(decode(columns[0], case.operands[0]))
+    return ~(distance(here, there, case.result) <= limit) & ~nan
 
 
 def computed(case: Case, columns: list[Array]) -> Array:

@@ -1,0 +1,324 @@
+"""All interleavings of a small launch, up to equivalence.
+
+Two interleavings are equivalent where one becomes the other by exchanging neighbouring operations of two programs that touch
+no byte together, or only read those. One of each class is run (Mazurkiewicz's traces): a search by dynamic partial-order
+reduction, with source sets and sleep sets, after Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order
+reduction". Every run starts from the same memory, as nothing of a program's state can be copied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from properties.harness.kernels import launch as launching
+from properties.harness.kernels.courses import MayGoOn, Turns, plain
+from properties.harness.kernels.recording import Array, Operation, RecordingMemory, raw_bytes, touched
+from properties.harness.kernels.schedule import OPERATIONS, run_interleaved
+from properties.harness.kernels.switches import spelled
+
+if TYPE_CHECKING:
+    from properties.harness.kernels.launch import Launched
+    from properties.harness.kernels.memory import Memory
+
+MOST, MOST_OPERATIONS = 10_000, 2_000
+
+
+@dataclass(frozen=True)
+class Interleavings:
+    """What a search has found.
+
+    Args:
+        classes: interleavings that were run to their end, no two of them equivalent.
+        operations: of the first one, which is the plain order.
+        complete: these were all; otherwise a limit was reached, or a difference ended the search.
+        different: the schedule with which memory, or how the launch ends, is another than in the plain order; "" if none.
+        address: of the first byte that differs then.
+    """
+
+    kernel: str
+    classes: int
+    operations: int
+    seconds: float
+    complete: bool
+    different: str = ""
+    address: int | None = None
+
+
+def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Interleavings]:
+    """Make a call, and search the interleavings of each of its launches before it is made in the plain order.
+
+    Args:
+        most: interleavings of a launch.
+    """
+    found: list[Interleavings] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:
+        found.append(search(launch, most))
+        launching.in_turn(launch, memory)
+
+    before, launching.STATE.runner = launching.STATE.runner, runner
+    try:
+        call()
+    finally:
+        launching.STATE.runner = before
+    return found
+
+
+def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERATIONS) -> Interleavings:
+    """Run a launch in all of its interleavings, or until one differs; memory is as before then.
+
+    Args:
+        most_operations: of one interleaving.
+    """
+    started = time.monotonic()
+    walk = Walk(launch, most_operations)
+    classes, first, different, address, complete = 0, None, "", None, False
+    for ended in walk.runs():
+        classes += 1
+        first = first or ended
+        if not ended.same(first):
+            different, address = _schedule(launch, ended), ended.first_difference(first)
+            break
+        if ended.cut_short or (classes >= most and walk.goes_on):
+            break
+    else:
+        complete = True
+    operations = len(first.choices) if first is not None else 0
+    seconds = time.monotonic() - started
+    return Interleavings(launch.kernel, classes, operations, seconds, complete, different, address)
+
+
+def _schedule(launch: Launched, ended: Ended) -> str:
+    """The switches of an interleaving."""
+    following = iter(ended.choices)
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        return next(following, plain(running, ready))
+
+    turns, memory = Turns(course), RecordingMemory()
+    try:
+        run_interleaved(launch, memory, turns)
+    except Exception:
+        """The launch fails in this interleaving."""
+    memory.take_back()
+    return spelled([turns.switches])
+
+
+@dataclass(eq=False)
+class Ended:
+    """An interleaving that was run: whose operations came one after the other, and what it has left."""
+
+    choices: tuple[int, ...]
+    addresses: Array
+    left: Array
+    """What the bytes at `addresses`, and no other ones, hold that was not there before."""
+    error: str
+    cut_short: bool
+
+    def same(self, other: Ended) -> bool:
+        return self.error == other.error and (
+            bool(self.error) or (np.array_equal(self.addresses, other.addresses) and np.array_equal(self.left, other.left))
+        )
+
+    def first_difference(self, other: Ended) -> int | None:
+        held = [dict(zip(one.addresses.tolist(), one.left.tolist(), strict=True)) for one in (self, other)]
+        every = sorted({*held[0], *held[1]})
+        return next((one for one in every if held[0].get(one) != held[1].get(one)), None)
+
+
+@dataclass(eq=False)
+class _Event:
+    """An operation in the interleaving in hand; `before` is how many operations of each program come before it, itself included."""
+
+    program: int
+    footprint: int
+    before: list[int]
+
+    def precedes(self, other: _Event) -> bool:
+        return self.before[self.program] <= other.before[self.program]
+
+
+@dataclass(eq=False)
+class _Node:
+    """A state from which programs go on: who does now, who has to be tried, and who need not be any more."""
+
+    chosen: int
+    wanted: set[int]
+    asleep: dict[int, int] = field(default_factory=dict)
+    """Programs whose next operation, by its footprint, leads to nothing new from here."""
+
+
+class Walk:
+    """The search itself: `runs` goes through one interleaving of each class, the plain order first."""
+
+    def __init__(self, launch: Launched, most_operations: int) -> None:
+        self._launch, self._most = launch, most_operations
+        self._programs = list(launch.programs())
+        self._footprints = Footprints()
+        self._nodes: list[_Node] = []
+        self._events: list[_Event] = []
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to run."""
+        return any(node.wanted - {node.chosen, *node.asleep} for node in self._nodes)
+
+    def runs(self) -> Iterator[Ended]:
+        more = True
+        while more:
+            ended = self._run()
+            if ended is not None:
+                yield ended
+            more = self._turn_back()
+
+    def _turn_back(self) -> bool:
+        """Go back to the last state from which another program has to go on."""
+        while self._nodes:
+            node = self._nodes[-1]
+            del self._events[len(self._nodes) :]
+            if len(self._events) == len(self._nodes):
+                node.asleep[node.chosen] = self._events.pop().footprint
+            waiting = node.wanted - set(node.asleep)
+            if waiting:
+                node.chosen = min(waiting)
+                return True
+            self._nodes.pop()
+        return False
+
+    def _run(self) -> Ended | None:
+        """Run one interleaving to its end; None where it leads to nothing new."""
+        memory, error = RecordingMemory(), ""
+        going = _Going(self._launch, memory, self._programs)
+        blocked = False
+        try:
+            for depth in range(self._most + 1):
+                if not going.unfinished:
+                    break
+                if depth == len(self._nodes) and not self._extend(going.unfinished):
+                    blocked = True
+                    break
+                number = self._nodes[depth].chosen
+                operation = going.operate(number)
+                if depth == len(self._events):
+                    self._add(number, self._footprints.of(operation))
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        finally:
+            going.close()
+            addresses = memory.written()
+            now = raw_bytes(addresses)
+            memory.take_back()
+        if blocked:
+            return None
+        changed = now != raw_bytes(addresses)
+        choices = tuple(node.chosen for node in self._nodes)
+        return Ended(choices, addresses[changed], now[changed], error, bool(going.unfinished) and not error)
+
+    def _extend(self, unfinished: Sequence[int]) -> bool:
+        """Decide who goes on from a new state; False where all who could are asleep."""
+        asleep: dict[int, int] = {}
+        running = None
+        if self._nodes:
+            last, event = self._nodes[-1], self._events[-1]
+            running = event.program
+            asleep = {
+                number: footprint
+                for number, footprint in last.asleep.items()
+                if number != running and not self._footprints.conflict(footprint, event.footprint)
+            }
+        awake = [number for number in unfinished if number not in asleep]
+        if not awake:
+            return False
+        chosen = running if running in awake else awake[0]
+        assert chosen is not None
+        self._nodes.append(_Node(chosen, {chosen}, asleep))
+        return True
+
+    def _add(self, program: int, footprint: int) -> None:
+        """Note an operation, and who has to be tried before those that it conflicts with."""
+        events = self._events
+        own = next((one for one in reversed(events) if one.program == program), None)
+        before = list(own.before) if own is not None else [0] * len(self._programs)
+        races = []
+        for at in range(len(events) - 1, -1, -1):
+            other = events[at]
+            if other.program == program or other.before[other.program] <= before[other.program]:
+                continue
+            if self._footprints.conflict(other.footprint, footprint):
+                races.append(at)
+                before = [max(pair) for pair in zip(before, other.before, strict=True)]
+        before[program] += 1
+        event = _Event(program, footprint, before)
+        events.append(event)
+        for at in races:
+            self._reverse(at, event)
+
+    def _reverse(self, at: int, event: _Event) -> None:
+        """Have somebody tried at a state who leads to `event` before the operation that came there."""
+        first = self._events[at]
+        between = [one for one in self._events[at + 1 :] if one is event or not first.precedes(one)]
+        starters: list[int] = []
+        for number, one in enumerate(between):
+            if one.program not in starters and not any(other.precedes(one) for other in between[:number]):
+                starters.append(one.program)
+        wanted = self._nodes[at].wanted
+        if not wanted.intersection(starters):
+            wanted.add(event.program if event.program in starters else starters[0])
+
+
+class _Going:
+    """The programs of a run, each before its next operation."""
+
+    def __init__(self, launch: Launched, memory: RecordingMemory, indices: Sequence[tuple[int, int, int]]) -> None:
+        self._memory, self._sites = memory, launch.compiled.sites
+        self._indices = indices
+        self._programs = [launch.program(memory, index) for index in indices]
+        self.unfinished: list[int] = []
+        for number, index in enumerate(indices):
+            memory.switch(index)
+            if self._stops(number):
+                self.unfinished.append(number)
+
+    def _stops(self, number: int) -> bool:
+        return any(self._sites[site].kind in OPERATIONS for site in self._programs[number])
+
+    def operate(self, number: int) -> Operation:
+        self._memory.switch(self._indices[number])
+        made = len(self._memory.operations)
+        if not self._stops(number):
+            self.unfinished.remove(number)
+        return self._memory.operations[made]
+
+    def close(self) -> None:
+        for one in self._programs:
+            one.close()  # type: ignore[attr-defined]
+
+
+class Footprints:
+    """Numbers for the bytes that operations touch, and which of these conflict."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[bytes, bool], int] = {}
+        self._bytes: list[tuple[Array, bool]] = []
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def of(self, operation: Operation) -> int:
+        places = touched(operation)
+        key = places.tobytes(), operation.writes
+        if key not in self._numbers:
+            self._numbers[key] = len(self._bytes)
+            self._bytes.append((places, operation.writes))
+        return self._numbers[key]
+
+    def conflict(self, one: int, other: int) -> bool:
+        """Whether the order of the two operations matters: they touch a byte together, and one of them writes."""
+        key = (one, other) if one < other else (other, one)
+        if key not in self._known:
+            (places, writes), (others, also) = self._bytes[one], self._bytes[other]
+            self._known[key] = (writes or also) and bool(np.isin(places, others, assume_unique=True).any())
+        return self._known[key]

@@ -1,0 +1,57 @@
+"""Orders in which the programs of a launch make their operations; see `properties.harness.kernels.switches`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import strategies as st
+
+from properties.harness.kernels.switches import Switch, spelled
+
+_MOST_SWITCHES, _MOST_ORDERS = 6, 6
+_LONGEST = 60
+"""Operations up to a switch: about as many as a program makes that copies a small state."""
+_PROGRAMS, _WARPS = 4, (4, 2)
+
+
+@cache
+def schedules() -> st.SearchStrategy[str]:
+    """Orders in which the programs of a launch run, the usual one first."""
+    return st.just("") | reorderings()
+
+
+@cache
+def orders() -> st.SearchStrategy[list[str]]:
+    """A few orders, other than the usual one, in which to make one launch again and again."""
+    return st.lists(reorderings(), min_size=1, max_size=_MOST_ORDERS)
+
+
+@cache
+def reorderings() -> st.SearchStrategy[str]:
+    """Orders other than the usual one: a few switches between programs, or a seed that draws many."""
+    seeded = st.builds(
+        lambda kind, seed: f"{kind}:{seed}",
+        st.sampled_from(("priorities", "interleaved", "shuffled", "warps")),
+        st.integers(0, 999),
+    )
+    return st.just("reversed") | switches() | warp_switches() | seeded
+
+
+def switches() -> st.SearchStrategy[str]:
+    """From one program to another one, after a number of operations each."""
+    return _some(_PROGRAMS).map(lambda made: spelled([made]))
+
+
+def warp_switches() -> st.SearchStrategy[str]:
+    """The same between the warps of every program."""
+    return st.builds(lambda made, warps: spelled([made], warps), _some(max(_WARPS)), st.sampled_from(_WARPS))
+
+
+def _some(numbers: int) -> st.SearchStrategy[list[Switch]]:
+    one = st.builds(Switch, st.integers(0, _LONGEST), st.integers(0, numbers - 1))
+    return st.lists(one, min_size=1, max_size=_MOST_SWITCHES)
+
+
+def without_warps(schedule: str) -> str:
+    """Another order in place of warps, each of which takes as long as the whole program."""
+    return "reversed" if schedule.startswith(("warps", "warpswitches")) else schedule
