@@ -115,6 +115,13 @@ def launching(around: Around) -> Iterator[None]:
         STATE.around = before
 
 
+@contextlib.contextmanager
+def interpreting() -> Iterator[None]:
+    """Launches of this context run in Triton's interpreter, as they do in a script that stands on its own."""
+    with launching(lambda launched, _: launched.interpreter()):
+        yield
+
+
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
