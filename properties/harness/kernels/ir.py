@@ -101,9 +101,9 @@ def parsed(text: str) -> list[Function]:
     return _Parser(text).functions()
 
 
-_OPERAND = re.compile(r"%[\w$.]+(?:#\d+)?")
+_OPERAND = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LOC_TAIL = re.compile(r"\s*loc\((#loc\d*|unknown)\)$")
-_RESULTS = re.compile(r"^((?:%[\w$.]+(?::\d+)?(?:,\s*)?)+) = ")
+_RESULTS = re.compile(r"^((?:%[\w$.-]+(?::\d+)?(?:,\s*)?)+) = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _LOC_LINE = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _FILE_LOC = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
@@ -316,14 +316,14 @@ class _Parser:
     def _scf_for(self, rest: str, scope: _Scope) -> Operation:
         inner = _Scope(scope)
         unsigned = rest.startswith("unsigned ")
-        found = re.match(r"(?:unsigned )?(%[\w$.]+) = (%[\w$.#]+) to (%[\w$.#]+) step (%[\w$.#]+)\s*", rest)
+        found = re.match(r"(?:unsigned )?(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)\s*", rest)
         if found is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
         operands = [scope.find(one) for one in found.groups()[1:]]
         rest, types, carried = rest[found.end() :], "", list[tuple[str, str]]()
         if rest.startswith("iter_args("):
             inside, rest = _balanced(rest, len("iter_args"))
-            carried = [(a, b) for a, b in re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", inside)]
+            carried = [(a, b) for a, b in re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)]
             types, _ = _balanced(rest.strip().removeprefix("->").strip(), 0)
         counter = self._value(found.group(1), operands[0].type)
         inner.define(found.group(1), counter)
@@ -342,7 +342,7 @@ class _Parser:
         carried, arguments, operands = list[tuple[str, str]](), list[Value](), list[Value]()
         if rest.startswith("("):
             inside, rest = _balanced(rest, 0)
-            carried = re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", inside)
+            carried = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)
         found = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
         if found is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
