@@ -41,7 +41,9 @@ class Both:
         if isinstance(step, Call) and self._compared(step.function):
             self.calls[step.function] += 1
             if _anywhere(here) != _anywhere(there):
-                self.differ.append(f"{step.function}: executed {str(here)[:300]}; on the GPU {str(there)[:300]}")
+                self.differ.append(
+                    f"{step.function}: executed {str(here)[:300]}; on the GPU {str(there)[:300]}"
+                )
         return here
 
     def waiting_refused(self) -> AbstractContextManager[None]:
@@ -57,12 +59,16 @@ def _anywhere(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _anywhere(one) for name, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _anywhere(getattr(value, one.name)) for one in fields(value) if one.init})
+        return replace(
+            value, **{one.name: _anywhere(getattr(value, one.name)) for one in fields(value) if one.init}
+        )
     return value
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="on_gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--subject", default="impl")
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -83,7 +89,9 @@ def main() -> int:
     there = InWorker(subject.name, "cuda")
     both = Both(InProcess(subject, "cpu"), there, launches)
     bench = Bench(subject, both)
-    tested = [one for one in load_properties().values() if one.launches and one.kind not in ("order-free", "cost")]
+    tested = [
+        one for one in load_properties().values() if one.launches and one.kind not in ("order-free", "cost")
+    ]
     round_ = 0
     try:
         with without_memory(shrink=False):
