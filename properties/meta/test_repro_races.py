@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 import triton
@@ -10,6 +12,15 @@ import triton.language as tl
 from properties.harness.repro_races import touches_told
 
 pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_interpreter(interpreted: None) -> Iterator[None]:
+    """Where scripts run their kernels."""
+    from properties.harness.kernels.launch import interpreting
+
+    with interpreting():
+        yield
 
 
 @triton.jit

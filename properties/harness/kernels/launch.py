@@ -102,6 +102,13 @@ def launching(around: Around) -> Iterator[None]:
         STATE.around = before
 
 
+@contextlib.contextmanager
+def interpreting() -> Iterator[None]:
+    """Launches of this context run in Triton's interpreter, as they do in a script that stands on its own."""
+    with launching(lambda launched, _: launched.interpreter()):
+        yield
+
+
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
@@ -123,8 +130,8 @@ class Kernel:
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
         self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
 
-    def launch_metadata(self, *arguments: Any) -> None:
-        return None
+    def launch_metadata(self, *_: Any) -> None:
+        """Triton asks for some."""
 
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         arguments = rest[6:]
@@ -181,7 +188,7 @@ def _value(argument: Any, kind: Type) -> Any:
 _HERE = GPUTarget("cpu", 0, 0)
 
 
-class _Backend(CUDABackend):  # type: ignore[misc]
+class _Backend(CUDABackend):
     """Lowers kernels for a GPU in a process that has none."""
 
     def __init__(self, target: GPUTarget) -> None:
@@ -193,7 +200,7 @@ class _Backend(CUDABackend):  # type: ignore[misc]
         return bool(target.backend == _HERE.backend)
 
 
-class _Driver(DriverBase):  # type: ignore[misc]
+class _Driver(DriverBase):
     """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
 
     def __init__(self) -> None:
@@ -220,7 +227,7 @@ class _Driver(DriverBase):  # type: ignore[misc]
     def set_current_device(self, device: int) -> None:
         """There is one."""
 
-    def get_current_stream(self, device: int) -> int:
+    def get_current_stream(self, device: int) -> int:  # noqa: ARG002 - Triton's
         return 0
 
     def get_benchmarker(self) -> Callable[..., Any]:
@@ -259,10 +266,19 @@ def install() -> None:
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
-    # Libraries ask the backends whether kernels can be launched at all.
+    # Libraries ask the backends whether kernels can be launched at all, and want one answer.
+    for name, backend in backends.items():
+        backends[name] = Backend(backend.compiler, _silent(backend.driver))
     backends["statecheck"] = Backend(_Backend, _Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
+
+
+def _silent(driver: Any) -> Any:
+    """The driver of a device that this process does not use."""
+    if driver is None:
+        return None
+    return type(driver.__name__, (driver,), {"is_active": classmethod(lambda cls: False)})
 
 
 def installed() -> bool:
@@ -278,7 +294,7 @@ def _do_compile(
     constexprs: Any,
     options: Any,
     attrs: Any,
-    warmup: bool,
+    warmup: bool,  # noqa: ARG001 - Triton's
     **_: Any,
 ) -> Kernel:
     kernels, _keys, _target, backend, _binder = self.device_caches[device]

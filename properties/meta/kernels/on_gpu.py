@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from dataclasses import fields, is_dataclass, replace
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from properties.harness.port import Port
-from properties.harness.values import Call, Outcome, Step
+from properties.harness.values import Call, Outcome, Step, Tensor
 
 SEED = 29
 
@@ -39,16 +40,35 @@ class Both:
         there = self._there.execute(step)
         if isinstance(step, Call) and self._compared(step.function):
             self.calls[step.function] += 1
-            if here != there:
-                self.differ.append(f"{step.function}: executed {str(here)[:300]}; on the GPU {str(there)[:300]}")
+            if _anywhere(here) != _anywhere(there):
+                self.differ.append(
+                    f"{step.function}: executed {str(here)[:300]}; on the GPU {str(there)[:300]}"
+                )
         return here
 
     def waiting_refused(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
+def _anywhere(value: Any) -> Any:
+    """The same, wherever tensors lie: a CPU does not tell a device's memory from the host's."""
+    if isinstance(value, Tensor):
+        return value.on_host()
+    if isinstance(value, tuple):
+        return tuple(_anywhere(one) for one in value)
+    if isinstance(value, dict):
+        return {name: _anywhere(one) for name, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{one.name: _anywhere(getattr(value, one.name)) for one in fields(value) if one.init}
+        )
+    return value
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="on_gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="on_gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--subject", default="impl")
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -69,7 +89,9 @@ def main() -> int:
     there = InWorker(subject.name, "cuda")
     both = Both(InProcess(subject, "cpu"), there, launches)
     bench = Bench(subject, both)
-    tested = [one for one in load_properties().values() if one.launches and one.kind not in ("order-free", "cost")]
+    tested = [
+        one for one in load_properties().values() if one.launches and one.kind not in ("order-free", "cost")
+    ]
     round_ = 0
     try:
         with without_memory(shrink=False):
