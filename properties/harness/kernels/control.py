@@ -112,7 +112,7 @@ class Control(Lines):
         self._line(f"return ({''.join(each + ', ' for each in values + origins)})" if values else "return ()")
 
     def _tt_call(self, one: Operation) -> None:
-        found = re.match(r'@([\w$."]+)\(', one.text)
+        found = re.match(r'@("[^"]*"|[\w$.]+)\(', one.text)
         assert found is not None
         passed = [
             self._as(value, SCALAR if value.type.shape is None else FULL, value.type)

@@ -189,7 +189,7 @@ class _Parser:
         return Value(f"v_{plain}" + (f"__{number}" if number else ""), kind)
 
     def _function(self, line: str) -> Function:
-        found = re.match(r"tt\.func (public |private )?@([\w$.\"]+)\(", line)
+        found = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
         if found is None:
             raise NotUnderstoodError(f"the function {line[:60]}")
         inside, rest = _balanced(line, found.end() - 1)

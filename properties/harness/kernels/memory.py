@@ -180,8 +180,13 @@ def read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array
     else:
         rest = np.empty(shape, dtype)
         rest[...] = _packed(other) if element == "bf16" else other
-    found: Array = native.load(pointers.view(np.uint64), mask, rest, dtype)
+    found: Array = native.load(_own(pointers).view(np.uint64), _own(mask), rest, dtype)
     return _unpacked(found) if element == "bf16" else found
+
+
+def _own(array: Array) -> Array:
+    # Before 3.7 Triton takes no array that it could not write to.
+    return array if array.flags.writeable else array.copy()
 
 
 @lru_cache(256)
@@ -196,7 +201,8 @@ def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 def write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
     raw = _packed(values) if element == "bf16" else values
-    native.store(pointers.view(np.uint64), raw, _everywhere(pointers.shape) if mask is None else mask)
+    active = _everywhere(pointers.shape) if mask is None else _own(mask)
+    native.store(_own(pointers).view(np.uint64), _own(raw), active)
 
 
 def _packed(values: Any) -> Array:

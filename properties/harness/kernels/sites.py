@@ -78,7 +78,7 @@ class Written:
 
 
 def python_name(name: str) -> str:
-    return "f_" + re.sub(r"\W", "_", name)
+    return "f_" + re.sub(r"\W", "_", name.strip('"'))
 
 
 class Module:

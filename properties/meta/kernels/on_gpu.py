@@ -52,6 +52,8 @@ class Both:
 
 def _anywhere(value: Any) -> Any:
     """The same, wherever tensors lie: a CPU does not tell a device's memory from the host's."""
+    if isinstance(value, str):
+        return value.replace("cuda:0", "cpu")
     if isinstance(value, Tensor):
         return value.on_host()
     if isinstance(value, tuple):
