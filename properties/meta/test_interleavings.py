@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import triton
@@ -14,11 +12,11 @@ import triton.language as tl
 
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.courses import MayGoOn, Turns
-from properties.harness.kernels.interleavings import Footprints, Walk, every_interleaving, search
+from properties.harness.kernels.footprints import Footprints, Originals, TouchedMemory
+from properties.harness.kernels.interleavings import Walk, every_interleaving, search
 from properties.harness.kernels.launch import Launched
 from properties.harness.kernels.memory import Memory
-from properties.harness.kernels.recording import RecordingMemory, raw_bytes
-from properties.harness.kernels.schedule import program_schedule, run_interleaved
+from properties.harness.kernels.schedule import program_schedule, run_interleaved, switches_told
 from properties.harness.kernels.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -111,17 +109,26 @@ TOYS: dict[str, tuple[Any, int, Callable[[], tuple[Any, ...]], dict[str, Any]]] 
 }
 
 
-def launched(name: str, do: Callable[[Launched], Any]) -> Any:
-    """What `do` says of the launch of a toy, in place of which it comes."""
-    kernel, programs, arguments, constants = TOYS[name]
-    found = []
-    before = launching.STATE.runner
-    launching.STATE.runner = lambda launch, _: found.append(do(launch))
+def in_place_of_launches(do: Callable[[Launched], Any], call: Callable[[], object]) -> list[Any]:
+    """What `do` says of each launch that a call makes."""
+    found: list[Any] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:  # noqa: ARG001
+        found.append(do(launch))
+
+    before, launching.STATE.runner = launching.STATE.runner, runner
     try:
-        kernel[(programs,)](*arguments(), **constants)
+        call()
     finally:
         launching.STATE.runner = before
-    return found[0]
+    return found
+
+
+def launched(name: str, do: Callable[[Launched], Any]) -> Any:
+    """What `do` says of the launch of a toy."""
+    kernel, programs, arguments, constants = TOYS[name]
+    (found,) = in_place_of_launches(do, lambda: kernel[(programs,)](*arguments(), **constants))
+    return found
 
 
 Class = frozenset[Any]
@@ -131,30 +138,33 @@ def brute(launch: Launched) -> tuple[set[Class], set[bytes], int]:
     """The classes of all interleavings, and what they leave: every choice that there is at every operation."""
     classes, left, runs = set[Class](), set[bytes](), 0
     waiting: list[list[int]] = [[]]
-    footprints = Footprints()
+    footprints, originals = Footprints(), Originals()
     while waiting:
-        prefix = waiting.pop()
-        made: list[int] = []
-
-        def course(running: int | None, ready: MayGoOn) -> int:  # noqa: ARG001
-            at, able = len(made), list(ready.all())
-            if at < len(prefix):
-                made.append(prefix[at])
-            else:
-                waiting.extend([*made, other] for other in able[1:])
-                made.append(able[0])
-            return made[-1]
-
-        memory = RecordingMemory()
+        memory = TouchedMemory(originals, footprints)
+        course = Choosing(waiting.pop(), waiting, memory)
         run_interleaved(launch, memory, Turns(course))
         runs += 1
-        classes.add(dependencies(made, [footprints.of(one) for one in memory.operations], footprints))
-        written = memory.written()
-        now = raw_bytes(written)
-        memory.take_back()
-        changed = now != raw_bytes(written)
-        left.add(written[changed].tobytes() + now[changed].tobytes())
+        classes.add(dependencies(course.made, [*course.touched[1:], memory.footprint], footprints))
+        left.add(b"".join(one.tobytes() for one in originals.changed()))
+        originals.put_back()
     return classes, left, runs
+
+
+class Choosing:
+    """Goes on as it is told, and where it is told no more, in one of the ways that there are: the others have to wait."""
+
+    def __init__(self, prefix: list[int], waiting: list[list[int]], memory: TouchedMemory) -> None:
+        self.prefix, self.waiting, self.memory = prefix, waiting, memory
+        self.made: list[int] = []
+        self.touched: list[int] = []
+
+    def __call__(self, running: int | None, ready: MayGoOn) -> int:  # noqa: ARG002
+        self.touched.append(self.memory.footprint)
+        at, able = len(self.made), list(ready.all())
+        if at >= len(self.prefix):
+            self.waiting.extend([*self.made, other] for other in able[1:])
+        self.made.append(self.prefix[at] if at < len(self.prefix) else able[0])
+        return self.made[-1]
 
 
 def dependencies(programs: list[int], touched: list[int], footprints: Footprints) -> Class:
@@ -168,12 +178,12 @@ def dependencies(programs: list[int], touched: list[int], footprints: Footprints
         (names[first], names[second], touched[first], touched[second])
         for second in range(len(names))
         for first in range(second)
-        if programs[first] == programs[second] or footprints.conflict(touched[first], touched[second])
+        if programs[first] == programs[second] or touched[first] in footprints.conflicts[touched[second]]
     )
 
 
 def all_found(launch: Launched) -> list[tuple[tuple[int, ...], bytes]]:
-    return [(one.choices, one.addresses.tobytes() + one.left.tobytes()) for one in Walk(launch, 999).runs()]
+    return [(one.choices, one.addresses.tobytes() + one.left.tobytes()) for one in Walk(launch).runs()]
 
 
 @pytest.mark.parametrize("name", TOYS)
@@ -211,12 +221,7 @@ def test_without_a_difference_all_classes_are_run() -> None:
 def test_memory_is_afterwards_as_it_was() -> None:
     total = torch.arange(16, dtype=torch.int32)
     before = total.clone()
-    launched_on = launching.STATE.runner
-    launching.STATE.runner = lambda launch, _: search(launch)
-    try:
-        lost_update_kernel[(3,)](total)
-    finally:
-        launching.STATE.runner = launched_on
+    in_place_of_launches(search, lambda: lost_update_kernel[(3,)](total))
     assert torch.equal(total, before)
 
 
@@ -230,14 +235,10 @@ def test_limits_are_told() -> None:
 
 
 def test_a_program_that_waits_for_another_one_is_cut_short() -> None:
-    found = []
-    before = launching.STATE.runner
-    launching.STATE.runner = lambda launch, _: found.append(search(launch, most_operations=50))
-    try:
-        waiting_kernel[(2,)](zeros())
-    finally:
-        launching.STATE.runner = before
-    assert not found[0].complete
+    (found,) = in_place_of_launches(
+        lambda launch: search(launch, most_operations=50), lambda: waiting_kernel[(2,)](zeros())
+    )
+    assert not found.complete
 
 
 def test_an_interleaving_in_which_the_launch_fails_is_a_difference() -> None:
@@ -245,3 +246,26 @@ def test_an_interleaving_in_which_the_launch_fails_is_a_difference() -> None:
     assert found.different == "switches:0>1"
     with pytest.raises(AssertionFailedError), program_schedule(found.different):
         asserting_kernel[(2,)](zeros())
+
+
+def test_a_schedule_may_be_all_of_them_and_then_leaves_what_another_order_does() -> None:
+    total = zeros()
+    with switches_told() as told, program_schedule("every:100"):
+        lost_update_kernel[(2,)](total)
+    (spelled,) = told
+    other = zeros()
+    with program_schedule(spelled):
+        lost_update_kernel[(2,)](other)
+    assert spelled != "switches:"
+    assert int(total[0]) == int(other[0]) != 1
+
+
+@pytest.mark.parametrize("programs", [2, 20])
+def test_without_a_difference_or_in_a_large_launch_the_plain_order_is_left(programs: int) -> None:
+    counts, lost = zeros(32), zeros()
+    with switches_told() as told, program_schedule("every:100"):
+        apart_kernel[(programs,)](counts)
+        if programs == 20:
+            lost_update_kernel[(programs,)](lost)
+    assert told == ["switches:"]
+    assert counts.tolist() == [1] * programs + [0] * (32 - programs)

@@ -20,10 +20,14 @@ def schedules() -> st.SearchStrategy[str]:
     return st.just("") | reorderings()
 
 
+EVERY = "every:300"
+"""All interleavings of a small launch. Of the kernels that copy states there are hardly more than a dozen: they share little."""
+
+
 @cache
 def orders() -> st.SearchStrategy[list[str]]:
-    """A few orders, other than the usual one, in which to make one launch again and again."""
-    return st.lists(reorderings(), min_size=1, max_size=_MOST_ORDERS)
+    """Orders in which to make one launch again and again: a few other than the usual one, and all if the launch is small."""
+    return st.lists(reorderings(), max_size=_MOST_ORDERS).map(lambda some: [*some, EVERY])
 
 
 @cache

@@ -76,7 +76,9 @@ class _Search:
         better: _Run | None = best
         while better is not None:
             best = better
-            better = next((one for one in map(changed, simpler(best.told[number])) if _less(one, best, number)), None)
+            better = next(
+                (one for one in map(changed, simpler(best.told[number])) if _less(one, best, number)), None
+            )
         return best
 
     def _tried_with(self, schedules: Schedules) -> _Run | None:
@@ -113,7 +115,11 @@ def _less(one: _Run | None, best: _Run, number: int) -> bool:
 def _size(schedule: str) -> tuple[int, list[list[int]], list[int]]:
     launches = parsed(schedule).launches
     switches = [one for launch in launches for one in launch]
-    return len(switches), [list(accumulate(one.after for one in launch)) for launch in launches], [one.to for one in switches]
+    return (
+        len(switches),
+        [list(accumulate(one.after for one in launch)) for launch in launches],
+        [one.to for one in switches],
+    )
 
 
 def simpler(schedule: str) -> Iterator[str]:

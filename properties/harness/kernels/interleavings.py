@@ -17,7 +17,7 @@ import numpy as np
 
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.courses import MayGoOn, Turns, plain
-from properties.harness.kernels.recording import Array, Operation, RecordingMemory, raw_bytes, touched
+from properties.harness.kernels.footprints import Array, Footprints, Originals, TouchedMemory
 from properties.harness.kernels.schedule import OPERATIONS, run_interleaved
 from properties.harness.kernels.switches import spelled
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory
 
-MOST, MOST_OPERATIONS = 10_000, 2_000
+MOST, MOST_OPERATIONS = 10_000, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
     """Run a launch in all of its interleavings, or until one differs; memory is as before then.
 
     Args:
-        most_operations: of one interleaving.
+        most_operations: of all of them together.
     """
     started = time.monotonic()
     walk = Walk(launch, most_operations)
@@ -82,7 +82,7 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
         classes += 1
         first = first or ended
         if not ended.same(first):
-            different, address = _schedule(launch, ended), ended.first_difference(first)
+            different, address = walk.spelled(ended), ended.first_difference(first)
             break
         if ended.cut_short or (classes >= most and walk.goes_on):
             break
@@ -91,22 +91,6 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
     operations = len(first.choices) if first is not None else 0
     seconds = time.monotonic() - started
     return Interleavings(launch.kernel, classes, operations, seconds, complete, different, address)
-
-
-def _schedule(launch: Launched, ended: Ended) -> str:
-    """The switches of an interleaving."""
-    following = iter(ended.choices)
-
-    def course(running: int | None, ready: MayGoOn) -> int:
-        return next(following, plain(running, ready))
-
-    turns, memory = Turns(course), RecordingMemory()
-    try:
-        run_interleaved(launch, memory, turns)
-    except Exception:
-        """The launch fails in this interleaving."""
-    memory.take_back()
-    return spelled([turns.switches])
 
 
 @dataclass(eq=False)
@@ -157,10 +141,10 @@ class _Node:
 class Walk:
     """The search itself: `runs` goes through one interleaving of each class, the plain order first."""
 
-    def __init__(self, launch: Launched, most_operations: int) -> None:
-        self._launch, self._most = launch, most_operations
+    def __init__(self, launch: Launched, most_operations: int = MOST_OPERATIONS) -> None:
+        self._launch, self._left = launch, most_operations
         self._programs = list(launch.programs())
-        self._footprints = Footprints()
+        self._footprints, self._originals = Footprints(), Originals()
         self._nodes: list[_Node] = []
         self._events: list[_Event] = []
 
@@ -193,32 +177,46 @@ class Walk:
 
     def _run(self) -> Ended | None:
         """Run one interleaving to its end; None where it leads to nothing new."""
-        memory, error = RecordingMemory(), ""
-        going = _Going(self._launch, memory, self._programs)
-        blocked = False
+        memory = TouchedMemory(self._originals, self._footprints)
+        going, error, blocked = _Going(self._launch, memory, self._programs), "", False
+        depth = 0
         try:
-            for depth in range(self._most + 1):
-                if not going.unfinished:
-                    break
+            while going.unfinished and depth < self._left:
                 if depth == len(self._nodes) and not self._extend(going.unfinished):
                     blocked = True
                     break
                 number = self._nodes[depth].chosen
-                operation = going.operate(number)
-                if depth == len(self._events):
-                    self._add(number, self._footprints.of(operation))
+                memory.asked = depth == len(self._events)
+                going.operate(number)
+                if memory.asked:
+                    self._add(number, memory.footprint)
+                depth += 1
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         finally:
             going.close()
-            addresses = memory.written()
-            now = raw_bytes(addresses)
-            memory.take_back()
+            changed = self._originals.changed()
+            self._originals.put_back()
+        self._left -= depth
         if blocked:
             return None
-        changed = now != raw_bytes(addresses)
         choices = tuple(node.chosen for node in self._nodes)
-        return Ended(choices, addresses[changed], now[changed], error, bool(going.unfinished) and not error)
+        return Ended(choices, *changed, error, bool(going.unfinished) and not error)
+
+    def spelled(self, ended: Ended) -> str:
+        """The schedule of an interleaving; it is run once more."""
+        following = iter(ended.choices)
+
+        def course(running: int | None, ready: MayGoOn) -> int:
+            return next(following, plain(running, ready))
+
+        turns = Turns(course)
+        try:
+            run_interleaved(self._launch, TouchedMemory(self._originals, self._footprints), turns)
+        except Exception:
+            """The launch fails in this interleaving."""
+        self._originals.put_back()
+        return spelled([turns.switches])
 
     def _extend(self, unfinished: Sequence[int]) -> bool:
         """Decide who goes on from a new state; False where all who could are asleep."""
@@ -230,7 +228,7 @@ class Walk:
             asleep = {
                 number: footprint
                 for number, footprint in last.asleep.items()
-                if number != running and not self._footprints.conflict(footprint, event.footprint)
+                if number != running and footprint not in self._footprints.conflicts[event.footprint]
             }
         awake = [number for number in unfinished if number not in asleep]
         if not awake:
@@ -245,12 +243,11 @@ class Walk:
         events = self._events
         own = next((one for one in reversed(events) if one.program == program), None)
         before = list(own.before) if own is not None else [0] * len(self._programs)
-        races = []
+        races, conflicts = [], self._footprints.conflicts[footprint]
         for at in range(len(events) - 1, -1, -1):
             other = events[at]
-            if other.program == program or other.before[other.program] <= before[other.program]:
-                continue
-            if self._footprints.conflict(other.footprint, footprint):
+            # What comes before it by way of another one is no race with it.
+            if other.footprint in conflicts and other.before[other.program] > before[other.program]:
                 races.append(at)
                 before = [max(pair) for pair in zip(before, other.before, strict=True)]
         before[program] += 1
@@ -276,9 +273,10 @@ class _Going:
     """The programs of a run, each before its next operation."""
 
     def __init__(
-        self, launch: Launched, memory: RecordingMemory, indices: Sequence[tuple[int, int, int]]
+        self, launch: Launched, memory: TouchedMemory, indices: Sequence[tuple[int, int, int]]
     ) -> None:
-        self._memory, self._sites = memory, launch.compiled.sites
+        self._memory = memory
+        self._operates = [site.kind in OPERATIONS for site in launch.compiled.sites]
         self._indices = indices
         self._programs = [launch.program(memory, index) for index in indices]
         self.unfinished: list[int] = []
@@ -288,40 +286,14 @@ class _Going:
                 self.unfinished.append(number)
 
     def _stops(self, number: int) -> bool:
-        return any(self._sites[site].kind in OPERATIONS for site in self._programs[number])
+        """Let the program go on to its next operation; False where it ends instead."""
+        return any(self._operates[site] for site in self._programs[number])
 
-    def operate(self, number: int) -> Operation:
+    def operate(self, number: int) -> None:
         self._memory.switch(self._indices[number])
-        made = len(self._memory.operations)
         if not self._stops(number):
             self.unfinished.remove(number)
-        return self._memory.operations[made]
 
     def close(self) -> None:
         for one in self._programs:
             one.close()  # type: ignore[attr-defined]
-
-
-class Footprints:
-    """Numbers for the bytes that operations touch, and which of these conflict."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[bytes, bool], int] = {}
-        self._bytes: list[tuple[Array, bool]] = []
-        self._known: dict[tuple[int, int], bool] = {}
-
-    def of(self, operation: Operation) -> int:
-        places = touched(operation)
-        key = places.tobytes(), operation.writes
-        if key not in self._numbers:
-            self._numbers[key] = len(self._bytes)
-            self._bytes.append((places, operation.writes))
-        return self._numbers[key]
-
-    def conflict(self, one: int, other: int) -> bool:
-        """Whether the order of the two operations matters: they touch a byte together, and one of them writes."""
-        key = (one, other) if one < other else (other, one)
-        if key not in self._known:
-            (places, writes), (others, also) = self._bytes[one], self._bytes[other]
-            self._known[key] = (writes or also) and bool(np.isin(places, others, assume_unique=True).any())
-        return self._known[key]

@@ -1,4 +1,4 @@
-"""The memory of a launch that remembers each operation: who made it, which bytes it touched, what was read or written."""
+"""The memory of a launch that remembers each operation: who made it, which elements it touched, what was read or written."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from properties.harness.kernels.sites import Site
 
 _WARPS = (2, 4)
-_FEW, _SHORT = 4, 500
-"""Programs, and operations, of a launch whose interleavings are enumerated."""
+_FEW, _SHORT = 4, 10_000
+"""Programs of a launch whose interleavings are enumerated, and operations of all of these."""
 OPERATIONS = frozenset(("load", "store", "atomic"))
 """Kinds of places at which a program can be stopped; the others are for its own lanes."""
 
@@ -143,7 +143,7 @@ class _Scheduled:
         (switches,) = parsed(found.different or f"{SWITCHES}:").launches
         turns = Turns(courses.spelled_out(switches))
         self._made[number] = turns.switches
-        schedules.REORDERED.launches += found.classes > 1
+        schedules.REORDERED.launches += 1
         run_interleaved(launch, memory, turns)
 
     @property
