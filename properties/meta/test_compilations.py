@@ -20,6 +20,7 @@ from rich.console import Console
 
 from properties.harness import compilations, triton_mode
 from properties.harness.campaign.display import kernels
+from properties.harness.campaign.launched import KernelRecord, LaunchRecord
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.record import Record
 from properties.harness.campaign.tasks import Explored
@@ -127,11 +128,19 @@ def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("device", "words"), [("cpu", "executed from their IR, none compiled"), ("cuda", "none compiled")]
-)
-def test_a_campaign_without_compilations_says_so(device: str, words: str) -> None:
-    assert shown(finished(device, {})) == [["kernels:", *words.split()]]
+def test_a_campaign_without_compilations_says_so() -> None:
+    assert shown(finished("cuda", {})) == [["kernels:", "none", "compiled"]]
+
+
+def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> None:
+    record = Record("night", "impl", "cpu", "")
+    assert kernels(record) == ""
+    executed, interpreted = LaunchRecord("executed", "", 12_345), LaunchRecord("interpreted", "tt.new", 1)
+    record.launched = [KernelRecord("copy", "", [executed]), KernelRecord("move", "", [interpreted])]
+    assert kernels(record) == (
+        "kernels: 1 executed from their IR (12,345 launches); "
+        "1 in Triton's interpreter: move (tt.new), 1 launch"
+    )
 
 
 def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ from triton.runtime.cache import get_cache_manager
 
 from properties.harness.kernels import tiles
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
-from properties.harness.kernels.generate import Arithmetic, Branch, Site, written
+from properties.harness.kernels.generate import written
 from properties.harness.kernels.ir import Function, Type, parsed
+from properties.harness.kernels.sites import Arithmetic, Branch, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
@@ -187,11 +188,37 @@ def _realised(constant: Any) -> Any:
 
 @cache
 def _names() -> dict[str, Any]:
-    numpy = (
-        "add multiply minimum maximum where broadcast_to concatenate stack int8 int16 int32 int64 bitwise_and bitwise_or "
-        "bitwise_xor"
-    ).split()
-    own = "full reduce reduce_by scan scan_by dot gather histogram moved_origins select_origins asserted printed".split()
+    numpy = [
+        "add",
+        "multiply",
+        "minimum",
+        "maximum",
+        "where",
+        "broadcast_to",
+        "concatenate",
+        "stack",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
+    own = [
+        "full",
+        "reduce",
+        "reduce_by",
+        "scan",
+        "scan_by",
+        "dot",
+        "gather",
+        "histogram",
+        "moved_origins",
+        "select_origins",
+        "asserted",
+        "printed",
+    ]
     found = {name: getattr(np, name) for name in numpy} | {name: getattr(tiles, name) for name in own}
     return found | {"wrap64": _wrap64}
 

@@ -23,7 +23,15 @@ _PASSED_ON = {
     "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
 _EITHER = {"arith.select", "tt.cat", "tt.join"}
-_KEEP_STEPS = {"arith.extsi", "arith.extui", "arith.trunci", "tt.int_to_ptr", "tt.ptr_to_int", "tt.bitcast", "tt.reshape"}
+_KEEP_STEPS = {
+    "arith.extsi",
+    "arith.extui",
+    "arith.trunci",
+    "tt.int_to_ptr",
+    "tt.ptr_to_int",
+    "tt.bitcast",
+    "tt.reshape",
+}
 _INTEGERS = ("i8", "i16", "i32", "i64")
 _SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
 _WHOLE = {
@@ -83,7 +91,9 @@ class Flow:
             if value in self.addresses:
                 self._origin[value] = at if entry and value.type.element == "ptr" else DYNAMIC
         self._constants = {
-            one.result: number(one.text.strip().removeprefix("dense<").removesuffix(">"), one.result.type.element)
+            one.result: number(
+                one.text.strip().removeprefix("dense<").removesuffix(">"), one.result.type.element
+            )
             for one in self._operations
             if one.name == "arith.constant" and one.result.type.element in _INTEGERS and "[" not in one.text
         }
@@ -153,12 +163,16 @@ class Flow:
     def _formed(self, operation: Operation) -> Callable[[Value], int]:
         name = operation.name
         if name in ("scf.if", "scf.for", "scf.while", "arith.constant"):
-            return lambda value: self.form(value)
+            return self.form
         if name in _WHOLE or name in ("tt.reduce", "tt.call"):
             return lambda value: SCALAR if value.type.shape is None else FULL
         highest = max((self.form(one) for one in operation.operands), default=SCALAR)
         if name in _SHAPED and highest:
-            return lambda value: LAZY if value.type.shape != operation.operands[0].type.shape and name == "tt.broadcast" else highest
+            return lambda value: (
+                LAZY
+                if value.type.shape != operation.operands[0].type.shape and name == "tt.broadcast"
+                else highest
+            )
         return lambda value: highest
 
     def _step_of(self, operation: Operation) -> int | None:
@@ -200,7 +214,15 @@ class Flow:
 
     def _derive(self, operation: Operation, value: Value) -> bool:
         name, operands = operation.name, operation.operands
-        if name in ("tt.load", "tt.call", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll", "tt.split"):
+        if name in (
+            "tt.load",
+            "tt.call",
+            "tt.atomic_rmw",
+            "tt.atomic_cas",
+            "tt.atomic_load",
+            "tt.atomic_poll",
+            "tt.split",
+        ):
             return self._join(value, DYNAMIC)
         if name in _PASSED_ON:
             return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
@@ -260,4 +282,3 @@ def _values(function: Function, operations: list[Operation]) -> Iterable[Value]:
     yield from function.arguments
     yield from (value for block in blocks for value in block.arguments)
     yield from (value for one in operations for value in one.results)
-

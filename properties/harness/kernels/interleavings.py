@@ -122,7 +122,8 @@ class Ended:
 
     def same(self, other: Ended) -> bool:
         return self.error == other.error and (
-            bool(self.error) or (np.array_equal(self.addresses, other.addresses) and np.array_equal(self.left, other.left))
+            bool(self.error)
+            or (np.array_equal(self.addresses, other.addresses) and np.array_equal(self.left, other.left))
         )
 
     def first_difference(self, other: Ended) -> int | None:
@@ -274,7 +275,9 @@ class Walk:
 class _Going:
     """The programs of a run, each before its next operation."""
 
-    def __init__(self, launch: Launched, memory: RecordingMemory, indices: Sequence[tuple[int, int, int]]) -> None:
+    def __init__(
+        self, launch: Launched, memory: RecordingMemory, indices: Sequence[tuple[int, int, int]]
+    ) -> None:
         self._memory, self._sites = memory, launch.compiled.sites
         self._indices = indices
         self._programs = [launch.program(memory, index) for index in indices]

@@ -15,7 +15,7 @@ from triton.runtime.jit import JITFunction
 from properties.harness.interpreter import replace_language_once
 from properties.harness.sanitizer.hooks import listening
 
-_inside = 0
+_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 WATCH: ContextVar[Any] = ContextVar("watch", default=None)
 """The sanitizer that interpreted launches are shown to."""
 
@@ -32,14 +32,13 @@ def _of(function: JITFunction[Any]) -> Any:
 
 def launch(function: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
     """Run one launch in the interpreter: all arguments of the kernel, constexprs among them."""
-    global _inside
-    _inside += 1
+    token = _INSIDE.set(True)
     try:
         watching = contextlib.nullcontext() if WATCH.get() is None else listening(WATCH.get())
         with _language_restored(), watching:
             _of(function).run(*arguments, grid=grid, warmup=False)
     finally:
-        _inside -= 1
+        _INSIDE.reset(token)
 
 
 @contextlib.contextmanager
@@ -57,7 +56,9 @@ def _language_restored() -> Iterator[None]:
 def _owners() -> tuple[Any, ...]:
     import triton.language as tl
 
-    classes = (one for one in vars(tl.core).values() if inspect.isclass(one) and one.__module__ == tl.core.__name__)
+    classes = (
+        one for one in vars(tl.core).values() if inspect.isclass(one) and one.__module__ == tl.core.__name__
+    )
     return (tl, tl.core, tl.math, *dict.fromkeys(classes))
 
 
@@ -85,7 +86,7 @@ def install() -> None:
     plain = JITFunction.__call__
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not _inside:
+        if not _INSIDE.get():
             return plain(self, *arguments, **keywords)
         return _of(self)(*arguments, **keywords)
 

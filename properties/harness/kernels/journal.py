@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
-from properties.harness.kernels.generate import Site
 from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.sites import Site
 
 Bytes = NDArray[np.uint8]
 Addresses = NDArray[np.int64]

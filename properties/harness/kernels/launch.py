@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,26 +25,12 @@ from triton.compiler.compiler import ASTSource
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from properties.harness.kernels import interpreted
+from properties.harness.kernels import coverage, interpreted
 from properties.harness.kernels.compile import TARGET, Compiled, compiled, lowering
+from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
 from properties.harness.kernels.ir import NotUnderstoodError, Type
 from properties.harness.kernels.memory import Memory, Program
 from properties.harness.kernels.values import dtype_of
-
-EXECUTED, INTERPRETED = "executed", "interpreted"
-
-
-@dataclass(frozen=True)
-class How:
-    """How a kernel's launches were run, and why not otherwise."""
-
-    kernel: str
-    how: str
-    why: str = ""
-
-
-LAUNCHES: Counter[How] = Counter()
-"""Launches of this process, by kernel and by how they were run."""
 
 
 @dataclass
@@ -62,6 +47,8 @@ class Launched:
     """The same as generated code takes them."""
     interpreter: Callable[[], None]
     """Makes the same launch in Triton's interpreter."""
+    taken: set[int] = field(default_factory=set)
+    """Gets the numbers of the branches that its programs take."""
 
     def program(self, memory: Memory, index: Program) -> Iterator[int]:
         """A generator of one program, which stops before each access."""
@@ -125,6 +112,7 @@ def interpreting() -> Iterator[None]:
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
+    memory.taken, memory.took = launch.taken, launch.taken.add
     with np.errstate(all="ignore"):
         STATE.runner(launch, memory)
     memory.end()
@@ -138,16 +126,18 @@ class Kernel:
 
     def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
         self._function, self._names, self.variant, self._why = function, parameters, variant, why
-        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why)
+        place = coverage.place_of(function.fn)
+        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
+        self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
 
-    def launch_metadata(self, *arguments: Any) -> None:
-        return None
+    def launch_metadata(self, *_: Any) -> None:
+        """Triton asks for some."""
 
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         arguments = rest[6:]
         if self.variant is None or any(_elsewhere(one) for one in arguments):
             why = self._why or "tensors that are not on the CPU"
-            LAUNCHES[How(self._how.kernel, INTERPRETED, why)] += 1
+            LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
             interpreted.launch(self._function, (x, y, z), arguments)
             return
         LAUNCHES[self._how] += 1
@@ -156,7 +146,9 @@ class Kernel:
         names, handed = [name for name, _ in kept], [one for _, one in kept]
         values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
         interpreter = partial(interpreted.launch, self._function, (x, y, z), arguments)
-        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, interpreter)
+        launch = Launched(
+            self._how.kernel, self.variant, (x, y, z), handed, names, values, interpreter, self._taken
+        )
         if STATE.around is None:
             run(launch)
         else:
@@ -196,7 +188,7 @@ def _value(argument: Any, kind: Type) -> Any:
 _HERE = GPUTarget("cpu", 0, 0)
 
 
-class _Backend(CUDABackend):  # type: ignore[misc]
+class _Backend(CUDABackend):
     """Lowers kernels for a GPU in a process that has none."""
 
     def __init__(self, target: GPUTarget) -> None:
@@ -208,7 +200,7 @@ class _Backend(CUDABackend):  # type: ignore[misc]
         return bool(target.backend == _HERE.backend)
 
 
-class _Driver(DriverBase):  # type: ignore[misc]
+class _Driver(DriverBase):
     """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
 
     def __init__(self) -> None:
@@ -235,7 +227,7 @@ class _Driver(DriverBase):  # type: ignore[misc]
     def set_current_device(self, device: int) -> None:
         """There is one."""
 
-    def get_current_stream(self, device: int) -> int:
+    def get_current_stream(self, device: int) -> int:  # noqa: ARG002 - Triton's
         return 0
 
     def get_benchmarker(self) -> Callable[..., Any]:
@@ -274,10 +266,19 @@ def install() -> None:
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
-    # Libraries ask the backends whether kernels can be launched at all.
+    # Libraries ask the backends whether kernels can be launched at all, and want one answer.
+    for name, backend in backends.items():
+        backends[name] = Backend(backend.compiler, _silent(backend.driver))
     backends["statecheck"] = Backend(_Backend, _Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
+
+
+def _silent(driver: Any) -> Any:
+    """The driver of a device that this process does not use."""
+    if driver is None:
+        return None
+    return type(driver.__name__, (driver,), {"is_active": classmethod(lambda cls: False)})
 
 
 def installed() -> bool:
@@ -293,7 +294,7 @@ def _do_compile(
     constexprs: Any,
     options: Any,
     attrs: Any,
-    warmup: bool,
+    warmup: bool,  # noqa: ARG001 - Triton's
     **_: Any,
 ) -> Kernel:
     kernels, _keys, _target, backend, _binder = self.device_caches[device]
@@ -310,3 +311,6 @@ def _do_compile(
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
     return _flat(list(signature), list(signature.values()))
+
+
+__all__ = ["EXECUTED", "INTERPRETED", "LAUNCHES", "STATE", "How", "Launched", "install", "installed", "run"]

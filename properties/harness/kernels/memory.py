@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import memmove, string_at
 from collections.abc import Callable
-from functools import lru_cache
+from ctypes import memmove, string_at
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.arithmetic import atomic
-from properties.harness.kernels.generate import Site
+from properties.harness.kernels.sites import Site
 from properties.harness.kernels.values import dtype_of, stored_dtype
 
 Array = NDArray[Any]
@@ -50,26 +50,26 @@ class Memory:
     def end(self) -> None:
         """All programs have ended."""
 
-    def argument(self, number: int) -> int | None:
+    def argument(self, number: int) -> int | None:  # noqa: ARG002 - for those who watch
         """Where pointers made of a parameter come from."""
         return None
 
-    def origin_of(self, value: int) -> Any:
+    def origin_of(self, value: int) -> Any:  # noqa: ARG002 - for those who watch
         """Where a pointer made of this number comes from, if that is known."""
         return None
 
-    def origins_of(self, values: Array) -> Any:
+    def origins_of(self, values: Array) -> Any:  # noqa: ARG002 - for those who watch
         """The same for each number of a tile."""
         return None
 
-    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+    def load1(self, site: Site, pointer: int, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """One element."""
         kind = _SCALARS.get(site.element)
         if kind is not None:
             return kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value
         return read(site.element, np.array([pointer], np.int64), None, None)[0]
 
-    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
+    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:  # noqa: ARG002 - for those who watch
         """The active lanes' elements, and `other` in the rest."""
         active = pointers if mask is None else pointers[mask]
         if not len(active):
@@ -89,7 +89,7 @@ class Memory:
         result[mask] = raw
         return result
 
-    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:  # noqa: ARG002 - for those who watch
         if self.warp:
             return
         kind = _SCALARS.get(site.element)
@@ -99,7 +99,7 @@ class Memory:
         tile = np.array([value], dtype_of(site.element))
         write(site.element, np.array([pointer], np.int64), tile, None)
 
-    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
+    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:  # noqa: ARG002 - for those who watch
         mask = self.own(mask, pointers.shape)
         if site.element != "bf16":
             active = pointers if mask is None else pointers[mask]
@@ -119,11 +119,11 @@ class Memory:
         mine = (owners == self.warp).reshape(shape)
         return mine if mask is None else mine & mask
 
-    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
+    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Change memory atomically; what was there before."""
         return self.once(lambda: change(site, pointer, value, mask))
 
-    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
+    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Store a value where the expected one stands; what was there before."""
         return self.once(lambda: exchange(site, pointer, expected, value))
 
@@ -179,7 +179,7 @@ def read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array
         rest = _nothing(shape, dtype)
     else:
         rest = np.empty(shape, dtype)
-        rest[...] = _packed(other, element) if element == "bf16" else other
+        rest[...] = _packed(other) if element == "bf16" else other
     found: Array = native.load(pointers.view(np.uint64), mask, rest, dtype)
     return _unpacked(found) if element == "bf16" else found
 
@@ -195,11 +195,11 @@ def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
-    raw = _packed(values, element) if element == "bf16" else values
+    raw = _packed(values) if element == "bf16" else values
     native.store(pointers.view(np.uint64), raw, _everywhere(pointers.shape) if mask is None else mask)
 
 
-def _packed(values: Any, element: str) -> Array:
+def _packed(values: Any) -> Array:
     """bf16 as its 16 bits."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return (bits >> np.uint32(16)).astype(np.uint16).reshape(np.shape(values))
@@ -216,9 +216,16 @@ _WITHOUT_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@cache
+def change_of(operation: str, element: str) -> Callable[[Any, Any], Any] | None:
+    """What an atomic operation makes of what it finds and its operand; None where nobody knows."""
+    return _WITHOUT_ARITHMETIC.get(operation) or atomic(operation, element)
+
+
 def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
     """An atomic read-modify-write, lane after lane, as lanes may name the same place."""
-    function = _WITHOUT_ARITHMETIC.get(site.operation) or atomic(site.operation, site.element)
+    function = change_of(site.operation, site.element)
+    assert function is not None
     if np.ndim(pointer) == 0:
         if mask is not None and not mask:
             return value

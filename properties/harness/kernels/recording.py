@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
-from properties.harness.kernels.generate import Site
 from properties.harness.kernels.memory import Memory, Program, same_bits
+from properties.harness.kernels.sites import Site
 from properties.harness.kernels.values import dtype_of
 
 Array = NDArray[Any]
@@ -79,7 +79,9 @@ class RecordingMemory(Memory):
             self._keep(site, addresses)
         result = super().rmw(site, pointer, value, mask, origin)
         found = _active(np.asarray(result), None if mask is None else np.asarray(mask, np.bool_))
-        self._note(site, addresses if first else _addresses(()), found, _now(site, addresses) if first else None)
+        self._note(
+            site, addresses if first else _addresses(()), found, _now(site, addresses) if first else None
+        )
         return result
 
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
@@ -90,7 +92,9 @@ class RecordingMemory(Memory):
         found = np.asarray(result)
         lanes = zip(found.reshape(-1), np.broadcast_to(expected, found.shape).reshape(-1), strict=True)
         changes = first and any(same_bits(one, other, found.dtype) for one, other in lanes)
-        self._note(site, addresses if first else _addresses(()), found, _now(site, addresses) if changes else None)
+        self._note(
+            site, addresses if first else _addresses(()), found, _now(site, addresses) if changes else None
+        )
         return result
 
     def _note(self, site: Site, addresses: Array, found: Any = None, left: Any = None) -> None:

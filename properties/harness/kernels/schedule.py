@@ -34,9 +34,9 @@ from properties.harness.kernels.switches import (
 )
 
 if TYPE_CHECKING:
-    from properties.harness.kernels.generate import Site
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory, Program
+    from properties.harness.kernels.sites import Site
 
 _WARPS = (2, 4)
 _FEW, _SHORT = 4, 500
@@ -137,7 +137,8 @@ class _Scheduled:
         from properties.harness.kernels.interleavings import search
 
         if not 1 < _count(launch) <= _FEW:
-            return run_interleaved(launch, memory, Turns(courses.plain))
+            run_interleaved(launch, memory, Turns(courses.plain))
+            return
         found = search(launch, self._plan.number, _SHORT)
         (switches,) = parsed(found.different or f"{SWITCHES}:").launches
         turns = Turns(courses.spelled_out(switches))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from properties.harness.kernels import interpreted, launch
-from properties.harness.kernels.generate import Site
 from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
+from properties.harness.kernels.sites import Site
 from properties.harness.sanitizer.touches import Touch
 from properties.harness.sanitizer.watch import Sanitizer
 
@@ -46,10 +46,13 @@ class WatchedMemory(Memory):
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
             for argument, name in zip(one.arguments, one.names, strict=True)
         ]
-        self.origin_of: Callable[[int], Any] = provenance.at  # type: ignore[method-assign]
+        self._at = provenance.at
 
     def argument(self, number: int) -> int | None:
         return self._arguments[number]
+
+    def origin_of(self, value: int) -> Any:
+        return self._at(value)
 
     def origins_of(self, values: Array) -> Any:
         return self._watch.provenance.among(values)
@@ -144,7 +147,9 @@ class WatchedMemory(Memory):
         if not -0x8000000000000000 <= pointer < 0x8000000000000000:
             pointer = (pointer + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
         addresses = np.array([pointer], np.int64)
-        return Touch(kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin)
+        return Touch(
+            kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin
+        )
 
     def _many(
         self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
@@ -173,5 +178,16 @@ class WatchedMemory(Memory):
         else:
             low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
         return Touch(
-            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values, is_run=run
+            kind,
+            self.program,
+            site.line,
+            site.nbytes,
+            addresses,
+            low,
+            high,
+            lanes,
+            shape,
+            origin,
+            values,
+            is_run=run,
         )

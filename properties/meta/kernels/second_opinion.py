@@ -129,7 +129,9 @@ def comparing(opinion: SecondOpinion) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="second_opinion", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="second_opinion", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--subject", default="impl")
     parser.add_argument("--launches", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -156,7 +158,8 @@ def main() -> int:
     bench = Bench(subject, port)
     assert port.watched is not None
     opinion = SecondOpinion(
-        lambda: [view.tensor for view in port.watched.sanitizer.provenance.registered], chosen.launches  # type: ignore[union-attr]
+        lambda: [view.tensor for view in port.watched.sanitizer.provenance.registered],
+        chosen.launches,  # type: ignore[union-attr]
     )
     each, round_ = max(3, chosen.launches // (4 * len(tested))), 0
     with comparing(opinion), without_memory(shrink=False):
@@ -168,7 +171,9 @@ def main() -> int:
                     except Falsified as falsified:
                         print(f"{one.name}: {falsified}", file=sys.stderr)
             round_ += 1
-    print("| kernel | launches | programs | interpreter ms | executor ms | times | with sanitizer ms | times | differ |")
+    print(
+        "| kernel | launches | programs | interpreter ms | executor ms | times | with sanitizer ms | times | differ |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for name, row in sorted(opinion.rows.items()):
         count = row.launches / 1000

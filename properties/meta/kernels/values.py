@@ -167,7 +167,9 @@ def distance(a: Array, b: Array, element: str) -> Array:
     places = []
     for bits in (a, b):
         sign = bits >> WIDTHS[element] - 1
-        magnitude = (bits & (1 << WIDTHS[element] - 1) - 1).astype(np.float64)
+        magnitude = (bits & (1 << WIDTHS[element] - 1) - 1).astype(np.int64)
         places.append(np.where(sign != 0, -magnitude, magnitude))
-    apart: Array = np.abs(places[0] - places[1])
-    return apart
+    # Numbers of opposite signs may be further apart than int64 reaches.
+    halves = np.abs(places[0] // 2 - places[1] // 2)
+    near = halves < 1 << 60
+    return np.where(near, np.abs(places[0] - places[1]), halves * 2.0).astype(np.float64)
