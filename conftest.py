@@ -74,13 +74,6 @@ def trial(request: pytest.FixtureRequest) -> Bench:
 
 
 @pytest.fixture(scope="session")
-def interpreted(trial: Bench) -> None:
-    """For tests of what only the interpreter can do, such as running programs in another order."""
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled in this process, and this is about interpreted ones")
-
-
-@pytest.fixture(scope="session")
 def executed(trial: Bench) -> None:
     """For tests of what only kernels that are executed on a CPU can do, such as running programs in another order."""
     if trial.port.device != "cpu":

@@ -582,7 +582,7 @@ def test_a_defect_is_heard_of_where_its_circumstance_holds_and_told_once() -> No
     assert (heard.shown, told) == ({"one": 2}, ["one"])
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("sanitized", [True, False])
 def test_a_task_says_whether_the_sanitizer_watches(make: Make, sanitized: bool) -> None:
     seen: set[bool] = set()

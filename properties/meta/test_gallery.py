@@ -74,7 +74,10 @@ def test_what_the_sanitizer_does_not_look_for_is_what_only_a_worker_can_tell() -
 def test_numbers_that_are_rounded_as_written_are_what_only_a_rule_can_tell() -> None:
     rounded = [one for one in EXHIBITS if not one.finding and not one.endless]
     assert [one.name for one in rounded] == ["bf16_sum"]
-    assert found_by(rounded[0], ("differential", "orders"), "broken") == {"differential": True, "orders": True}
+    assert found_by(rounded[0], ("differential", "orders"), "broken") == {
+        "differential": True,
+        "orders": True,
+    }
 
 
 def test_some_of_the_bugs_are_found_by_the_sanitizer_alone() -> None:

@@ -11,11 +11,11 @@ import triton.language as tl
 
 from properties.harness.repro_races import touches_told
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 
 @pytest.fixture(autouse=True)
-def _in_the_interpreter(interpreted: None) -> Iterator[None]:
+def _in_the_interpreter() -> Iterator[None]:
     """Where scripts run their kernels."""
     from properties.harness.kernels.launch import interpreting
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from properties.harness.kernels import interpreted
 from properties.sanitizer import Bfloat16Arithmetic, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 BF16 = torch.bfloat16
 

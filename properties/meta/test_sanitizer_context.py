@@ -21,7 +21,7 @@ from properties.harness.kernels.launch import STATE
 from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")

@@ -12,7 +12,7 @@ import triton.language as tl
 from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import RaceWithinProgram, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 
 @triton.jit

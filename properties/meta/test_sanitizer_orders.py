@@ -18,7 +18,7 @@ from properties.harness.kernels.tiles import AssertionFailedError
 from properties.harness.sanitizer.orders import ORDERS, OrderDependence, every_order
 from properties.sanitizer import OutsideView, RaceBetweenPrograms, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 ONE_BY_ONE = ("reversed", "shuffled:1")
 

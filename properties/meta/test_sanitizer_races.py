@@ -12,7 +12,7 @@ import triton.language as tl
 from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import RaceBetweenPrograms, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", *(f"interleaved:{seed}" for seed in range(6)))
 

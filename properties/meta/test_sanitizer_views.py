@@ -12,7 +12,7 @@ import triton.language as tl
 from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import Misaligned, OutsideView, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
 

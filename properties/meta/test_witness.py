@@ -30,7 +30,7 @@ from properties.harness.witness import explain_case, explained
 from properties.meta.broken import ROOT, a_case
 from properties.subjects import Subject, load
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 TWICE = "storing_the_same_step_twice_is_storing_it_once"

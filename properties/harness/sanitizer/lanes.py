@@ -45,7 +45,7 @@ class _Seen:
 
 
 _LIVE = 64
-"""Programs that are remembered: more than are ever under way at a time in the interpreter."""
+"""Programs that are remembered: more than are ever under way at a time."""
 
 
 class Lanes:

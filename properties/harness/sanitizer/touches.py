@@ -141,9 +141,6 @@ def _place() -> Place:
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
-here = _place
-
-
 def place_texts(place: Place) -> tuple[str, str]:
     file, line = place
     if not file:
