@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
-from properties.harness.kernels.generate import Site
 from properties.harness.kernels.memory import Memory, same_bits
+from properties.harness.kernels.sites import Site
 
 Array = NDArray[Any]
 _Key = tuple[bytes | int, int, bool]

@@ -123,7 +123,7 @@ class _Noting(Memory):
 
 def noted(memory: Memory, journal: Journal) -> Memory:
     """The same memory, whose writes are noted from now on."""
-    memory.__class__ = _noting(type(memory))
+    memory.__class__ = _noting(type(memory))  # type: ignore[arg-type]
     assert isinstance(memory, _Noting)
     memory.journal = journal
     return memory

@@ -19,9 +19,10 @@ def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[View
         low, high, nbytes = touch.low, touch.high, touch.nbytes
         for view in _views(origin, provenance):
             # Most views are one run of bytes: nothing else has to be asked.
-            if low >= view.base and high <= view.end:
-                if view.geometry.flat or view.holds(low, high - nbytes, touch.addresses, nbytes):
-                    return None
+            if view.base <= low and high <= view.end and view.geometry.flat:
+                return None
+            if view.holds(low, high - nbytes, touch.addresses, nbytes):
+                return None
         return _first(touch.addresses, touch.nbytes, origin, provenance)
     found = (
         _first(touch.addresses[origin == one], touch.nbytes, one, provenance) for one in np.unique(origin)

@@ -14,7 +14,6 @@ import numpy as np
 from properties.harness.sanitizer.findings import Program
 from properties.harness.sanitizer.touches import Touch
 
-
 _FAR = 1 << 64
 
 
@@ -28,10 +27,8 @@ class _Seen:
 
     def add(self, touch: Touch) -> None:
         low, high = touch.low, touch.high
-        if low < self.low:
-            self.low = low
-        if high > self.high:
-            self.high = high
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
         self.touches.append(touch)
         self._lows.append(low)
         self._highs.append(high)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from dataclasses import fields, is_dataclass, replace
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from properties.harness.port import Port

@@ -156,10 +156,10 @@ def main() -> int:
     ]
     port = InProcess(subject, "cpu", sanitized=True)
     bench = Bench(subject, port)
-    assert port.watched is not None
+    watched = port.watched
+    assert watched is not None
     opinion = SecondOpinion(
-        lambda: [view.tensor for view in port.watched.sanitizer.provenance.registered],
-        chosen.launches,  # type: ignore[union-attr]
+        lambda: [view.tensor for view in watched.sanitizer.provenance.registered], chosen.launches
     )
     each, round_ = max(3, chosen.launches // (4 * len(tested))), 0
     with comparing(opinion), without_memory(shrink=False):
