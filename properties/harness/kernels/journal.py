@@ -123,13 +123,14 @@ class _Noting(Memory):
 
 def noted(memory: Memory, journal: Journal) -> Memory:
     """The same memory, whose writes are noted from now on."""
-    memory.__class__ = _noting(type(memory))  # type: ignore[arg-type]
+    plain: Any = type(memory)
+    memory.__class__ = _noting(plain)
     assert isinstance(memory, _Noting)
     memory.journal = journal
     return memory
 
 
 @cache
-def _noting(plain: type[Memory]) -> type[Memory]:
+def _noting(plain: Any) -> type[Memory]:
     # Behind the class itself: what that refuses is not made, and not noted.
     return _Noting if plain is Memory else type(plain.__name__, (plain, _Noting), {})
