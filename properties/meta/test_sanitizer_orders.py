@@ -298,6 +298,17 @@ def test_a_schedule_around_or_inside_changes_nothing(schedule: str, around: bool
     assert out.tolist() == numbers.tolist()
 
 
+@pytest.mark.parametrize("around", [True, False])
+def test_row_major_order_is_that_whatever_schedule_is_around(around: bool) -> None:
+    contexts = [program_schedule("reversed"), every_order(("shuffled:1",))]
+    out = zeros(4)
+    with contextlib.ExitStack() as both, pytest.raises(OrderDependence, match="it is 1 in row-major order"):
+        for context in contexts if around else contexts[::-1]:
+            both.enter_context(context)
+        slots_kernel[(4,)](out, zeros(1))
+    assert out.tolist() == [0, 1, 2, 3]
+
+
 def test_afterwards_launches_are_made_as_before() -> None:
     state = launches.STATE
     before = state.memory, state.runner, state.around
