@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("statecheck")
     group.addoption("--subject", default="impl", help="what to verify: impl, or any importable module")
     group.addoption("--device", default="auto", help="auto, cpu or cuda")
-    group.addoption("--no-sanitize", action="store_true", help="do not watch interpreted kernels")
+    group.addoption("--no-sanitize", action="store_true", help="do not watch kernels on a CPU")
     group.addoption(
         "--in-process",
         action="store_true",
@@ -71,13 +71,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def trial(request: pytest.FixtureRequest) -> Bench:
     """Where the properties' examples run. Each example makes itself a `Trial` on it."""
     return request.config.stash[_BENCH]
-
-
-@pytest.fixture(scope="session")
-def interpreted(trial: Bench) -> None:
-    """For tests of what only the interpreter can do, such as running programs in another order."""
-    if trial.port.device != "cpu":
-        pytest.skip("kernels are compiled in this process, and this is about interpreted ones")
 
 
 @pytest.fixture(scope="session")

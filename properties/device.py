@@ -2,7 +2,7 @@
 
 One illegal access on a GPU leaves a process in which everything fails from then on, and a kernel that never ends keeps it for
 good. So the process that searches for counterexamples holds no device: a worker does, and is replaced when it comes to its end.
-All of it works on the CPU too, where kernels are interpreted; a segmentation fault stands for the illegal access there.
+All of it works on the CPU too, where kernels are executed from their IR; a segmentation fault stands for the illegal access there.
 
 A port for properties, in place of `InProcess`:
 

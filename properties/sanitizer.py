@@ -1,4 +1,4 @@
-"""A sanitizer for Triton kernels: it watches the interpreter and stops at the first access that a GPU would not forgive.
+"""A sanitizer for Triton kernels: it watches them run on a CPU and stops at the first access that a GPU would not forgive.
 
     import torch
     from properties.sanitizer import sanitize
@@ -9,26 +9,32 @@
         watch.free(state[5], "request 7 ended")     # a block that nobody may touch
         copy_kernel[(4,)](table, out, BLOCK=64)     # raises a Finding, or is as good as it looks
 
-It works on any kernel, in a process with TRITON_INTERPRET=1. What it finds comes out of the launch as an exception:
+It works on any kernel with `@triton.jit`, on CPU tensors. From the first `sanitize()` on, the process executes its kernels
+from Triton's IR (see `properties.harness.kernels.launch`), which needs no GPU and no TRITON_INTERPRET; with that set to 1,
+kernels are watched in Triton's interpreter. What is found comes out of the launch as an exception:
 
     OutsideView           an access outside the tensor that the pointer came from, though inside another one. Every pointer
                           carries the view it was made from; views of raw addresses are those that were registered.
-    Misaligned            an element at an address that is no multiple of its size, which the interpreter does not mind.
+    Misaligned            an element at an address that is no multiple of its size, which a CPU does not mind.
     RaceBetweenPrograms   two programs of a launch touch a byte, one of them writes, and no atomics order the two. Decided
                           when the launch ends, whatever the order in which its programs happened to run.
     RaceWithinProgram     two lanes of a program touch a byte, one of them writes, with no `tl.debug_barrier()` between.
     UnwrittenRead         a load of bytes declared `unwritten` that no kernel has stored since.
     FreedBlock            an access to bytes declared `free`.
-    Bfloat16Arithmetic    an operation on bfloat16 numbers that the interpreter computes wrongly.
+    Bfloat16Arithmetic    an operation on bfloat16 numbers that Triton's interpreter computes wrongly, in a launch that had to
+                          be handed to it. What is executed computes bfloat16 as a GPU does.
 
-An access outside is reported before it is made. Lanes that are masked out touch nothing. Afterwards the interpreter is as
-it was. The context composes with `properties.harness.schedules.program_schedule`, inside or outside.
+An access outside is reported before it is made. Lanes that are masked out touch nothing. What is watched is the IR that a
+GPU's code is made from, optimised: a load whose value nobody uses is not in it, and two equal loads with no store between
+are one. Neither is made on a GPU. Lines are those of the kernel, or of a function that it calls; for what a function of Triton's
+own library does, the line that calls it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from properties.harness.sanitizer.findings import (
     Access,
@@ -63,21 +69,23 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
     """Watch every launch made in this context. With `record`, `last_writer` tells who wrote a byte.
 
     Raises:
-        ValueError: kernels are compiled in this process, where nothing can be watched.
+        ValueError: kernels are compiled in this process, and cannot be watched.
         Finding: from the launch in which it was found.
     """
-    from properties.harness.kernels.watched import listening
-
-    if not _interprets():
-        raise ValueError(
-            "TRITON_INTERPRET is unset, but should be 1 where kernels are to be watched [sanitize]"
-        )
     watch = Sanitizer(record=record)
-    with listening(watch):
+    with _listening()(watch):
         yield watch
 
 
-def _interprets() -> bool:
-    import triton
+def _listening() -> Callable[[Sanitizer], AbstractContextManager[None]]:
+    """What shows a sanitizer the launches of this process."""
+    from properties.harness import triton_mode
 
-    return bool(triton.knobs.runtime.interpret)
+    if triton_mode.interprets():
+        from properties.harness.sanitizer.hooks import listening as interpreted
+
+        return interpreted
+    triton_mode.prepare("cpu")
+    from properties.harness.kernels.watched import listening
+
+    return listening

@@ -13,7 +13,7 @@ _STEPS_PER_TILE = 3
 _NUM_WARPS = 4
 _REGISTERS = 56
 
-# Programs of the interpreter run in turn, and its operations take their time.
+# Without a GPU programs run in turn, and every operation on a tile takes its time.
 _PROGRAMS_ON_CPU = 3
 _COPY_BLOCK_SIZE_ON_CPU = 128
 _STEPS_PER_TILE_ON_CPU = 2

@@ -21,7 +21,7 @@ class World(NamedSituations):
 
     `runner`: "V1" keeps requests in rows, "V2" in slots. `pointers`: a V1 runner without device tables. `full_graphs`:
     batches of decodes may be padded. `zero_marks`: requests that drafted nothing count as zero drafts, not as none.
-    `schedule` is the order in which the interpreter runs programs.
+    `schedule` is the order in which the programs of a launch run on a CPU.
     """
 
     setup: Setup

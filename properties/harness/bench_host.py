@@ -121,7 +121,7 @@ def _scheduler_output(ids: Sequence[str]) -> SimpleNamespace:
 
 
 def measure_host(device: str, repeats: int) -> list[Row]:
-    """One row per case. On the CPU kernels are not launched: Triton's interpreter would be what is timed."""
+    """One row per case. On the CPU kernels are not launched: our executor would be what is timed."""
     subject = load("impl")
     with in_layout([subject], "SD"), launches(subject, device):
         return [

@@ -195,7 +195,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _prepare_kernels(device: str) -> None:
-    """Where there is no GPU, kernels are interpreted."""
+    """Where there is no GPU, kernels are executed on the CPU."""
     from properties.harness import triton_mode
     from properties.harness.port import choose_device
 

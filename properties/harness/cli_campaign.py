@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from rich.console import Console
+from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
 from properties.harness.campaign.plan import Plan
@@ -85,13 +86,20 @@ def _show(out: Console, record: Record, say: Tell) -> None:
     from properties.harness.campaign.told import known_table, tell_failures, tell_known
 
     out.print(summary(record))
-    out.print(kernels(record))
+    _show_kernels(out, kernels(record), say)
     table = known_table(record.known)
     if table is not None:
         out.print()
         out.print(table)
     tell_known(say, record.known)
     tell_failures(say, record)
+
+
+def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
+    if not isinstance(shown, str):
+        out.print(shown)
+    elif shown:
+        say(shown)
 
 
 def _write(plan: Plan, record: Record, say: Tell) -> None:

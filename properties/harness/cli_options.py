@@ -41,7 +41,7 @@ def add_port_options(parser: argparse.ArgumentParser) -> None:
         "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"
     )
     parser.add_argument(
-        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch interpreted kernels"
+        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch kernels on a CPU"
     )
 
 

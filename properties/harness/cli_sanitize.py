@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 
 _PLAIN_WIDTH = 120
-_DESCRIPTION = """Run a script as `python script.py` would, in Triton's interpreter, and stop at the first access of a
-kernel that a GPU would not forgive. Options may also follow the script; what is not one of them is the script's own, and
-so is everything after `--`. Tensors have to be on the CPU. 0: clean. 1: a finding. 2: the script failed, or launched no
-kernel. 3: it cannot be run."""
+_DESCRIPTION = """Run a script as `python script.py` would, its kernels executed on the CPU, and stop at the first access
+of a kernel that a GPU would not forgive. Options may also follow the script; what is not one of them is the script's own,
+and so is everything after `--`. Tensors have to be on the CPU. 0: clean. 1: a finding. 2: the script failed, or launched
+no kernel. 3: it cannot be run."""
 
 
 def add_sanitize(commands: Any) -> None:
@@ -43,7 +43,7 @@ def run_sanitize(options: argparse.Namespace) -> int:
     """Run the script; the exit codes are those of a campaign.
 
     Raises:
-        ValueError: no such file, an option that cannot be, or kernels that are compiled.
+        ValueError: no such file, or an option that cannot be.
     """
     from properties.harness.sanitizer.script import Script, sanitize_script
 

@@ -116,7 +116,7 @@ def _fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:
 
 
 def _without_kernels() -> str:
-    """The defects are none of kernels, which take most of the time where they are interpreted."""
+    """The defects are none of kernels, which take most of the time on a CPU."""
     launching = (name for name, tested in load_properties().items() if tested.launches)
     return " and ".join(f"not {name}" for name in launching)
 

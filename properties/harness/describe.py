@@ -290,8 +290,11 @@ def _numbers(elements: list[Any]) -> tuple[int, ...]:
     Raises:
         TypeError: an element is no number, as in a masked array.
     """
+    kinds = set(map(type, elements))
+    if kinds == {int}:
+        return tuple(elements)
     # NaN is one object everywhere, so that what holds it equals itself.
     plain: list[Any] = [math.nan if one != one else one for one in elements]  # noqa: PLR0124
-    if all(type(one) is int or type(one) is float for one in plain):
+    if kinds <= {int, float}:
         return tuple(plain)
     return tuple(map(int, plain))

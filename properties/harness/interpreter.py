@@ -24,7 +24,7 @@ class _Patched:
 
 @cache
 def replace_language_once() -> None:
-    """From now on, replace the language once per launch in this process. Kernels have to be interpreted in it."""
+    """From now on, interpreted launches of this process replace the language once."""
     import triton.language as tl
     from triton.runtime import interpreter
 

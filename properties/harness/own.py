@@ -79,7 +79,7 @@ def launch(
     constexprs: dict[str, Any],
 ) -> None:
     """Launch the subject's Triton kernel of that name, for kernels that no function of the subject launches."""
-    # Not before the subject does: Triton asks whether to interpret when it is imported.
+    # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
     from triton.runtime.jit import KernelInterface
 
     found = subject.resolve(kernel)

@@ -210,7 +210,7 @@ class InProcess:
 
 
 def ordinary_port(subject: Subject, device: str, *, sanitized: bool = True) -> InProcess:
-    """What is used where nothing else is asked for: on a CPU, where kernels are interpreted, the sanitizer watches."""
+    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
     return InProcess(subject, device, sanitized=sanitized and device == "cpu")
 
 

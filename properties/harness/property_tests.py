@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from properties.harness.case import Case
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import with_fewest_switches
 from properties.harness.execution.verdict import Status, Verdict, verdict_of
+from properties.harness.kernels import coverage
+from properties.harness.kernels.coverage import How
 from properties.harness.machines import MachineProperty
 from properties.harness.places import Places, print_case
 from properties.harness.registry import Property, property_of
@@ -43,6 +46,7 @@ _SHOWN = (
     Status.NOT_TESTED,
 )
 _PROPERTY, _VERDICT, _UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
+_LAUNCHED = "statecheck launches"
 _DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
 _NAMES = 8
 _judged = pytest.StashKey[Verdict]()
@@ -85,6 +89,8 @@ class PropertyTests:
             return (yield)
         self.bench.counts.take()
         self.bench.known_failures.clear()
+        # What other tests have launched is none of this one's.
+        coverage.take()
         self._kept.begin(tested)
         result = yield
         verdict = pyfuncitem.stash[_judged] = self._verdict(tested, own=_is_own(pyfuncitem))
@@ -122,6 +128,8 @@ class PropertyTests:
         status = _status(item, call.when, error, self._kept.latest)
         if tested is not None and status is not None:
             _tell(item, tested, status, self.bench.counts.unchecked if call.when == "call" else {})
+        if tested is not None and call.when == "call":
+            item.user_properties += [(_LAUNCHED, text) for text in _spelled(coverage.take().launches)]
         report = yield
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
@@ -168,6 +176,11 @@ def _tell(
     """Write the verdict on a test where its report takes it along."""
     item.user_properties += [(_PROPERTY, tested.name), (_VERDICT, status.value)]
     item.user_properties += [(_UNCHECKED, place) for place in sorted(unchecked or {})]
+
+
+def _spelled(launches: Mapping[How, int]) -> Iterator[str]:
+    """Launches as texts, which go from one process to another."""
+    return (json.dumps([*astuple(one), times]) for one, times in launches.items())
 
 
 class _Kept:
@@ -233,6 +246,7 @@ class _Summary:
     def __init__(self) -> None:
         self._verdicts: dict[str, tuple[str, Status]] = {}
         self._unchecked: set[str] = set()
+        self._launches: Counter[How] = Counter()
 
     def add(self, report: pytest.TestReport) -> None:
         told = [(str(name), str(value)) for name, value in report.user_properties]
@@ -240,6 +254,10 @@ class _Summary:
         if _VERDICT in of:
             self._verdicts[report.nodeid] = of[_PROPERTY], Status(of[_VERDICT])
         self._unchecked.update(value for name, value in told if name == _UNCHECKED)
+        if report.when == "call":
+            # What comes after it has it too.
+            for *how, times in (json.loads(value) for name, value in told if name == _LAUNCHED):
+                self._launches[How(*how)] += times
 
     @property
     def is_void(self) -> bool:
@@ -259,6 +277,9 @@ class _Summary:
             names = sorted(self._unchecked)
             more = f", and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
             yield f"statecheck: seen but not compared, since no rule knows it: {', '.join(names[:_NAMES])}{more}"
+
+        if self._launches:
+            yield f"statecheck: kernels: {coverage.summary(self._launches)}"
 
     def _by_property(self) -> dict[str, Status]:
         """The worst of each property's tests."""

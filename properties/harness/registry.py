@@ -44,7 +44,7 @@ KINDS = frozenset(
     }
 )
 PROPERTIES: dict[str, Property] = {}
-_INTERPRETED = 5
+_ON_A_CPU = 5
 _LAUNCHING = frozenset(
     {
         "harness.launch",
@@ -82,15 +82,15 @@ class Property:
 
     @property
     def launches(self) -> bool:
-        """Whether its examples launch kernels, which take tens of milliseconds each where they are interpreted."""
+        """Whether its examples launch kernels, which take milliseconds each on a CPU."""
         return any(map(launches, self.functions))
 
     def examples(self, bench: Bench) -> int:
-        """How many examples a test run gives it: those of the profile, or a share of them where kernels are interpreted.
+        """How many examples a test run gives it: those of the profile, or a share of them where kernels are executed on a CPU.
 
-        These take a hundred times as long as others; campaigns give them time, a test run does not.
+        These take many times as long as others; campaigns give them time, a test run does not.
         """
-        shared = _INTERPRETED if self.launches and bench.port.device == "cpu" else 1
+        shared = _ON_A_CPU if self.launches and bench.port.device == "cpu" else 1
         return max(1, settings().max_examples // shared)
 
     def example(self, bench: Bench, **drawn: Any) -> None:

@@ -1,6 +1,6 @@
 """How the subject's kernels run in this process: executed from their IR on a CPU, or compiled, and with how many warps.
 
-A process is settled once kernels have been launched: executed and compiled ones must not meet in it.
+Which of the two it is holds for the whole process: executed and compiled kernels must not meet in it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from properties.harness import compilations
 
 INTERPRET = "TRITON_INTERPRET"
 NUM_WARPS = "STATECHECK_NUM_WARPS"
+_OFF = ("", "0", "false", "off", "no", "n")
+
+
+class _Settled:
+    """For which device this process has been prepared."""
+
+    compiles = ""
 
 
 def prepare(device: str) -> None:
@@ -27,13 +34,17 @@ def prepare(device: str) -> None:
             what cannot be.
     """
     on_cpu = device == "cpu"
+    if on_cpu and _Settled.compiles:
+        raise ValueError(
+            f"device = 'cpu', but should be {_Settled.compiles!r} in a process that compiles its kernels [prepare]"
+        )
     if on_cpu:
         os.environ.pop(INTERPRET, None)
-    elif os.environ.get(INTERPRET, "0").lower() not in ("", "0", "false", "off", "no", "n"):
+    elif os.environ.get(INTERPRET, "0").lower() not in _OFF:
         raise ValueError(
             f"{INTERPRET} = {os.environ[INTERPRET]!r}, but should be unset on {device} [prepare]"
         )
-    if "triton" in sys.modules and _interprets():
+    if interprets():
         raise ValueError(
             f"{INTERPRET} was 1 when Triton was imported, but should be unset where kernels run on {device} [prepare]"
         )
@@ -46,6 +57,7 @@ def prepare(device: str) -> None:
         raise ValueError(
             f"device = {device!r}, but should be 'cpu' in a process that executes kernels from their IR [prepare]"
         )
+    _Settled.compiles = device
     compilations.count()
     if NUM_WARPS in os.environ:
         _launch_with(_warps(os.environ[NUM_WARPS]))
@@ -60,7 +72,10 @@ def executes() -> bool:
     return installed()
 
 
-def _interprets() -> bool:
+def interprets() -> bool:
+    """Whether Triton was imported with TRITON_INTERPRET = 1, and runs all kernels of this process in its interpreter."""
+    if "triton.language" not in sys.modules:
+        return False
     import triton.language
 
     return type(triton.language.cdiv).__name__ == "InterpretedFunction"

@@ -9,7 +9,6 @@ import torch
 
 from properties.harness.blocks import Scope
 from properties.harness.sanitizer.findings import Access
-from properties.harness.kernels.watched import listening
 from properties.sanitizer import Sanitizer
 
 
@@ -36,6 +35,9 @@ class Watched:
         Args:
             kept: the call leaves an object behind, which may remember their addresses.
         """
+        # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
+        from properties.harness.kernels.watched import listening
+
         views = {_key(view): (path, view) for path, (_, view) in scope.found.items()}
         new = {key: found for key, found in views.items() if key not in self._kept}
         for path, view in new.values():

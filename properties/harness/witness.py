@@ -1,4 +1,4 @@
-"""Who wrote the bytes that a case is about: its steps once more, in the interpreter, under the sanitizer.
+"""Who wrote the bytes that a case is about: its steps once more, on a CPU, under the sanitizer.
 
 A case says what is wrong; maintainers ask which program of which launch did it, and in which line.
 """
@@ -12,9 +12,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
+from types import FrameType
 
 import numpy as np
 import torch
@@ -26,19 +30,17 @@ from properties.harness.case.compare import outcome_difference
 from properties.harness.device.faults import DEVICE_FAULT, HANG
 from properties.harness.execution.replay import replay
 from properties.harness.execution.run import Run, recorded
-from properties.harness.kernels.second_opinion import launches_interpreted
 from properties.harness.port import InProcess
 from properties.harness.registry import launches
 from properties.harness.repro import TRACED
 from properties.harness.repro_races import touches_told
 from properties.harness.sanitizer.findings import FINDINGS, RACES, Access, OutsideView
-from properties.harness.side_by_side import side_by_side
 from properties.harness.values import Expected, Outcome, Raised
 from properties.subjects import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
-_STARTS = 60.0
+_STARTS, _GRACE = 60.0, 5.0
 _STRAY = OutsideView.__name__
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
@@ -57,7 +59,7 @@ ORDERS = (
 def explained(case: Case, subject: Subject) -> Case:
     """The case with its finding: what the sanitizer says of it, or who wrote the bytes that are wrong.
 
-    Where kernels are compiled in this process, or have ended one, another one interprets them. Without an answer, or for
+    Where kernels are compiled in this process, or have ended one, another one executes them. Without an answer, or for
     calls that launch nothing and end no process, the case stays as it is.
     """
     fault = next(
@@ -84,6 +86,8 @@ def _tried(case: Case, subject: Subject) -> str:
 
 def _side_by_side(case: Case, subject: Subject) -> str:
     """What the programs did; a report is written all the same where that is not to be had."""
+    from properties.harness.side_by_side import side_by_side
+
     try:
         return side_by_side(case, subject)
     except Exception as error:
@@ -96,24 +100,20 @@ def _order_that_shows(case: Case, subject: Subject) -> str | None:
     In which order of the interpreter bytes are wrong, since it knows no single operations; or by what programs touch.
     """
     found = {one.exception for one in case.actual if isinstance(one, Raised)}
-    with launches_interpreted():
-        if found & RACES:
-            return next(
-                (one for one in ORDERS if _shows(case.in_order(one), subject)), _traced(case, subject, found)
-            )
-        if any(call.schedule for call in case.calls):
-            return next((one for one in ORDERS if _shows(case.reordered(one), subject)), None)
-        return _traced(case, subject, found)
-
-
-def _traced(case: Case, subject: Subject, found: set[str]) -> str | None:
+    if found & RACES or any(call.schedule for call in case.calls):
+        tried = (case.in_order(one) if found & RACES else case.reordered(one) for one in ORDERS)
+        shown = next((one for one, other in zip(ORDERS, tried, strict=True) if _shows(other, subject)), None)
+        if shown is not None:
+            return shown
     told = found & {*RACES, _STRAY} and _touches_show(case, subject, strays=_STRAY in found)
     return TRACED if told else None
 
 
 def _touches_show(case: Case, subject: Subject, *, strays: bool) -> bool:
+    from properties.harness.kernels.launch import interpreting
+
     told: list[str] = []
-    with touches_told(told.append, strays=strays):
+    with interpreting(), touches_told(told.append, strays=strays):
         # Guards would be taken for memory that belongs to somebody.
         _ends(case, InProcess(subject, "cpu", guards=False))
     return bool(told)
@@ -125,49 +125,79 @@ def _ends(case: Case, port: InProcess) -> None:
 
 
 def _shows(case: Case, subject: Subject) -> bool:
+    from properties.harness.kernels.launch import interpreting
+
     try:
-        return replay(case, InProcess(subject, "cpu")) is not None
+        with interpreting():
+            return replay(case, InProcess(subject, "cpu")) is not None
     except Exception:
         # What a race leads to may be anything; an order that ends in a mess is no demonstration.
         return False
 
 
 def _asked(path: Path, seconds: float) -> str:
-    """What another process says, in which kernels are interpreted."""
+    """What another process says, in which kernels are executed on the CPU."""
     command = [sys.executable, "-m", "properties.harness.witness", str(path), str(seconds)]
-    variables = dict(os.environ) | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
+    variables = kept | {"CUDA_VISIBLE_DEVICES": ""}
     variables["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
     try:
         told = subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
         )
     except subprocess.TimeoutExpired:
-        return "In the interpreter it does not end either."
+        return "On a CPU it does not end either."
     if told.returncode == 0:
         return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
     if told.stderr.startswith(_LATE):
-        return f"In the interpreter it does not end within {seconds:g} s either{_place(told.stderr)}."
+        return f"On a CPU it does not end within {seconds:g} s either{_place(told.stderr)}."
     if told.returncode < 0:
-        return f"In the interpreter it ends the process as well{_place(told.stderr)}."
+        return f"On a CPU it ends the process as well{_place(told.stderr)}."
     last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
-    return f"It could not be tried in the interpreter: {last}"
+    return f"It could not be tried on a CPU: {last}"
 
 
 def _place(trace: str) -> str:
-    """The innermost line of the subject in what faulthandler says, in words, if there is one."""
+    """The innermost line of the subject in what faulthandler says, or `end_late`, in words, if there is one."""
     import triton
 
     installed = (str(Path(triton.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
-    machinery = (str(_ROOT / "properties" / "harness"), *installed)
+    machinery = (str(_ROOT / "properties" / "harness"), *installed, "<")
     frames = _FRAME.findall(trace)
     found = (f", at {Path(file).name}:{line}" for file, line in frames if not file.startswith(machinery))
     return next(found, "")
 
 
+def end_late(seconds: float) -> None:
+    """End this process after so many seconds, and say where it is: in a kernel, by the kernel's own line."""
+    # Where not even a thread gets its turn.
+    faulthandler.dump_traceback_later(seconds + _GRACE, exit=True)
+    Thread(target=_end_late, args=(seconds, threading.get_ident()), daemon=True).start()
+
+
+def _end_late(seconds: float, thread: int) -> None:
+    time.sleep(seconds)
+    frame = sys._current_frames().get(thread)
+    print(f"{_LATE}{seconds:g} s)", file=sys.stderr)
+    while frame is not None:
+        file, line = _line_of(frame)
+        print(f'  File "{file}", line {line} in {frame.f_code.co_name}', file=sys.stderr)
+        frame = frame.f_back
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _line_of(frame: FrameType) -> tuple[str, int]:
+    from properties.harness.kernels.compile import kernel_line
+
+    here = frame.f_code.co_filename, frame.f_lineno
+    return kernel_line(*here) or here
+
+
 def finding(case: Case, subject: Subject) -> str:
     """What the sanitizer says of the case's steps, or who wrote the bytes that are wrong, in a sentence or two.
 
-    Kernels have to be interpreted in this process.
+    Kernels have to be executed on the CPU in this process.
     """
     return _Inquiry(case, InProcess(subject, "cpu", sanitized=True, record=True)).answer()
 
@@ -286,5 +316,5 @@ def explain_case(path: Path, subject: str = "") -> int:
 
 if __name__ == "__main__":
     faulthandler.enable()
-    faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)
+    end_late(float(sys.argv[2]))
     explain_case(Path(sys.argv[1]))

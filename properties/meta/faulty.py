@@ -222,7 +222,8 @@ def table(found: Sequence[Rated]) -> Table:
 
 def rates(device: str, seconds: float, names: Sequence[str]) -> list[Rated]:
     """Measure properties of the default subject on a device, for about `seconds` each."""
-    _settle(device)
+    # Processes that are started from now on import Triton with this module, before they know their device.
+    os.environ.pop("TRITON_INTERPRET", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         explorers = {mode: _Explorer(mode, device) for mode in MODES}
@@ -231,15 +232,6 @@ def rates(device: str, seconds: float, names: Sequence[str]) -> list[Rated]:
         finally:
             for explorer in explorers.values():
                 explorer.close()
-
-
-def _settle(device: str) -> None:
-    """Processes that are started from now on import this module, and with it Triton, in the device's mode."""
-    from properties.harness.device.forkserver import worker_environment
-
-    environment = worker_environment(device)
-    os.environ.clear()
-    os.environ.update(environment)
 
 
 def _where(device: str) -> str:

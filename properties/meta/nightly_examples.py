@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
+from properties.harness.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -109,8 +110,20 @@ def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> Record:
     return a_record(*buckets, id=began, began=began, **changes)
 
 
+LAUNCHED = [
+    KernelRecord(
+        "copy_kernel",
+        "toy/kernels.py:10",
+        [LaunchRecord("executed", "", 12_345)],
+        [BranchRecord("toy/kernels.py", 12, way, "if size < 3:", way == "else") for way in ("then", "else")],
+    ),
+    KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("interpreted", "tt.new", 12)]),
+]
+
+
 def on_a_cpu(**changes: Any) -> Record:
-    return a_record(**{"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "faults": {}} | changes)
+    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED, "faults": {}}
+    return a_record(**fields | changes)
 
 
 def empty() -> Record:
@@ -149,6 +162,14 @@ def hostile() -> Record:
         environment={HOSTILE: HOSTILE},
         faults={HOSTILE: 1},
         kernels={HOSTILE: {"variants": [HOSTILE], "compilations": 1}},
+        launched=[
+            KernelRecord(
+                HOSTILE,
+                HOSTILE,
+                [LaunchRecord("interpreted", HOSTILE, 1)],
+                [BranchRecord(HOSTILE, 1, HOSTILE, HOSTILE)],
+            )
+        ],
         corpus=[CorpusRecord(HOSTILE, "FAILED", HOSTILE), CorpusRecord(HOSTILE, HOSTILE, HOSTILE)],
         marks=[MarkRecord(HOSTILE, HOSTILE, 1, 1.0, HOSTILE)],
         properties=[a_property(HOSTILE, status=HOSTILE, detail=HOSTILE, sentence=HOSTILE)],

@@ -315,14 +315,14 @@ def explore(name: str, verified: Subject, many: int, *, sanitized: bool) -> Benc
     return bench
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("sanitized", [False, True])
 @pytest.mark.parametrize("name", ALIGN)
 def test_properties_of_align_mode_hold(name: str, sanitized: bool) -> None:
     assert explore(name, load("impl"), 6, sanitized=sanitized).examples >= 6
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("defect", ["a boundary is stored in the column behind it"])
 def test_a_defect_of_align_mode_is_found(defect: str, tmp_path: Path) -> None:
     (breakage,) = (one for one in BREAKAGES if one.name == defect)

@@ -38,9 +38,7 @@ def test_a_defect_is_found_by_the_properties_that_it_names(
 ) -> None:
     """Unshrunk: shrinking what is found takes minutes, and is for the table."""
     if load_properties()[name].launches and not triton_mode.executes():
-        pytest.skip(
-            "kernels are compiled in this process; their defects are hunted where they are interpreted"
-        )
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
     with broken_subject(breakage.variant, tmp_path) as subject:
         catch = find(breakage, name, load_properties(), subject, shrink=False)
     record_property("examples", catch.examples)

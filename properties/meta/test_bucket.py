@@ -97,9 +97,7 @@ def explore(tested: Property, bench: Bench, seed: int) -> None:
 
 def rules(defect: str, name: str) -> set[str]:
     if load_properties()[name].launches and not triton_mode.executes():
-        pytest.skip(
-            "kernels are compiled in this process; their defects are hunted where they are interpreted"
-        )
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
     found = failing(defect, name)
     assert len(found) > 2, f"{len(found)} failing examples are no test of buckets"
     return {bucket_of(case).rule for case in found}

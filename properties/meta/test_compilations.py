@@ -1,4 +1,4 @@
-"""How kernels run in a process, interpreted or compiled, and what is counted of their compilations."""
+"""How kernels run in a process, executed on a CPU or compiled, and what is counted of their compilations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.console import Console
 
 from properties.harness import compilations, triton_mode
 from properties.harness.campaign.display import kernels
+from properties.harness.campaign.launched import KernelRecord, LaunchRecord
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.record import Record
 from properties.harness.campaign.tasks import Explored
@@ -127,11 +128,19 @@ def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("device", "words"), [("cpu", "interpreted, none compiled"), ("cuda", "none compiled")]
-)
-def test_a_campaign_without_compilations_says_so(device: str, words: str) -> None:
-    assert shown(finished(device, {})) == [["kernels:", *words.split()]]
+def test_a_campaign_without_compilations_says_so() -> None:
+    assert shown(finished("cuda", {})) == [["kernels:", "none", "compiled"]]
+
+
+def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> None:
+    record = Record("night", "impl", "cpu", "")
+    assert kernels(record) == ""
+    executed, interpreted = LaunchRecord("executed", "", 12_345), LaunchRecord("interpreted", "tt.new", 1)
+    record.launched = [KernelRecord("copy", "", [executed]), KernelRecord("move", "", [interpreted])]
+    assert kernels(record) == (
+        "kernels: 1 executed from their IR (12,345 launches); "
+        "1 in Triton's interpreter: move (tt.new), 1 launch"
+    )
 
 
 def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
@@ -145,14 +154,15 @@ def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
     }
 
 
-def test_kernels_are_interpreted_on_the_cpu_and_nowhere_else(trial: Bench) -> None:
+def test_kernels_are_executed_on_the_cpu_and_nowhere_else(trial: Bench) -> None:
     assert triton_mode.executes() is (trial.port.device == "cpu")
     triton_mode.prepare(trial.port.device)
 
 
-def test_a_process_that_has_imported_triton_is_settled(trial: Bench) -> None:
+def test_a_process_that_is_prepared_is_settled(trial: Bench) -> None:
     other = "cuda" if trial.port.device == "cpu" else "cpu"
-    with pytest.raises(ValueError, match=rf"^device = '{other}', but should be the other one"):
+    words = rf"^device = '{other}', but should be '{trial.port.device}' in a process that"
+    with pytest.raises(ValueError, match=words):
         triton_mode.prepare(other)
 
 
@@ -170,17 +180,65 @@ def in_a_process(source: str, **variables: str) -> str:
 
 
 KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, executes())"
+INTERPRETED = {triton_mode.INTERPRET: "1"}
 
 
-@pytest.mark.parametrize(
-    ("device", "kind"), [("cpu", "InterpretedFunction True"), ("cuda", "JITFunction False")]
-)
-def test_a_fresh_process_runs_kernels_as_its_device_wants(device: str, kind: str) -> None:
-    assert in_a_process(f"prepare({device!r}); {KIND}") == kind
+@pytest.mark.parametrize(("device", "executed"), [("cpu", True), ("cuda", False)])
+def test_a_fresh_process_runs_kernels_as_its_device_wants(device: str, executed: bool) -> None:
+    assert in_a_process(f"prepare({device!r}); {KIND}") == f"JITFunction {executed}"
 
 
-def test_nothing_is_interpreted_before_triton_is_imported() -> None:
-    assert in_a_process("print(executes())") == "False"
+def test_nothing_is_executed_before_it_is_asked_for() -> None:
+    assert in_a_process("print(executes(), interprets())") == "False False"
+
+
+def test_a_run_on_the_cpu_needs_no_variable_and_minds_none() -> None:
+    assert in_a_process(f"import conftest; prepare('cpu'); {KIND}", **INTERPRETED) == "JITFunction True"
+
+
+def test_a_process_whose_triton_interprets_is_refused() -> None:
+    refused = in_a_process("import triton.language; print(interprets()); prepare('cpu')", **INTERPRETED)
+    assert refused.startswith("ValueError: TRITON_INTERPRET was 1 when Triton was imported")
+
+
+AFTER_A_GPU = """
+from triton.runtime import driver
+driver.set_active(object())
+prepare("cpu")
+"""
+
+
+def test_a_process_that_has_used_a_gpu_is_refused() -> None:
+    assert in_a_process(AFTER_A_GPU).startswith("ValueError: kernels have been compiled in this process")
+
+
+KERNEL = """
+import os, sys
+import torch, triton, triton.language as tl
+
+@triton.jit
+def early_kernel(out_ptr):
+    tl.store(out_ptr, tl.load(out_ptr) + 1)
+
+prepare("cpu")
+os.environ["TRITON_INTERPRET"] = "1"
+
+@triton.jit
+def late_kernel(out_ptr):
+    tl.store(out_ptr, tl.load(out_ptr) + 1)
+
+out = torch.zeros(1, dtype=torch.int32)
+early_kernel[(1,)](out)
+late_kernel[(1,)](out)
+print(out.item(), type(early_kernel).__name__, type(late_kernel).__name__)
+"""
+
+
+def test_kernels_are_executed_whenever_they_are_decorated(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(f"from properties.harness.triton_mode import *\n{KERNEL}")
+    told = in_a_process(f"import runpy; runpy.run_path({str(path)!r})")
+    assert told == "2 JITFunction JITFunction"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +281,7 @@ def doubling_kernel(x_ptr, size, BLOCK: tl.constexpr):  # type: ignore[no-untype
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="kernels are compiled on a GPU only")
 def test_compilations_of_real_kernels_are_counted(trial: Bench) -> None:
     if trial.port.device != "cuda":
-        pytest.skip("this run interprets kernels")
+        pytest.skip("this run executes kernels on the CPU")
     take()
     numbers = torch.ones(64, dtype=torch.int32, device="cuda")
     for tensor, size, block in (

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from properties.harness.campaign.tasks import Busy, Explore, Explored, Found, Pr
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.counts import Counts
+from properties.harness.kernels.coverage import EXECUTED, Coverage, How
 from properties.harness.nightly.comparison import Comparison
 from properties.harness.nightly.summary import verdict
 from properties.harness.values import call
@@ -165,6 +167,24 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
     a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [one.file for one in record.corpus] == ["one.json"]
+
+
+def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
+    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+
+    def launches(times: int) -> Coverage:
+        return Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): times}))
+
+    def explored(task: Explore, actor: Actor) -> None:
+        actor.passes(task, covered=launches(10))
+
+    def replayed(task: Replay, actor: Actor) -> None:
+        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), covered=launches(1)))
+
+    record, given = pretended(tmp_path, explored, budget=0.5, replay=replayed)
+    (kernel,) = record.launched
+    assert (kernel.name, kernel.executed) == ("copy", 10 * len(given) + 1)
+    assert saved(tmp_path).launched == record.launched
 
 
 def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_its_own(

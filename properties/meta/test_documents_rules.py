@@ -117,14 +117,14 @@ def found(where: Hunt, subject: Subject) -> Case:
 @cache
 def found_by_rule(rule: str) -> Case:
     if not triton_mode.executes():
-        pytest.skip("kernels are compiled in this process; rules are hunted where they are interpreted")
+        pytest.skip("kernels are compiled in this process; rules are hunted where they are executed")
     with TemporaryDirectory() as folder, module(Path(folder), name_of(rule), source_of(rule)) as name:
         return found(HUNTS[rule], load(name))
 
 
 def found_with(engine: str, monkeypatch: pytest.MonkeyPatch) -> Case:
     if not triton_mode.executes():
-        pytest.skip("kernels are compiled in this process; engines are hunted where they are interpreted")
+        pytest.skip("kernels are compiled in this process; engines are hunted where they are executed")
     runner, where = ENGINES[engine]
     monkeypatch.setitem(RUNNERS, "V1", runner)
     return found(where, load("impl"))

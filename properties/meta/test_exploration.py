@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from properties.harness.execution import confirm as confirm_module
 from properties.harness.execution.confirm import Confirmation
 from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
+from properties.harness.kernels.coverage import EXECUTED, Branch, Coverage, How
 from properties.harness.port import InProcess
 from properties.harness.values import Raised, call
 from properties.meta.broken import Pipe, a_case, a_property, module, toy
@@ -179,6 +181,27 @@ def test_a_later_task_counts_for_itself(make: Make) -> None:
         progress = [one for one in said(worker)[before:] if isinstance(one, Progress)]
         totals.append(sum(one.examples for one in progress) + end.counts.examples)
     assert totals == [7, 7]
+
+
+def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are_not(
+    make: Make, monkeypatch: Any
+) -> None:
+    first, second = (Branch("copy", "", "copy.py", line, "then", "") for line in (3, 5))
+    waiting = [Coverage(taken=frozenset({first})), Coverage(taken=frozenset({second}))]
+    monkeypatch.setattr(Worker, "take_coverage", lambda worker: waiting.pop(0) if waiting else Coverage())
+    end = explored(make(most=9), max_examples=5)
+    # What was launched before the task is told too, or else nobody would hear of it.
+    assert end.covered.taken == {first, second}
+    assert end.behaviours == {
+        exploration.behaviour(frozenset(one)) for one in (set(), {"copy", "copy.py:5", "then"})
+    }
+
+
+def test_an_exploration_that_failed_tells_what_it_launched(make: Make, monkeypatch: Any) -> None:
+    told = iter([Coverage(), Coverage(Counter({How("copy", EXECUTED): 3}))])
+    monkeypatch.setattr(Worker, "take_coverage", lambda worker: next(told, Coverage()))
+    end = explored(make(least=200))
+    assert (end.status, end.covered.launches) == ("falsified", {How("copy", EXECUTED): 3})
 
 
 def test_enough_compared_examples_end_it(make: Make) -> None:
@@ -559,7 +582,7 @@ def test_a_defect_is_heard_of_where_its_circumstance_holds_and_told_once() -> No
     assert (heard.shown, told) == ({"one": 2}, ["one"])
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("sanitized", [True, False])
 def test_a_task_says_whether_the_sanitizer_watches(make: Make, sanitized: bool) -> None:
     seen: set[bool] = set()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oracle.marks import Mark
+from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.record import CorpusRecord, Record
 from properties.harness.campaign.standing import Standing
@@ -21,6 +22,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.compilations import Compiled
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.verdict import Status
+from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
 from properties.harness.values import Raised, call
 from properties.meta.broken import a_case, a_property
 
@@ -37,6 +39,14 @@ ADDED = a_case(
 )
 """Another, with a longer case."""
 ONE, OTHER = bucket_of(DIVIDED).id, bucket_of(ADDED).id
+
+
+THEN, ELSE = (Branch("copy", "copy.py:1", "copy.py", 3, way, "if x:") for way in ("then", "else"))
+LAUNCHED = Coverage(
+    Counter({How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", INTERPRETED, "tt.new", "copy.py:9"): 1}),
+    frozenset({THEN, ELSE}),
+    frozenset({THEN}),
+)
 
 
 def a_ledger(*marks: Mark, **skipped: str) -> Ledger:
@@ -317,6 +327,7 @@ def rich() -> Ledger:
         marks={"empty batch": 3},
         faults={"hang": 2},
         compiled={"copy": Compiled(variants, 2)},
+        covered=LAUNCHED,
         troubles=("the disk is full",),
     )
     ledger.canary = "found"
@@ -337,6 +348,21 @@ def test_what_is_explored_after_a_resume_adds_up() -> None:
     assert (later.buckets[ONE].examples, later.marks["empty batch"].examples) == (12, 4)
     assert later.faults == {"hang": 3}
     assert standing.status is Status.FALSIFIED
+
+
+def test_launches_and_branches_after_a_resume_are_added_to_those_before() -> None:
+    later = went_on(rich(), Mark("empty batch", "batch"))
+    later.cover(Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): 3}), taken=frozenset({ELSE})))
+    copy, move = filled(later).launched
+    assert (copy.name, copy.executed, copy.taken, copy.missed) == ("copy", 5, 2, [])
+    assert (move.name, move.executed, [one.why for one in move.interpreted]) == ("move", 0, ["tt.new"])
+    assert coverage_of([copy, move]) == later.covered
+
+
+def test_a_record_from_before_launches_were_counted_is_read_as_one_without() -> None:
+    content = json.loads(rich().fill(Record("night", "toy", "cpu", "")).to_json())
+    del content["launched"]
+    assert Record.from_json(json.dumps(content | {"schema": 2})).launched == []
 
 
 def test_an_error_is_tried_again_after_a_resume_and_forgotten_where_all_is_well() -> None:

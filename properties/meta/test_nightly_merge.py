@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from properties.harness import cli
+from properties.harness.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -114,6 +115,25 @@ def test_kernels_faults_and_replays_are_those_of_all() -> None:
     whole = pair(one | {"corpus": [fixed]}, other | {"corpus": [failed]})
     assert whole.kernels == {"copy": {"variants": ["a", "b", "c"], "compilations": 3}}
     assert (whole.faults, whole.corpus) == ({"hang": 3}, [failed])
+
+
+def a_kernel(times: int, *taken: int, why: str = "") -> KernelRecord:
+    """A kernel with a branch at each of three lines, launched so many times."""
+    launches = [LaunchRecord("interpreted" if why else "executed", why, times)]
+    branches = [BranchRecord("copy.py", line, "then", "if x:", line in taken) for line in (3, 5, 8)]
+    return KernelRecord("copy", "copy.py:1", launches, [] if why else branches)
+
+
+def test_launches_and_branches_of_shards_add_up() -> None:
+    other = KernelRecord("move", "copy.py:10", [LaunchRecord("executed", "", 1)])
+    whole = pair({"launched": [a_kernel(2, 3)]}, {"launched": [a_kernel(5, 5), other]})
+    assert whole.launched == [a_kernel(7, 3, 5), other]
+
+
+def test_a_kernel_that_one_shard_interpreted_was_run_in_both_ways() -> None:
+    (kernel,) = pair({"launched": [a_kernel(2, 3)]}, {"launched": [a_kernel(4, why="tt.new")]}).launched
+    assert (kernel.executed, kernel.taken) == (2, 1)
+    assert kernel.interpreted == [LaunchRecord("interpreted", "tt.new", 4)]
 
 
 def test_troubles_say_whose_they_are() -> None:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -30,6 +31,7 @@ from properties.harness.values import Returned, call
 from properties.meta.broken import ROOT, a_case, module
 from properties.meta.nightly_examples import (
     EXAMPLES,
+    LAUNCHED,
     a_bucket,
     a_night,
     a_property,
@@ -256,7 +258,7 @@ def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
 
 @every_example
 def test_the_summary_is_short(name: str) -> None:
-    assert len(markdown(EXAMPLES[name]).splitlines()) <= 60
+    assert len(markdown(EXAMPLES[name]).splitlines()) <= 75
 
 
 def test_the_summary_of_much_that_is_wrong_is_short() -> None:
@@ -278,11 +280,12 @@ def test_the_summary_of_much_that_is_wrong_is_short() -> None:
         "troubles": ["t"] * 50,
         "canary": "",
         "complete": False,
+        "launched": [replace(LAUNCHED[0], branches=LAUNCHED[0].branches * 50), LAUNCHED[1]],
     }
     text = markdown(
         a_record(*buckets, **changes), a_night(began=BEFORE, marks=[MarkRecord("null block", "a", 1)])
     )
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 75
     assert "and 38 more" in text
 
 
@@ -315,8 +318,28 @@ def test_failed_and_unreadable_cases_come_before_the_others() -> None:
     assert found == ["FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED"]
 
 
-def test_a_campaign_without_a_gpu_says_that_kernels_are_interpreted() -> None:
-    assert "on a CPU they are interpreted" in part(on_a_cpu(), "kernels")
+def test_a_campaign_without_a_gpu_says_how_each_kernel_was_run_and_why() -> None:
+    told = part(on_a_cpu(), "kernels")
+    assert "copy_kernel toy/kernels.py:10 12,345 0 1 2" in told
+    assert "move_kernel toy/kernels.py:30 0 12 tt.new not known" in told
+    assert "compiled" not in told
+    assert "No kernel was launched." in part(on_a_cpu(launched=[]), "kernels")
+
+
+def test_lines_of_kernels_that_nothing_reached_are_listed() -> None:
+    told = part(on_a_cpu(), "kernels")
+    assert "nothing reached line way source kernel toy/kernels.py:12 then if size < 3: copy_kernel" in told
+    assert "toy/kernels.py:12 else" not in told
+    reached = replace(LAUNCHED[0], branches=[replace(one, taken=True) for one in LAUNCHED[0].branches])
+    assert "Every branch of the executed kernels was taken." in part(on_a_cpu(launched=[reached]), "kernels")
+
+
+def test_the_summary_says_how_kernels_were_run_and_what_nothing_reached() -> None:
+    text = markdown(on_a_cpu())
+    assert "- 1 executed from their IR (12,345 launches); 1 in Triton's interpreter: move_kernel" in text
+    assert "- 1 of 2 branches taken" in text
+    assert "- nothing reached toy/kernels.py:12 then (copy_kernel): `if size < 3:`" in text
+    assert "## Kernels" not in markdown(a_record())
 
 
 def test_a_page_without_matplotlib_has_the_numbers_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_an_order_in_which_no_programs_ran_is_no_evidence() -> None:
     assert bench.counts.reasons == "no launch of several programs, which could run in another order"
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 def test_an_order_in_which_programs_ran_is_evidence() -> None:
     subject = load("impl")
     bench = Bench(subject, InProcess(subject, "cpu"))

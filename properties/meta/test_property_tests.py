@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -179,6 +180,41 @@ def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
         "statecheck: 1 passed",
         "statecheck: seen but not compared, since no rule knows it: f: x",
     ]
+
+
+def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() -> None:
+    told = [
+        ("statecheck property", "p"),
+        ("statecheck verdict", "passed"),
+        ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
+        ("statecheck launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
+    ]
+    plugin = PropertyTests(bench_of_nothing(), Path())
+    for name in ("test_one", "test_two"):
+        for phase in ("setup", "call", "teardown"):
+            report = pytest.TestReport(
+                name,
+                (name, 1, name),
+                {},
+                "passed",
+                None,
+                phase,
+                user_properties=told,
+            )
+            plugin.pytest_runtest_logreport(report)
+    lines: list[str] = []
+    plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
+    interpreted = "1 in Triton's interpreter: move_kernel (tt.new), 2 launches"
+    assert lines[1:] == [f"statecheck: kernels: 1 executed from their IR (10 launches); {interpreted}"]
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_a_session_says_how_the_subject_s_kernels_were_run(tmp_path: Path, processes: str) -> None:
+    where = ("properties/test_align_copies.py", "-k", "stores_states_may_be_launched", "-n", processes)
+    found = session(tmp_path, "impl", *where)
+    launched = [line for line in found.summary if "kernels" in line]
+    assert len(launched) == 1, found.output
+    assert re.fullmatch(r"statecheck: kernels: \d executed from their IR \([\d,]+ launch(es)?\)", launched[0])
 
 
 def bench_of_nothing() -> Bench:

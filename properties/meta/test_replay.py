@@ -36,7 +36,7 @@ REFUSED = a_case(
 
 
 @pytest.fixture(autouse=True)
-def _interpreted_only(interpreted: None) -> None:
+def _executed_only(executed: None) -> None:
     """Most of these subjects have no device functions."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 import triton
@@ -9,7 +11,16 @@ import triton.language as tl
 
 from properties.harness.repro_races import touches_told
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_interpreter() -> Iterator[None]:
+    """Where scripts run their kernels."""
+    from properties.harness.kernels.launch import interpreting
+
+    with interpreting():
+        yield
 
 
 @triton.jit

@@ -1,7 +1,8 @@
-"""What the interpreter gets wrong of bfloat16 is refused, and what it gets right is not."""
+"""What is executed computes bfloat16 as a GPU does. Of a launch that has to be interpreted, what comes out wrong is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.kernels import interpreted
 from properties.sanitizer import Bfloat16Arithmetic, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 BF16 = torch.bfloat16
 
@@ -74,9 +76,10 @@ def cast_kernel(in_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped
 
 
 def found(kernel: Any, *arguments: Any, **constexprs: Any) -> str:
+    """What is found in a launch that is interpreted, "" if nothing."""
     with sanitize():
         try:
-            kernel[(1,)](*arguments, **constexprs)
+            interpreted.launch(kernel, (1, 1, 1), (*arguments, *constexprs.values()))
         except Bfloat16Arithmetic as finding:
             return str(finding)
     return ""
@@ -85,6 +88,37 @@ def found(kernel: Any, *arguments: Any, **constexprs: Any) -> str:
 def combined(operation: str) -> str:
     a, b, out = torch.tensor([1, 2, 3, 4], dtype=BF16), torch.ones(4, dtype=BF16), torch.zeros(4, dtype=BF16)
     return found(combine_kernel, a, b, out, OPERATION=operation, SIZE=4)
+
+
+A, B = torch.tensor([256, 2.5, -3, 0.1], dtype=BF16), torch.tensor([1, 2.5, 7, 1 / 3], dtype=BF16)
+RIGHT: dict[str, Callable[[], torch.Tensor]] = {
+    "add": lambda: A + B,
+    "multiply": lambda: A * B,
+    "less": lambda: torch.minimum(A, B),
+    "equal": lambda: torch.where(A == B, A, B),
+    "negate": lambda: -A,
+    "fma": lambda: (A.double() * B.double() + A.double()).to(BF16),
+    "where": lambda: torch.cat([A[:2], B[2:]]),
+    "zero": lambda: torch.cat([A[:2], torch.zeros(2, dtype=BF16)]),
+    "wide": lambda: (A.float() + 1).to(BF16),
+    "wide sum": lambda: A.float().sum().to(BF16).expand(4),
+}
+
+
+@pytest.mark.parametrize("operation", RIGHT)
+def test_what_is_executed_is_right(operation: str) -> None:
+    out = torch.zeros(4, dtype=BF16)
+    with sanitize():
+        combine_kernel[(1,)](A, B, out, OPERATION=operation, SIZE=4)
+    assert out.tolist() == RIGHT[operation]().tolist()
+
+
+@pytest.mark.parametrize("number", [0.1, -0.1, 1 + 1 / 128 + 1 / 256, 3.4e38, 1 + 1 / 129, 1.5])
+def test_a_cast_that_is_executed_rounds_to_the_nearest(number: float) -> None:
+    numbers, out = torch.tensor([number]), torch.zeros(1, dtype=BF16)
+    with sanitize():
+        cast_kernel[(1,)](numbers, out, SIZE=1)
+    assert out.tolist() == numbers.to(BF16).tolist()
 
 
 @pytest.mark.parametrize(

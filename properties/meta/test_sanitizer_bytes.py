@@ -60,7 +60,7 @@ def touches(draw: st.DrawFn) -> Touch:
     addresses = np.array(draw(st.lists(st.integers(0, 24), min_size=1, max_size=4)), np.int64)
     low, high = int(addresses.min()), int(addresses.max()) + nbytes
     program, shape = (draw(st.integers(0, 2)), 0, 0), (len(addresses),)
-    touch = Touch(kind, program, (None, 0), nbytes, addresses, low, high, None, shape, None)
+    touch = Touch(kind, program, ("", 0), nbytes, addresses, low, high, None, shape, None)
     touch.writes = kind != "load"
     return touch
 

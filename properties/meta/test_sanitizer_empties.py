@@ -19,7 +19,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from properties.harness.sanitizer.empties import empties_unwritten
 from properties.sanitizer import Sanitizer, UnwrittenRead, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 ROWS, COLUMNS = 4, 8
 

@@ -9,10 +9,10 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.schedules import program_schedule
+from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import RaceWithinProgram, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 
 @triton.jit
@@ -87,13 +87,14 @@ def arrive_kernel(counts_ptr, out_ptr, BARRIER: tl.constexpr, SIZE: tl.constexpr
 
 
 @triton.jit
-def total_kernel(data_ptr, SUM: tl.constexpr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+def total_kernel(data_ptr, out_ptr, SUM: tl.constexpr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     """The total takes the place of the first number: every lane has read its own by then."""
     data = tl.load(data_ptr + tl.arange(0, SIZE))
     total = 0
     if SUM:
         total = tl.sum(data)
     tl.store(data_ptr, total)
+    tl.store(out_ptr + tl.arange(0, SIZE), data)
 
 
 @triton.jit
@@ -179,8 +180,20 @@ def test_what_lanes_change_atomically_others_read_behind_a_barrier_only() -> Non
 
 
 def test_a_total_is_there_once_every_lane_has_read() -> None:
-    assert not found(total_kernel, numbers(8), SUM=True, SIZE=8)
-    assert found(total_kernel, numbers(8), SUM=False, SIZE=8)
+    assert not found(total_kernel, numbers(8), numbers(8), SUM=True, SIZE=8)
+    assert found(total_kernel, numbers(8), numbers(8), SUM=False, SIZE=8)
+
+
+@triton.jit
+def unused_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Loads what nobody needs: no compiler keeps that, for a GPU either."""
+    tl.load(data_ptr + SIZE + tl.arange(0, SIZE))
+    tl.store(data_ptr, 0)
+
+
+def test_a_load_whose_value_nobody_uses_is_not_made() -> None:
+    with sanitize():
+        unused_kernel[(1,)](numbers(8), SIZE=8)
 
 
 def test_an_atomic_of_one_element_is_a_barrier() -> None:

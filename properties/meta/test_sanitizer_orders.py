@@ -11,11 +11,14 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.kernels import launch as launches
+from properties.harness.kernels.ir import NotUnderstoodError
+from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.tiles import AssertionFailedError
 from properties.harness.sanitizer.orders import ORDERS, OrderDependence, every_order
-from properties.harness.schedules import program_schedule
 from properties.sanitizer import OutsideView, RaceBetweenPrograms, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 ONE_BY_ONE = ("reversed", "shuffled:1")
 
@@ -68,18 +71,18 @@ def last_to_finish_kernel(in_ptr, total_ptr, ticket_ptr, out_ptr):  # type: igno
         tl.store(ticket_ptr, 0)
 
 
-@triton.jit
+@triton.jit(debug=True)
 def first_fails_kernel(count_ptr, wrong):  # type: ignore[no-untyped-def]
     """Fails if this program is the first to arrive."""
     first = tl.atomic_add(count_ptr, 1) == 0
-    if first & (tl.program_id(0) == wrong):
-        tl.arange(0, 3)
+    tl.device_assert((first & (tl.program_id(0) == wrong)) == 0, "came too early")
 
 
-@triton.jit
+@triton.jit(debug=True)
 def always_fails_kernel(out_ptr):  # type: ignore[no-untyped-def]
-    tl.store(out_ptr + tl.program_id(0), 1)
-    tl.arange(0, 3)
+    program = tl.program_id(0)
+    tl.store(out_ptr + program, 1)
+    tl.device_assert(program < 0, "a program below 0")
 
 
 @triton.jit
@@ -102,6 +105,11 @@ def masked_kernel(out_ptr, count_ptr, SIZE: tl.constexpr):  # type: ignore[no-un
     slot, columns = tl.atomic_add(count_ptr, 1), tl.arange(0, SIZE)
     values = tl.where(columns == 1, slot, columns)
     tl.store(out_ptr + tl.program_id(0) * SIZE + columns, values.to(tl.int32), mask=columns < SIZE - 1)
+
+
+@triton.jit
+def only_interpreted_kernel(out_ptr, count_ptr):  # type: ignore[no-untyped-def]
+    tl.store(out_ptr + tl.atomic_add(count_ptr, 1), tl.program_id(0))
 
 
 def zeros(*shape: int) -> torch.Tensor:
@@ -229,7 +237,7 @@ def test_a_failure_in_row_major_order_only_is_a_dependence() -> None:
 
 def test_a_failure_in_every_order_is_what_it_was() -> None:
     out = zeros(4)
-    with pytest.raises(triton.runtime.interpreter.InterpreterError):
+    with pytest.raises(AssertionFailedError):
         launch(always_fails_kernel, out)
     assert out.tolist() == [1, 0, 0, 0]
 
@@ -290,13 +298,34 @@ def test_a_schedule_around_or_inside_changes_nothing(schedule: str, around: bool
     assert out.tolist() == numbers.tolist()
 
 
-def test_afterwards_the_interpreter_is_as_it_was() -> None:
-    interpreter = triton.runtime.interpreter
-    plain = interpreter.InterpretedFunction.run, interpreter._interpreter, interpreter.GridExecutor.__call__
+@pytest.mark.parametrize("around", [True, False])
+def test_row_major_order_is_that_whatever_schedule_is_around(around: bool) -> None:
+    contexts = [program_schedule("reversed"), every_order(("shuffled:1",))]
+    out = zeros(4)
+    with contextlib.ExitStack() as both, pytest.raises(OrderDependence, match="it is 1 in row-major order"):
+        for context in contexts if around else contexts[::-1]:
+            both.enter_context(context)
+        slots_kernel[(4,)](out, zeros(1))
+    assert out.tolist() == [0, 1, 2, 3]
+
+
+def test_afterwards_launches_are_made_as_before() -> None:
+    state = launches.STATE
+    before = state.memory, state.runner, state.around
     dependence(slots_kernel, zeros(4), zeros(1))
     launch(own_kernel, zeros(4), zeros(4))
-    now = interpreter.InterpretedFunction.run, interpreter._interpreter, interpreter.GridExecutor.__call__
-    assert now == plain
+    assert (state.memory, state.runner, state.around) == before
+
+
+def test_a_launch_that_is_interpreted_is_made_once_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise NotUnderstoodError("something new")
+
+    monkeypatch.setattr(launches, "compiled", refuse)
+    out, count = zeros(4), zeros(1)
+    with pytest.warns(UserWarning, match=r"^only_interpreted_kernel ran in one order only: something new"):
+        launch(only_interpreted_kernel, out, count, orders=("reversed",))
+    assert (out.tolist(), count.tolist()) == ([0, 1, 2, 3], [4])
 
 
 def test_hooks_before_a_run_are_called_once() -> None:

@@ -9,10 +9,10 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.schedules import program_schedule
+from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import RaceBetweenPrograms, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", *(f"interleaved:{seed}" for seed in range(6)))
 
@@ -235,3 +235,57 @@ def test_a_plain_store_races_with_the_atomics_of_others(schedule: str) -> None:
 @pytest.mark.parametrize(("give", "races"), [("release", False), ("relaxed", True)])
 def test_atomic_stores_publish_and_atomic_loads_take_over(give: str, races: bool) -> None:
     assert bool(found("", flag_kernel, (3,), zeros(1), zeros(1), zeros(3), GIVE=give)) is races
+
+
+@triton.jit
+def peek_kernel(flag_ptr, out_ptr, STORE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The first program looks, or writes, atomically at what the others load."""
+    program = tl.program_id(0)
+    if program > 0:
+        tl.store(out_ptr + program, tl.load(flag_ptr))
+    elif STORE:
+        tl.atomic_store(flag_ptr, 1)
+    else:
+        tl.store(out_ptr, tl.atomic_load(flag_ptr))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
+@pytest.mark.parametrize("store", [False, True])
+def test_an_atomic_load_writes_nothing_and_an_atomic_store_does(store: bool) -> None:
+    flag = zeros(1)
+    assert bool(found("", peek_kernel, (3,), flag, zeros(3), STORE=store)) is store
+
+
+@triton.jit
+def masked_kernel(flags_ptr, out_ptr, active, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    lanes = tl.arange(0, SIZE)
+    mask = lanes < active
+    tl.atomic_store(flags_ptr + lanes, lanes + 1, mask=mask)
+    tl.debug_barrier()
+    tl.store(out_ptr + lanes, tl.atomic_load(flags_ptr + lanes, mask=mask), mask=mask)
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
+def test_masked_lanes_of_atomic_loads_and_stores_touch_nothing() -> None:
+    flags, out = zeros(4), zeros(4)
+    assert not found("", masked_kernel, (1,), flags[:3], out[:3], 3, SIZE=4)
+    assert (flags.tolist(), out.tolist()) == ([1, 2, 3, 0], [1, 2, 3, 0])
+
+
+@triton.jit
+def wait_kernel(flag_ptr, text_ptr, out_ptr):  # type: ignore[no-untyped-def]
+    """The others wait for the flag, and need no more to read the message."""
+    if tl.program_id(0) == 0:
+        tl.store(text_ptr, 7)
+        tl.atomic_store(flag_ptr, 1)
+    else:
+        tl.atomic_poll(flag_ptr, 1)
+        tl.store(out_ptr + tl.program_id(0), tl.load(text_ptr))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="this version has no polls")
+@pytest.mark.parametrize("schedule", ["", "interleaved:1", "interleaved:2"])
+def test_who_waits_for_a_flag_has_what_was_published_with_it(schedule: str) -> None:
+    out = zeros(3)
+    assert not found(schedule, wait_kernel, (3,), zeros(1), zeros(1), out)
+    assert out.tolist() == [0, 7, 7]

@@ -14,6 +14,8 @@ import pytest
 
 from properties.harness import cli_sanitize
 from properties.harness.execution.example import Bench
+from properties.harness.kernels import launch
+from properties.harness.kernels.ir import NotUnderstoodError
 from properties.harness.sanitizer import script as scripts
 
 ROOT = Path(__file__).parents[2]
@@ -190,22 +192,28 @@ def test_a_script_that_wants_a_gpu_is_told_where_tensors_have_to_be(command: Com
     assert (code, err.splitlines()[-1]) == (2, "hint: tensors have to be on the CPU (DEVICE=cpu)")
 
 
-COMPILED = """\
-import os
-os.environ["TRITON_INTERPRET"] = "0"
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_a_script_that_says_how_triton_is_to_run_its_kernels_has_them_executed(
+    command: Command, value: str
+) -> None:
+    path = command.folder / "script.py"
+    path.write_text(f"import os\nos.environ['TRITON_INTERPRET'] = '{value}'\n{KERNELS}{OUTSIDE}")
+    assert command.run([str(path)]).out.startswith("OutsideView: program (4, 0, 0) of copy_kernel")
+    assert "TRITON_INTERPRET" not in os.environ
 
-@triton.jit
-def compiled_kernel(out_ptr):
-    tl.store(out_ptr, 1)
 
-"""
+def test_launches_that_were_interpreted_are_told_with_the_reason(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotUnderstoodError("something new")
 
-
-@pytest.mark.parametrize("launch", ["compiled_kernel[(1,)](zeros(1))\n", ""])
-def test_a_script_that_has_its_kernels_compiled_is_refused(command: Command, launch: str) -> None:
-    with pytest.raises(ValueError, match=r"^TRITON_INTERPRET = '0', but should be 1"):
-        command(COMPILED + launch)
-    assert os.environ["TRITON_INTERPRET"] == "1"
+    monkeypatch.setattr(launch, "compiled", refuse)
+    assert command(COPY * 2).out.splitlines() == [
+        "CLEAN: 2 launches, 8 programs",
+        "run by Triton's interpreter, copy_kernel (2 launches): something new",
+    ]
+    assert command(OUTSIDE).out.startswith("OutsideView: program (4, 0, 0) of copy_kernel loads 4 bytes")
 
 
 @pytest.mark.parametrize(
@@ -320,3 +328,10 @@ def test_the_fixture_skips_where_kernels_are_compiled(command: Command) -> None:
     out = pytest_child(command.folder, "-k", "right")
     assert "1 skipped" in out
     assert "kernels are compiled in this process, and cannot be watched" in out
+
+
+def test_the_fixture_watches_what_a_conftest_has_interpreted(command: Command) -> None:
+    (command.folder / "conftest.py").write_text(
+        "import os\nos.environ['TRITON_INTERPRET'] = '1'\nimport triton\n"
+    )
+    assert "OutsideView: program (4, 0, 0)" in pytest_child(command.folder, "-k", "outside")

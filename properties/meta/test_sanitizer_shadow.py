@@ -10,10 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.schedules import program_schedule
+from properties.harness.kernels.schedule import program_schedule
 from properties.sanitizer import Finding, FreedBlock, Sanitizer, UnwrittenRead, sanitize
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What one example may cost: on a CPU kernels are interpreted, where bytes to copy are seconds to wait."""
+"""What one example may cost: on a CPU bytes to copy are seconds to wait."""
 
 from __future__ import annotations
 

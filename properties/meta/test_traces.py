@@ -24,7 +24,7 @@ from properties.harness.variants import broken_subject
 from properties.meta.lifecycle_breakages import LIFECYCLE
 from properties.meta.pretended import Actor, passes, pretended, stage
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 WITHOUT_COPIES = "requests_without_copies_live_by_the_states_of_exactly_their_tokens"
 

@@ -57,11 +57,8 @@ def port() -> InProcess:
 
 
 def need_interpreter(functions: Iterable[str]) -> None:
-    if (
-        any(FUNCTIONS.get(name) in ("copies", "columns") for name in functions)
-        and not triton_mode.executes()
-    ):
-        pytest.skip("kernels are compiled in this process; vectors are replayed where they are interpreted")
+    if any(FUNCTIONS.get(name) in ("copies", "columns") for name in functions) and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; vectors are replayed where they are executed")
 
 
 def topic_of(folder: Path, topic: str) -> Any:

@@ -194,7 +194,7 @@ def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
     return replace(case, actual=(*before, replace(last, after=tuple(after))))
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_path: Path) -> None:
     case = broken(
         "the first program sets the counts, not the last",
@@ -205,7 +205,7 @@ def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_pa
     assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
     case = broken(
         "rows slide from the wrong end", "rows_move_within_their_block_as_through_a_temporary", tmp_path
@@ -230,7 +230,7 @@ class RowsFirst(Subject):
             yield
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("executed")
 def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> None:
     name = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
     wrong = RowsFirst("impl", load("impl").module)

@@ -30,7 +30,7 @@ from properties.harness.witness import explain_case, explained
 from properties.meta.broken import ROOT, a_case
 from properties.subjects import Subject, load
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("executed")
 
 STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 TWICE = "storing_the_same_step_twice_is_storing_it_once"
@@ -218,23 +218,55 @@ def faulted(body: str, kind: str, folder: Path) -> str:
     return explained(case, load("impl")).finding
 
 
-def test_what_ends_the_process_in_the_interpreter_too_is_told_with_the_line(
+def test_what_ends_the_process_on_a_cpu_too_is_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     assert faulted("ctypes.string_at(0)", "illegal access", tmp_path) == (
-        "In the interpreter it ends the process as well, at faulting_subject.py:5."
+        "On a CPU it ends the process as well, at faulting_subject.py:5."
     )
 
 
-def test_what_does_not_end_in_the_interpreter_either_is_told_with_the_line(
+def test_what_does_not_end_on_a_cpu_either_is_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(witness, "_OF_A_HANG", 2.0)
     assert faulted("while True: pass", "hang", tmp_path) == (
-        "In the interpreter it does not end within 2 s either, at faulting_subject.py:5."
+        "On a CPU it does not end within 2 s either, at faulting_subject.py:5."
     )
+
+
+ENDLESS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def chain_kernel(next_ptr):
+    block = tl.load(next_ptr)
+    while block >= 0:
+        block = tl.load(next_ptr + block)
+    tl.store(next_ptr, block)
+
+
+def divide(x, y):
+    chain_kernel[(1,)](torch.zeros(2, dtype=torch.int32))
+"""
+
+
+def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(witness, "_OF_A_HANG", 12.0)
+    (tmp_path / "endless_subject.py").write_text(ENDLESS)
+    actual = (Raised(DEVICE_FAULT, "hang: in words"),)
+    case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)
+    told = explained(case, load("impl")).finding
+    # Of the loop, one line or the other: it is looked at once.
+    assert re.fullmatch(r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", told)
 
 
 def test_what_only_a_device_does_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ HUGE_ID_PAGE = 64
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
 LARGE = 1024
-"""Bytes of a state that no more than one state of a model has, since kernels are interpreted on a CPU."""
+"""Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps."""
 LARGE_BY_CHANNEL = 4250
 """Bytes of a large conv state whose rows are moved channel by channel, in several times as many steps."""
 MOST_BYTES, MOST_COPIES = 2400, 24
@@ -258,11 +258,11 @@ class Setup(NamedSituations):
 
     @property
     def is_costly(self) -> bool:
-        """Whether to copy the states of one request takes more than a moment where kernels are interpreted."""
+        """Whether to copy the states of one request takes more than a moment on a CPU."""
         return self.num_bytes > MOST_BYTES
 
     def most_requests(self, most: int) -> int:
-        """How many requests, up to `most`, a launch may copy the states of in a moment where it is interpreted."""
+        """How many requests, up to `most`, a launch may copy the states of in a moment on a CPU."""
         return max(1, min(most, MOST_BYTES // self.num_bytes, MOST_COPIES // self.num_copies))
 
     def conditions(self) -> dict[str, bool]:

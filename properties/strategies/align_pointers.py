@@ -175,7 +175,7 @@ class Runs(NamedSituations):
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
 LARGE = 4096
-"""Bytes of a run from which on it is copied alone, and not by several warps: kernels are interpreted on a CPU."""
+"""Bytes of a run from which on it is copied alone, and not by several warps: a CPU copies it in many small steps."""
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 

@@ -337,6 +337,7 @@ class Campaign:
         if isinstance(message, Explored) and isinstance(task, Explore):
             self._explored(seat, task, message)
         elif isinstance(message, Replayed) and isinstance(task, Replay):
+            self.ledger.cover(message.covered)
             self.ledger.replayed(message.result, Path(task.path), message.case)
         elif isinstance(message, Listened):
             self._listened(message)
@@ -345,6 +346,7 @@ class Campaign:
         if task.shown:
             self.reporting.discard(task.shown)
             self.defects.reported(task, message)
+            self.ledger.cover(message.covered)
             # The examples of such a search are not counted, but a new failure among them is kept.
             for found in message.found:
                 self.ledger.find(found, self.at)

@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.campaign.coordinator import Campaign
+from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.record import PropertyRecord, Record
 from properties.harness.campaign.standing import Standing
 from properties.harness.execution.verdict import Status
+from properties.harness.kernels import coverage
 from properties.harness.nightly.summary import visible
 
 _LINE_SECONDS = 10.0
@@ -54,9 +56,13 @@ def _ended(one: PropertyRecord) -> dict[str, int]:
 
 
 def kernels(record: Record) -> Table | str:
-    """A row for each kernel that Triton compiled, with its variants and compilations in all workers together."""
+    """A row for each kernel that Triton compiled, with its variants and compilations in all workers together.
+
+    Where kernels are not compiled: a line that says how those were run that were launched, "" without any.
+    """
     if record.device == "cpu":
-        return "kernels: interpreted, none compiled"
+        launched = coverage.summary(coverage_of(record.launched).launches)
+        return f"kernels: {launched}" if launched else ""
     table = Table(show_edge=False, pad_edge=False)
     for column in ("kernels compiled", "variants", "compilations"):
         table.add_column(column, justify="left" if column == "kernels compiled" else "right", no_wrap=True)

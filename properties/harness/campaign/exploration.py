@@ -24,6 +24,7 @@ from properties.harness.device.log import Log, running_path
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
+from properties.harness.kernels.coverage import Coverage
 
 if TYPE_CHECKING:
     from properties.harness.execution.confirm import Confirmation
@@ -66,6 +67,7 @@ class Exploration:
         self._failing: Counter[str] = Counter()
         self._marks: Counter[str] = Counter()
         self._kinds: dict[frozenset[str], int] = {}
+        self._covered_before = self._covered_by_search = Coverage()
         self._told = Counts()
         self._told_at = 0.0
         self._found: list[Found] = []
@@ -86,6 +88,8 @@ class Exploration:
     def _begin(self) -> None:
         worker, bench, task = self.worker, self.bench, self.task
         bench.counts.take()
+        # Launched for other tasks, which is nothing that this property took.
+        self._covered_before = worker.take_coverage()
         bench.tally = Tally()
         bench.seed = task.seed
         bench.known_failures.clear()
@@ -163,16 +167,22 @@ class Exploration:
         return self._cut_short() if self._over and ended[0] == "error" else ended
 
     def _searched(self, task: Explore) -> tuple[str, str]:
-        from properties.harness.marks import noted
-
         try:
             with quietly():
-                noted(self.tested, self._note).explore(
-                    self.bench, seed=task.seed, max_examples=task.max_examples
-                )
+                self._search(task)
         except Exception as error:
             return self._failed(error)
         return "passed", ""
+
+    def _search(self, task: Explore) -> None:
+        from properties.harness.marks import noted
+
+        try:
+            tested = noted(self.tested, self._note)
+            tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+        finally:
+            # Now: what is run again for reports is no part of the search.
+            self._covered_by_search += self.worker.take_coverage()
 
     def _failed(self, error: Exception) -> tuple[str, str]:
         if _within(error, MemoryError) is not None:
@@ -389,12 +399,20 @@ class Exploration:
             remark=self._remark,
             late=self._late,
             marks=dict(self._marks),
-            behaviours=frozenset(self._kinds.values()),
+            behaviours=frozenset(self._kinds.values()) | self._branches(),
             compiled=self._compiled(),
+            covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
             faults=faults,
             gone=self._gone,
             tally=self.bench.tally,
             troubles=troubles,
+        )
+
+    def _branches(self) -> frozenset[int]:
+        """Numbers of the branches of kernels that examples took."""
+        taken = self._covered_by_search.taken
+        return frozenset(
+            behaviour(frozenset((one.kernel, f"{one.file}:{one.line}", one.way))) for one in taken
         )
 
     def _compiled(self) -> Kernels:
@@ -410,8 +428,8 @@ def _within(error: BaseException, kind: type[_Kind]) -> _Kind | None:
     return next((found for found in (_within(part, kind) for part in parts) if found is not None), None)
 
 
-def behaviour(marks: frozenset[str]) -> int:
-    """A number that stands for a set of marks, the same in every process."""
+def behaviour(names: frozenset[str]) -> int:
+    """A number that stands for a set of names, the same in every process."""
     import hashlib
 
-    return int.from_bytes(hashlib.sha256("\0".join(sorted(marks)).encode()).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256("\0".join(sorted(names)).encode()).digest()[:8], "big")

@@ -63,7 +63,7 @@ class Gpus:
         gpu.starts += 1
         gpu.process = subprocess.Popen(
             [*command, str(self.workers), gpu.address],
-            env=worker_environment(self.device) | chosen | {"PYTHONPATH": path},
+            env=worker_environment() | chosen | {"PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
         )
 

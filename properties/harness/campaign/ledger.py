@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.marks import Mark
+from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -21,6 +22,7 @@ from properties.harness.campaign.tasks import Explored, Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import Bucket, bucket_of
 from properties.harness.compilations import Compiled, Kernels, added
+from properties.harness.kernels.coverage import Coverage
 from properties.harness.registry import Property
 
 _MOST_MOMENTS = 400
@@ -48,6 +50,7 @@ class Ledger:
         self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
         self.corpus: list[CorpusRecord] = []
         self.kernels: Kernels = {}
+        self.covered = Coverage()
         self.faults: Counter[str] = Counter()
         self.troubles: list[str] = []
         self.canary = ""
@@ -76,6 +79,7 @@ class Ledger:
         """An exploration has ended."""
         self.standings[message.property].explored(message)
         self.kernels = added(self.kernels, message.compiled)
+        self.cover(message.covered)
         self.faults.update(message.faults)
         for trouble in message.troubles:
             self.trouble(trouble)
@@ -83,6 +87,10 @@ class Ledger:
         for found in message.found:
             self.find(found, at)
         self._count(message.failing)
+
+    def cover(self, covered: Coverage) -> None:
+        """Kernels were launched."""
+        self.covered += covered
 
     def _mark(self, message: Explored, at: float) -> None:
         for name, examples in message.marks.items():
@@ -165,6 +173,7 @@ class Ledger:
             name: {"variants": sorted(map(list, one.variants)), "compilations": one.compilations}
             for name, one in self.kernels.items()
         }
+        record.launched = records_of(self.covered)
         record.faults, record.series = dict(self.faults), self.series
         return record
 
@@ -183,6 +192,7 @@ class Ledger:
         self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
         self.faults, self.series = Counter(record.faults), record.series
+        self.covered = coverage_of(record.launched)
         self.kernels = {
             name: Compiled(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])
             for name, told in record.kernels.items()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from properties.harness.campaign.launched import KernelRecord
 from properties.harness.execution.counts import Counts
 from properties.harness.files import write_whole
 
-SCHEMA = 2
-_READABLE = (2, 1)
+SCHEMA = 3
+_READABLE = (3, 2, 1)
 FILE = "campaign.json"
 
 
@@ -20,7 +22,8 @@ FILE = "campaign.json"
 class PropertyRecord:
     """One property: what became of it, with how many examples in how many seconds of an engine's time.
 
-    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached.
+    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached, and the
+    branches of kernels that they took.
     `launches`: its examples launch kernels. Of the examples, `compared` reached the property's own assertion; `outside` and
     `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
     ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
@@ -164,7 +167,8 @@ class Record:
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
         complete: the budget was used up; otherwise `--resume` continues it.
-        kernels: {name: {"variants": [...], "compilations": n}}; empty where kernels are interpreted.
+        kernels: {name: {"variants": [...], "compilations": n}}; empty on a CPU, where none is compiled.
+        launched: kernels that were executed or interpreted; empty where they are compiled.
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
         canary: how the property that must fail was found; "" while it was not.
@@ -196,6 +200,7 @@ class Record:
     marks: list[MarkRecord] = field(default_factory=list)
     corpus: list[CorpusRecord] = field(default_factory=list)
     kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    launched: list[KernelRecord] = field(default_factory=list)
     faults: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     canary: str = ""
@@ -252,12 +257,13 @@ def _renamed(one: PropertyRecord) -> PropertyRecord:
     return replace(one, status=status, compared=one.examples)
 
 
-_LISTS: dict[str, type] = {
+_LISTS: dict[str, Callable[..., Any]] = {
     "known": KnownRecord,
     "properties": PropertyRecord,
     "buckets": BucketRecord,
     "marks": MarkRecord,
     "corpus": CorpusRecord,
     "series": Moment,
+    "launched": KernelRecord.from_fields,
 }
 assert set(_LISTS) <= {one.name for one in fields(Record)}

@@ -13,6 +13,7 @@ from properties.harness.campaign.record import CorpusRecord
 from properties.harness.compilations import Kernels
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Tally
+from properties.harness.kernels.coverage import Coverage
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Setting:
         kept: folder of the corpus to which failing cases go.
         isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
             None, this is so on every device but the CPU.
-        sanitized: where kernels are interpreted, the sanitizer watches; it always does in a process of its own.
+        sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
         as_new: what the subject declares as known is taken for new.
         database: of examples: "local", "none", or the URL of a Redis server.
@@ -147,8 +148,9 @@ class Explored:
         report, remark: of a known defect that was to be reported.
         late: it ended because its time was up.
         marks: situations that examples reached, with how many did.
-        behaviours: numbers that stand for the sets of marks that single examples reached.
+        behaviours: numbers that stand for the sets of marks that single examples reached, and for branches of kernels.
         compiled: what Triton compiled since the task before.
+        covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
         faults: faults of the device by kind.
         gone: why the device can be used no more.
         tally: what state machines went through.
@@ -170,6 +172,7 @@ class Explored:
     marks: dict[str, int] = field(default_factory=dict)
     behaviours: frozenset[int] = frozenset()
     compiled: Kernels = field(default_factory=dict)
+    covered: Coverage = field(default_factory=Coverage)
     faults: dict[str, int] = field(default_factory=dict)
     gone: str = ""
     tally: Tally = field(default_factory=Tally)
@@ -178,12 +181,13 @@ class Explored:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of a case of the corpus; `bucket` and `case` of one that still fails, `known` the defect that it shows."""
+    """What became of a case of the corpus; `bucket` and `case` of one that still fails, `known` the defect that it shows, `covered` as above."""
 
     result: CorpusRecord
     bucket: str = ""
     case: dict[str, Any] = field(default_factory=dict)
     known: str = ""
+    covered: Coverage = field(default_factory=Coverage)
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,11 @@ from properties.harness.campaign.tasks import (
 from properties.harness.case import Case
 from properties.harness.device.forkserver import die_with_parent, server_for
 from properties.harness.device.shared import DeviceGone
+from properties.harness.kernels import coverage
 
 if TYPE_CHECKING:
     from properties.harness.device.port import InWorker
+    from properties.harness.kernels.coverage import Coverage
     from properties.harness.port import Port
 
 
@@ -122,6 +124,11 @@ class Worker:
 
         return Exploration(self, task).run()
 
+    def take_coverage(self) -> Coverage:
+        """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""
+        ports = (port for port in (self.isolated, self._apart) if port is not None)
+        return sum((port.take_coverage() for port in ports), coverage.take())
+
     def trouble(self, place: Path, error: Exception) -> None:
         """Note that something could not be written."""
         why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
@@ -155,9 +162,10 @@ class Worker:
         with quietly():
             port = self.isolated_port() if isolated else self.watched
             result = replayed(Entry(path, case, problem), self._judged, self.setting.device, port)
+        covered = self.take_coverage()
         if case is None or result.verdict != "FAILED":
-            return Replayed(result)
-        return Replayed(result, bucket_of(case).id, case.to_data())
+            return Replayed(result, covered=covered)
+        return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
 
     @property
     def _judged(self) -> Any:

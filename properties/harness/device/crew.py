@@ -7,11 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from properties.harness.compilations import Kernels
 from properties.harness.device.channel import Channel
 from properties.harness.device.faults import DIED, UNSEEN, Fault, Faulted, death, hang
 from properties.harness.device.forkserver import UNKNOWN, fork, worker_environment
-from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, content_of, letter_of, request
+from properties.harness.device.wire import (
+    COMPILING,
+    DONE,
+    ERROR,
+    FAULT,
+    Meanwhile,
+    content_of,
+    letter_of,
+    request,
+)
 
 _START_SECONDS = 120.0
 _STARTS = 3
@@ -27,10 +35,10 @@ class WorkerProcess:
         self._server, self.pid, end = fork(device)
         self._channel = Channel(end)
         self._ready, self._closed = False, False
-        self._send(request("prepare", surroundings(device), subject))
+        self._send(request("prepare", surroundings(), subject))
 
-    def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Kernels]:
-        """What a method of the worker's `Server` returns, and what was compiled for it.
+    def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Meanwhile]:
+        """What a method of the worker's `Server` returns, and what happened besides.
 
         Args:
             limit: seconds until the worker is given up; to get ready, or to compile a kernel, it has more.
@@ -39,10 +47,10 @@ class WorkerProcess:
             Faulted: the worker came to its end, and is gone.
             Exception: what the method raised.
         """
-        value, compiled = content_of(reply := self.ask_with(limit, request(method, *arguments)))
+        value, meanwhile = content_of(reply := self.ask_with(limit, request(method, *arguments)))
         if letter_of(reply) == ERROR:
             raise value
-        return value, compiled
+        return value, meanwhile
 
     def ask_with(
         self, limit: float, message: bytes, told: Callable[[bytes], None] = lambda message: None
@@ -178,6 +186,6 @@ class Crew:
         self._current = self._spare = None
 
 
-def surroundings(device: str) -> tuple[dict[str, str], str, list[str]]:
+def surroundings() -> tuple[dict[str, str], str, list[str]]:
     """Where this process is: environment, folder and import path. A worker takes them over."""
-    return worker_environment(device), str(Path.cwd()), list(sys.path)
+    return worker_environment(), str(Path.cwd()), list(sys.path)

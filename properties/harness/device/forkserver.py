@@ -1,7 +1,7 @@
 """A process that has torch and Triton imported, and forks workers. It never touches the device itself.
 
 The standard library's fork server will not do: a process has only one of it, while kernels of a process are either
-interpreted or compiled; it may not be used by daemons, which the engines of a campaign are; and in Python 3.11 it
+executed or compiled; it may not be used by daemons, which the engines of a campaign are; and in Python 3.11 it
 imports its preloads without the parent's path.
 
 Nothing outlives its parent: the server ends when its control socket does, and takes its workers with it.
@@ -46,7 +46,7 @@ class ForkServer:
         command = [sys.executable, "-m", __name__, device, str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                command, env=_environment(device), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                command, env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
             )
 
     @property
@@ -115,17 +115,16 @@ def fork(device: str) -> tuple[ForkServer, int, socket.socket]:
     raise RuntimeError(f"the process that forks workers for {device} dies")
 
 
-def _environment(device: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
     # One thread each: a library's pool of threads would not survive the fork.
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return worker_environment(device) | one_thread | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    return worker_environment() | one_thread | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
-def worker_environment(device: str) -> dict[str, str]:
-    """This process's environment, but kernels are interpreted where the device is "cpu", and only there."""
-    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    return kept | ({"TRITON_INTERPRET": "1"} if device == "cpu" else {})
+def worker_environment() -> dict[str, str]:
+    """This process's environment; `triton_mode.prepare` says how kernels are run in a worker."""
+    return {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
 
 
 def _exactly(end: socket.socket, size: int) -> bytes:

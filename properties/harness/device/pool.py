@@ -28,7 +28,7 @@ def run_in_worker(function: str, *arguments: Any, device: str, time_limit: float
     with _lock:
         worker = _crew(device).worker()
         try:
-            return worker.ask(time_limit, "function", surroundings(device), function, arguments)[0]
+            return worker.ask(time_limit, "function", surroundings(), function, arguments)[0]
         except Faulted as faulted:
             return faulted.fault
 

@@ -16,6 +16,7 @@ from properties.harness.device.faults import HANG, INTERRUPTED, Fault, Faulted, 
 from properties.harness.device.forkserver import server_for
 from properties.harness.device.log import Log
 from properties.harness.device.shared import SharedCrew
+from properties.harness.kernels.coverage import Coverage
 from properties.harness.values import Call, Outcome, Raised, Step
 
 Message = tuple[bool, bool, tuple[Step, ...]]
@@ -76,6 +77,7 @@ class InWorker:
         self._refused = False
         self._fault: Raised | None = None
         self._compiled: Kernels = {}
+        self._covered = Coverage()
 
     def _opened(self, path: Path, name: str = "", sentence: str = "", seed: int | None = None) -> Log:
         about = {"property_name": name, "sentence": sentence, "seed": seed}
@@ -210,11 +212,12 @@ class InWorker:
         worker = self._crew.worker(fresh=begins)
         started = monotonic()
         limit = self._patience.limit * len(messages)
-        outcomes, compiled = worker.ask(
+        outcomes, meanwhile = worker.ask(
             limit, "example", self._crew.number, begins, tuple(one[1:] for one in messages)
         )
-        if compiled:
-            self._compiled = added(self._compiled, compiled)
+        self._covered += meanwhile.covered
+        if meanwhile.compiled:
+            self._compiled = added(self._compiled, meanwhile.compiled)
         else:
             self._patience.healthy(monotonic() - started)
         return outcomes
@@ -238,6 +241,11 @@ class InWorker:
     def take_compilations(self) -> Kernels:
         """What workers compiled since the last time that this was asked."""
         taken, self._compiled = self._compiled, {}
+        return taken
+
+    def take_coverage(self) -> Coverage:
+        """What workers launched without compiling it, since the last time that this was asked."""
+        taken, self._covered = self._covered, Coverage()
         return taken
 
     def close(self) -> None:

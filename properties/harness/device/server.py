@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -25,7 +25,8 @@ from properties.harness.device.faults import (
     fault_told_by,
     wants_memory,
 )
-from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, answer
+from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
+from properties.harness.kernels import coverage
 from properties.harness.port import InProcess, ordinary_port
 from properties.harness.raised import message_of, name_of, spelled
 from properties.harness.values import Outcome, Raised, Step
@@ -57,7 +58,7 @@ class Server:
                 return
 
     def _tell_compiling(self, state: str) -> None:
-        self._channel.send(answer(COMPILING, state, {}))
+        self._channel.send(answer(COMPILING, state))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
@@ -68,13 +69,13 @@ class Server:
             raise
         except BaseException as error:
             if wants_memory(name_of(type(error)), message_of(error)):
-                return _pickled(FAULT, fault_of_kind(MEMORY), compilations.take())
+                return _pickled(FAULT, fault_of_kind(MEMORY))
             poison = self._poison()
             if poison is not None:
                 letter, value = FAULT, fault_told_by(poison)
             else:
                 letter, value = ERROR, _portable(error)
-        return _pickled(letter, value, compilations.take())
+        return _pickled(letter, value)
 
     def _judged(self, value: Any) -> tuple[bytes, Any]:
         """A subject that raised may have left the device unusable, whatever it raised."""
@@ -160,11 +161,12 @@ def _touch(device: str) -> None:
     torch.zeros(1, device=device).add_(1).item()
 
 
-def _pickled(letter: bytes, value: Any, compiled: Mapping[str, Any]) -> bytes:
+def _pickled(letter: bytes, value: Any) -> bytes:
+    meanwhile = Meanwhile(compilations.take(), coverage.take())
     try:
-        return answer(letter, value, compiled)
+        return answer(letter, value, meanwhile)
     except Exception as error:
-        return answer(ERROR, _portable(error), compiled)
+        return answer(ERROR, _portable(error), meanwhile)
 
 
 def _portable(error: BaseException) -> Exception:

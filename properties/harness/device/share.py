@@ -59,13 +59,13 @@ class _Seat:
         try:
             worker = self.worker()
         except RuntimeError as error:
-            return -1, answer(GONE, str(error), {})
+            return -1, answer(GONE, str(error))
         if not begins and generation != self.generation:
-            return -1, answer(ANEW, None, {})
+            return -1, answer(ANEW, None)
         try:
             return self.generation, worker.ask_with(limit, message[HEAD.size :], channel.send)
         except Faulted as faulted:
-            return -1, answer(FAULT, faulted.fault, {})
+            return -1, answer(FAULT, faulted.fault)
 
     def forget(self, number: int) -> None:
         if self.current is not None and self.current.usable:

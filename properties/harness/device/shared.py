@@ -6,7 +6,6 @@ import socket
 import time
 from typing import Any
 
-from properties.harness.compilations import Kernels
 from properties.harness.device.channel import Channel
 from properties.harness.device.faults import INTERRUPTED, Faulted
 from properties.harness.device.share import HEAD, NUMBER
@@ -16,6 +15,7 @@ from properties.harness.device.wire import (
     ERROR,
     FAULT,
     GONE,
+    Meanwhile,
     content_of,
     letter_of,
     request,
@@ -55,7 +55,7 @@ class SharedCrew:
                 self._channel = channel
         return self
 
-    def ask(self, limit: float, method: str, number: int, begins: bool, *rest: Any) -> tuple[Any, Kernels]:
+    def ask(self, limit: float, method: str, number: int, begins: bool, *rest: Any) -> tuple[Any, Meanwhile]:
         """As `WorkerProcess.ask`, in turn with others.
 
         Raises:
@@ -63,7 +63,7 @@ class SharedCrew:
             DeviceGone: no worker gets ready.
             Exception: what the method raised.
         """
-        letter, value, compiled = self._answered(
+        letter, value, meanwhile = self._answered(
             HEAD.pack(limit, begins) + request(method, number, begins, *rest)
         )
         if letter in (FAULT, ANEW):
@@ -73,9 +73,9 @@ class SharedCrew:
             raise DeviceGone(value)
         if letter == ERROR:
             raise value
-        return value, compiled
+        return value, meanwhile
 
-    def _answered(self, message: bytes) -> tuple[bytes, Any, Kernels]:
+    def _answered(self, message: bytes) -> tuple[bytes, Any, Meanwhile]:
         assert self._channel is not None
         try:
             self._channel.send(message)

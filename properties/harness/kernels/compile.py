@@ -7,12 +7,16 @@ arguments that are None or 1, divisibility. Only the last step is another one.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
+import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import triton
@@ -24,12 +28,16 @@ from triton.runtime.cache import get_cache_manager
 
 from properties.harness.kernels import tiles
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
-from properties.harness.kernels.generate import Arithmetic, Branch, Site, written
+from properties.harness.kernels.generate import written
 from properties.harness.kernels.ir import Function, Type, parsed
+from properties.harness.kernels.sites import Arithmetic, Branch, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
 _CAPABILITY = 90
+
+
+_lowering: ContextVar[bool] = ContextVar("lowering", default=False)
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,19 @@ def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
 
 def ttir(source: ASTSource, options: Any, backend: Any) -> str:
     """The IR of a variant behind the stage `ttir`, as text."""
+    token = _lowering.set(True)
+    try:
+        return _lowered(source, options, backend)
+    finally:
+        _lowering.reset(token)
+
+
+def lowering() -> bool:
+    """Whether a kernel is being lowered at the moment."""
+    return _lowering.get()
+
+
+def _lowered(source: ASTSource, options: Any, backend: Any) -> str:
     context = native.context()
     native.load_dialects(context)
     backend.load_dialects(context)
@@ -127,12 +148,36 @@ def _public(functions: list[Function]) -> Function:
 
 def _loaded(stored: _Stored) -> Compiled:
     scope = _scope() | {name: _realised(one) for name, one in stored.constants.items()}
-    exec(_code(stored.source), scope)  # noqa: S102 - written by `generate`
-    return Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)
+    name = f"{GENERATED}{next(_NUMBERS)}>"
+    exec(_code(stored.source, name), scope)  # noqa: S102 - written by `generate`
+    loaded = Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)
+    _LOADED[name] = loaded
+    return loaded
 
 
-def _code(source: str) -> CodeType:
-    return compile(source, "<kernel>", "exec")
+def _code(source: str, name: str) -> CodeType:
+    return compile(source, name, "exec")
+
+
+GENERATED = "<kernel "
+"""The names of generated modules in tracebacks start so."""
+_NUMBERS = itertools.count(1)
+_LOADED: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
+_MARKED = re.compile(r"\s*(?:(yield) |took\()(\d+)")
+
+
+def kernel_line(name: str, line: int) -> tuple[str, int] | None:
+    """The file and line of a kernel's code that a line of a generated module belongs to, or the last one before that is known."""
+    loaded = _LOADED.get(name)
+    if loaded is None:
+        return None
+    for text in loaded.source.splitlines()[:line][::-1]:
+        found = _MARKED.match(text)
+        if found is not None:
+            number = int(found[2])
+            place = loaded.sites[number].place if found[1] else loaded.branches[number].place
+            return place.file, place.line
+    return None
 
 
 def _realised(constant: Any) -> Any:
@@ -143,11 +188,37 @@ def _realised(constant: Any) -> Any:
 
 @cache
 def _names() -> dict[str, Any]:
-    numpy = (
-        "add multiply minimum maximum where broadcast_to concatenate stack int8 int16 int32 int64 bitwise_and bitwise_or "
-        "bitwise_xor"
-    ).split()
-    own = "full reduce reduce_by scan scan_by dot gather histogram moved_origins select_origins asserted printed".split()
+    numpy = [
+        "add",
+        "multiply",
+        "minimum",
+        "maximum",
+        "where",
+        "broadcast_to",
+        "concatenate",
+        "stack",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
+    own = [
+        "full",
+        "reduce",
+        "reduce_by",
+        "scan",
+        "scan_by",
+        "dot",
+        "gather",
+        "histogram",
+        "moved_origins",
+        "select_origins",
+        "asserted",
+        "printed",
+    ]
     found = {name: getattr(np, name) for name in numpy} | {name: getattr(tiles, name) for name in own}
     return found | {"wrap64": _wrap64}
 
@@ -160,4 +231,4 @@ def _wrap64(number: int) -> int:
     return (number + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
-__all__ = ["TARGET", "Compiled", "compiled", "ttir"]
+__all__ = ["GENERATED", "TARGET", "Compiled", "compiled", "kernel_line", "lowering", "ttir"]

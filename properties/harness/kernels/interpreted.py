@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
@@ -11,35 +12,81 @@ from typing import Any
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from properties.harness.interpreter import replace_language_once
 from properties.harness.sanitizer.hooks import listening
 
-_inside = 0
+_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 WATCH: ContextVar[Any] = ContextVar("watch", default=None)
 """The sanitizer that interpreted launches are shown to."""
 
 
-@cache
+_known: dict[int, tuple[Any, Any]] = {}
+
+
 def _of(function: JITFunction[Any]) -> Any:
-    return InterpretedFunction(function.fn)
+    # A kernel's hash is that of its source and of all that it refers to, which the interpreter replaces meanwhile.
+    if id(function) not in _known:
+        _known[id(function)] = (function, InterpretedFunction(function.fn))
+    return _known[id(function)][1]
 
 
 def launch(function: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
     """Run one launch in the interpreter: all arguments of the kernel, constexprs among them."""
-    global _inside
-    _inside += 1
+    token = _INSIDE.set(True)
     try:
-        with contextlib.nullcontext() if WATCH.get() is None else listening(WATCH.get()):
+        watching = contextlib.nullcontext() if WATCH.get() is None else listening(WATCH.get())
+        with _language_restored(), watching:
             _of(function).run(*arguments, grid=grid, warmup=False)
     finally:
-        _inside -= 1
+        _INSIDE.reset(token)
+
+
+@contextlib.contextmanager
+def _language_restored() -> Iterator[None]:
+    """The interpreter replaces Triton's language by its own, and puts back a part of it, or nothing before 3.7."""
+    before = [(owner, dict(vars(owner))) for owner in _owners()]
+    try:
+        yield
+    finally:
+        for owner, members in before:
+            _restore(owner, members)
+
+
+@cache
+def _owners() -> tuple[Any, ...]:
+    import triton.language as tl
+
+    classes = (
+        one for one in vars(tl.core).values() if inspect.isclass(one) and one.__module__ == tl.core.__name__
+    )
+    return (tl, tl.core, tl.math, *dict.fromkeys(classes))
+
+
+def _restore(owner: Any, members: dict[str, Any]) -> None:
+    now = dict(vars(owner))
+    for name, member in now.items():
+        if name not in members:
+            delattr(owner, name)
+        elif members[name] is not member:
+            setattr(owner, name, members[name])
+
+
+def unwatched(interpret: Callable[[], None]) -> None:
+    """Make a launch that no sanitizer sees."""
+    token = WATCH.set(None)
+    try:
+        interpret()
+    finally:
+        WATCH.reset(token)
 
 
 def install() -> None:
     """Let interpreted kernels call functions that were decorated to be compiled."""
+    replace_language_once()
     plain = JITFunction.__call__
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not _inside:
+        if not _INSIDE.get():
             return plain(self, *arguments, **keywords)
         return _of(self)(*arguments, **keywords)
 

@@ -1,7 +1,7 @@
 """Triton's IR as a tree: what the text of a module of the dialects tt, arith, math, scf and cf says.
 
 The text is what `str(module)` gives after the stage `ttir`. Values are resolved by their scope, so that two values of one
-name in different regions are two objects. Locations become the line of kernel code that is innermost.
+name in different regions are two objects. Locations become the innermost line of code that is not Triton's own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import triton
 
 
 class NotUnderstoodError(Exception):
@@ -98,15 +101,18 @@ def parsed(text: str) -> list[Function]:
     return _Parser(text).functions()
 
 
-_OPERAND = re.compile(r"%[\w$.]+(?:#\d+)?")
+_OPERAND = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LOC_TAIL = re.compile(r"\s*loc\((#loc\d*|unknown)\)$")
-_RESULTS = re.compile(r"^((?:%[\w$.]+(?::\d+)?(?:,\s*)?)+) = ")
+_RESULTS = re.compile(r"^((?:%[\w$.-]+(?::\d+)?(?:,\s*)?)+) = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _LOC_LINE = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _FILE_LOC = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _NAME_LOC = re.compile(r'^"(?:[^"\\]|\\.)*"\((#loc\d*)\)$')
 _CALL_LOC = re.compile(r"^callsite\((#loc\d*) at (#loc\d*)\)$")
 _FUSED_LOC = re.compile(r"^fused(?:<.*>)?\[(.*)\]$")
+
+
+_LIBRARY = str(Path(triton.__file__).parent)
 
 
 class _Locations:
@@ -118,7 +124,9 @@ class _Locations:
 
     def place(self, name: str) -> Place:
         stack = self._stack(name)
-        return Place(*stack[0], stack[1:]) if stack else NOWHERE
+        # What a function of Triton's library does, the line that calls it does.
+        own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
+        return Place(*stack[own], stack[own + 1 :]) if stack else NOWHERE
 
     def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
         if name not in self._stacks:
@@ -181,7 +189,7 @@ class _Parser:
         return Value(f"v_{plain}" + (f"__{number}" if number else ""), kind)
 
     def _function(self, line: str) -> Function:
-        found = re.match(r"tt\.func (public |private )?@([\w$.\"]+)\(", line)
+        found = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
         if found is None:
             raise NotUnderstoodError(f"the function {line[:60]}")
         inside, rest = _balanced(line, found.end() - 1)
@@ -190,7 +198,9 @@ class _Parser:
         results: list[Type] = []
         if rest.strip().startswith("->"):
             returned = rest.strip()[2:].split("attributes")[0].rstrip(" {").strip()
-            results = [type_of(one) for one in split(returned.strip("()") if returned.startswith("(") else returned)]
+            results = [
+                type_of(one) for one in split(returned.strip("()") if returned.startswith("(") else returned)
+            ]
         blocks, _ = self._region(scope)
         return Function(found.group(2).strip('"'), found.group(1) != "private ", arguments, results, blocks)
 
@@ -210,7 +220,9 @@ class _Parser:
         while True:
             line = self._next()
             if line.startswith("}"):
-                return _resolved([block for block in blocks if block.operations or block.label or len(blocks) == 1]), line
+                return _resolved(
+                    [block for block in blocks if block.operations or block.label or len(blocks) == 1]
+                ), line
             if line.startswith("^"):
                 blocks.append(self._header(line, scope))
                 continue
@@ -308,14 +320,16 @@ class _Parser:
     def _scf_for(self, rest: str, scope: _Scope) -> Operation:
         inner = _Scope(scope)
         unsigned = rest.startswith("unsigned ")
-        found = re.match(r"(?:unsigned )?(%[\w$.]+) = (%[\w$.#]+) to (%[\w$.#]+) step (%[\w$.#]+)\s*", rest)
+        found = re.match(
+            r"(?:unsigned )?(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)\s*", rest
+        )
         if found is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
         operands = [scope.find(one) for one in found.groups()[1:]]
         rest, types, carried = rest[found.end() :], "", list[tuple[str, str]]()
         if rest.startswith("iter_args("):
             inside, rest = _balanced(rest, len("iter_args"))
-            carried = [(a, b) for a, b in re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", inside)]
+            carried = [(a, b) for a, b in re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)]
             types, _ = _balanced(rest.strip().removeprefix("->").strip(), 0)
         counter = self._value(found.group(1), operands[0].type)
         inner.define(found.group(1), counter)
@@ -334,7 +348,7 @@ class _Parser:
         carried, arguments, operands = list[tuple[str, str]](), list[Value](), list[Value]()
         if rest.startswith("("):
             inside, rest = _balanced(rest, 0)
-            carried = re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", inside)
+            carried = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)
         found = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
         if found is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
@@ -346,7 +360,9 @@ class _Parser:
         first_blocks, _ = self._region(before, arguments)
         blocks, line = self._region(after)
         types = found.group(2).strip()
-        return Operation("scf.while", [], operands, "", types, [first_blocks, blocks], place=self._located(line)[1])
+        return Operation(
+            "scf.while", [], operands, "", types, [first_blocks, blocks], place=self._located(line)[1]
+        )
 
 
 def _resolved(blocks: list[Block]) -> list[Block]:
@@ -386,7 +402,11 @@ def result_types(operation: Operation) -> list[Type]:
 
 def loaded_type(pointer: Type) -> Type:
     """What a load through a pointer gives."""
-    return type_of(pointer.pointee) if pointer.shape is None else _with_shape(type_of(pointer.pointee), pointer.shape)
+    return (
+        type_of(pointer.pointee)
+        if pointer.shape is None
+        else _with_shape(type_of(pointer.pointee), pointer.shape)
+    )
 
 
 def _with_shape(kind: Type, shape: tuple[int, ...]) -> Type:

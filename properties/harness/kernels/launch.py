@@ -6,41 +6,31 @@ anything. A launch whose IR has something unknown goes to the interpreter, and `
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from triton.backends import backends
+from triton import knobs
+from triton.backends import Backend, backends
+from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from properties.harness.kernels import interpreted
-from properties.harness.kernels.compile import TARGET, Compiled, compiled
+from properties.harness.kernels import coverage, interpreted
+from properties.harness.kernels.compile import TARGET, Compiled, compiled, lowering
+from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
 from properties.harness.kernels.ir import NotUnderstoodError, Type
 from properties.harness.kernels.memory import Memory, Program
 from properties.harness.kernels.values import dtype_of
-
-EXECUTED, INTERPRETED = "executed", "interpreted"
-
-
-@dataclass(frozen=True)
-class How:
-    """How a kernel's launches were run, and why not otherwise."""
-
-    kernel: str
-    how: str
-    why: str = ""
-
-
-LAUNCHES: Counter[How] = Counter()
-"""Launches of this process, by kernel and by how they were run."""
 
 
 @dataclass
@@ -55,6 +45,10 @@ class Launched:
     names: Sequence[str]
     values: Sequence[Any]
     """The same as generated code takes them."""
+    interpreter: Callable[[], None]
+    """Makes the same launch in Triton's interpreter."""
+    taken: set[int] = field(default_factory=set)
+    """Gets the numbers of the branches that its programs take."""
 
     def program(self, memory: Memory, index: Program) -> Iterator[int]:
         """A generator of one program, which stops before each access."""
@@ -63,10 +57,14 @@ class Launched:
 
     def programs(self) -> Iterator[Program]:
         """All programs in row-major order."""
-        return ((x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2]))
+        return (
+            (x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2])
+        )
 
 
 Runner = Callable[[Launched, Memory], None]
+Around = Callable[[Launched, Callable[[], None]], None]
+"""Makes a launch by calling what it is handed: once, or several times."""
 
 
 def in_turn(launch: Launched, memory: Memory) -> None:
@@ -83,46 +81,74 @@ class _State:
     memory: Callable[[Launched], Memory] | None = None
     """Makes the memory that a launch sees; None for a plain one."""
     runner: Runner = staticmethod(in_turn)
-    around: Callable[[Launched, Callable[[], None]], None] | None = None
+    around: Around | None = None
 
 
 STATE = _State()
 
 
+@contextlib.contextmanager
+def launching(around: Around) -> Iterator[None]:
+    """Executed launches of this context are made by `around`, those who were there before inside of it."""
+    before = STATE.around
+
+    def both(one: Launched, make: Callable[[], None]) -> None:
+        around(one, make if before is None else lambda: before(one, make))
+
+    STATE.around = both
+    try:
+        yield
+    finally:
+        STATE.around = before
+
+
+@contextlib.contextmanager
+def interpreting() -> Iterator[None]:
+    """Launches of this context run in Triton's interpreter, as they do in a script that stands on its own."""
+    with launching(lambda launched, _: launched.interpreter()):
+        yield
+
+
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
+    memory.taken, memory.took = launch.taken, launch.taken.add
     with np.errstate(all="ignore"):
         STATE.runner(launch, memory)
     memory.end()
 
 
-class _Kernel:
+class Kernel:
     """Stands for a compiled kernel in Triton's caches."""
 
     function: Any = None
     packed_metadata: Any = None
 
     def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
-        self._function, self._names, self._variant, self._why = function, parameters, variant, why
-        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why)
+        self._function, self._names, self.variant, self._why = function, parameters, variant, why
+        place = coverage.place_of(function.fn)
+        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
+        self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
 
-    def launch_metadata(self, *arguments: Any) -> None:
-        return None
+    def launch_metadata(self, *_: Any) -> None:
+        """Triton asks for some."""
 
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         arguments = rest[6:]
-        if self._variant is None or any(_elsewhere(one) for one in arguments):
+        if self.variant is None or any(_elsewhere(one) for one in arguments):
             why = self._why or "tensors that are not on the CPU"
-            LAUNCHES[How(self._how.kernel, INTERPRETED, why)] += 1
+            LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
             interpreted.launch(self._function, (x, y, z), arguments)
             return
         LAUNCHES[self._how] += 1
         flat = list(_flat(self._function.arg_names, arguments))
         kept = [(name, one) for name, one in flat if name in self._names]
         names, handed = [name for name, _ in kept], [one for _, one in kept]
-        values = [_value(one, kind) for one, kind in zip(handed, self._variant.parameters, strict=True)]
-        launch = Launched(self._how.kernel, self._variant, (x, y, z), handed, names, values)
+        values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
+        interpreter = partial(interpreted.launch, self._function, (x, y, z), arguments)
+        launch = Launched(
+            self._how.kernel, self.variant, (x, y, z), handed, names, values, interpreter, self._taken
+        )
         if STATE.around is None:
             run(launch)
         else:
@@ -159,7 +185,22 @@ def _value(argument: Any, kind: Type) -> Any:
     return dtype_of(kind.element).type(argument)
 
 
-class _Driver(DriverBase):  # type: ignore[misc]
+_HERE = GPUTarget("cpu", 0, 0)
+
+
+class _Backend(CUDABackend):
+    """Lowers kernels for a GPU in a process that has none."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        super().__init__(target)
+        self.target = TARGET
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == _HERE.backend)
+
+
+class _Driver(DriverBase):
     """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
 
     def __init__(self) -> None:
@@ -171,7 +212,8 @@ class _Driver(DriverBase):  # type: ignore[misc]
         return True
 
     def get_current_target(self) -> Any:
-        return TARGET
+        # Kernels may ask what they are compiled for, and libraries whether there is a GPU that torch knows too.
+        return TARGET if lowering() else _HERE
 
     def get_active_torch_device(self) -> torch.device:
         return torch.device("cpu")
@@ -185,7 +227,7 @@ class _Driver(DriverBase):  # type: ignore[misc]
     def set_current_device(self, device: int) -> None:
         """There is one."""
 
-    def get_current_stream(self, device: int) -> int:
+    def get_current_stream(self, device: int) -> int:  # noqa: ARG002 - Triton's
         return 0
 
     def get_benchmarker(self) -> Callable[..., Any]:
@@ -208,24 +250,35 @@ def _benchmark(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_
 
 
 def install() -> None:
-    """Execute this process's launches from now on. Kernels have to be decorated without TRITON_INTERPRET.
+    """Execute this process's launches from now on, those of kernels that are decorated already among them.
 
     Raises:
-        ValueError: Triton has been told to interpret.
+        ValueError: a GPU has been used for them before.
     """
-    import triton
-
-    if triton.knobs.runtime.interpret:
-        raise ValueError("TRITON_INTERPRET = 1, but should be unset where kernels are executed from their IR [install]")
-    if JITFunction._do_compile is _do_compile:
+    if installed():
         return
+    if getattr(driver, "_active", None) is not None:
+        raise ValueError(
+            "kernels have been compiled in this process, but should be executed from their IR from the first one on [install]"
+        )
+    # A kernel that is decorated later is none of the interpreter's, whatever TRITON_INTERPRET says by then.
+    vars(knobs.runtime)["interpret"] = False
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     driver.set_active(_Driver())
-    # Others ask the backends whether there is a GPU at all.
-    backends["nvidia"] = replace(backends["nvidia"], driver=_Driver)
+    # Libraries ask the backends whether kernels can be launched at all, and want one answer.
+    for name, backend in backends.items():
+        backends[name] = Backend(backend.compiler, _silent(backend.driver))
+    backends["statecheck"] = Backend(_Backend, _Driver)
     JITFunction._do_compile = _do_compile
     interpreted.install()
+
+
+def _silent(driver: Any) -> Any:
+    """The driver of a device that this process does not use."""
+    if driver is None:
+        return None
+    return type(driver.__name__, (driver,), {"is_active": classmethod(lambda cls: False)})
 
 
 def installed() -> bool:
@@ -234,8 +287,16 @@ def installed() -> bool:
 
 
 def _do_compile(
-    self: Any, key: str, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool, **_: Any  # noqa: FBT001
-) -> _Kernel:
+    self: Any,
+    key: str,
+    signature: Any,
+    device: int,
+    constexprs: Any,
+    options: Any,
+    attrs: Any,
+    warmup: bool,  # noqa: ARG001 - Triton's
+    **_: Any,
+) -> Kernel:
     kernels, _keys, _target, backend, _binder = self.device_caches[device]
     source = ASTSource(self, signature, constexprs, attrs)
     variant, why = None, ""
@@ -244,9 +305,12 @@ def _do_compile(
     except NotUnderstoodError as unknown:
         why = str(unknown)
     names = [name for name, kind in _flat_signature(signature) if kind != "constexpr"]
-    kernel = kernels[key] = _Kernel(self, names, variant, why)
+    kernel = kernels[key] = Kernel(self, names, variant, why)
     return kernel
 
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
     return _flat(list(signature), list(signature.values()))
+
+
+__all__ = ["EXECUTED", "INTERPRETED", "LAUNCHES", "STATE", "How", "Launched", "install", "installed", "run"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from ctypes import memmove, string_at
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.arithmetic import atomic
-from properties.harness.kernels.generate import Site
+from properties.harness.kernels.sites import Site
 from properties.harness.kernels.values import dtype_of, stored_dtype
 
 Array = NDArray[Any]
@@ -48,30 +50,46 @@ class Memory:
     def end(self) -> None:
         """All programs have ended."""
 
-    def argument(self, number: int) -> int | None:
+    def argument(self, number: int) -> int | None:  # noqa: ARG002 - for those who watch
         """Where pointers made of a parameter come from."""
         return None
 
-    def origin_of(self, value: int) -> Any:
+    def origin_of(self, value: int) -> Any:  # noqa: ARG002 - for those who watch
         """Where a pointer made of this number comes from, if that is known."""
         return None
 
-    def origins_of(self, values: Array) -> Any:
+    def origins_of(self, values: Array) -> Any:  # noqa: ARG002 - for those who watch
         """The same for each number of a tile."""
         return None
 
-    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+    def load1(self, site: Site, pointer: int, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """One element."""
         kind = _SCALARS.get(site.element)
         if kind is not None:
             return kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value
-        return _read(site.element, np.array([pointer], np.int64), None, None)[0]
+        return read(site.element, np.array([pointer], np.int64), None, None)[0]
 
-    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
+    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:  # noqa: ARG002 - for those who watch
         """The active lanes' elements, and `other` in the rest."""
-        return _read(site.element, pointers, mask, other)
+        active = pointers if mask is None else pointers[mask]
+        if not len(active):
+            return filled(site.element, pointers.shape, other)
+        if not is_run(site, pointers, active):
+            return read(site.element, pointers, mask, other)
+        return self.load_run(site, int(active[0]), len(active), mask, other)
 
-    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+    def load_run(self, site: Site, address: int, count: int, mask: Array | None, other: Any) -> Array:
+        """The same where the active lanes' elements are neighbours."""
+        raw: Array = np.frombuffer(string_at(address, count * site.nbytes), site.stored)
+        if site.element == "bf16":
+            raw = _unpacked(raw)
+        if site.shape == raw.shape:
+            return raw
+        result = filled(site.element, site.shape or (), other)
+        result[mask] = raw
+        return result
+
+    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:  # noqa: ARG002 - for those who watch
         if self.warp:
             return
         kind = _SCALARS.get(site.element)
@@ -79,10 +97,18 @@ class Memory:
             kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value = value
             return
         tile = np.array([value], dtype_of(site.element))
-        _write(site.element, np.array([pointer], np.int64), tile, None)
+        write(site.element, np.array([pointer], np.int64), tile, None)
 
-    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
-        _write(site.element, pointers, values, self.own(mask, pointers.shape))
+    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:  # noqa: ARG002 - for those who watch
+        mask = self.own(mask, pointers.shape)
+        if site.element != "bf16":
+            active = pointers if mask is None else pointers[mask]
+            if not len(active):
+                return
+            if is_run(site, pointers, active):
+                store_run(int(active[0]), values if mask is None else values[mask])
+                return
+        write(site.element, pointers, values, mask)
 
     def own(self, mask: Array | None, shape: tuple[int, ...]) -> Array | None:
         """The lanes of the mask that belong to the warp in hand."""
@@ -93,11 +119,11 @@ class Memory:
         mine = (owners == self.warp).reshape(shape)
         return mine if mask is None else mine & mask
 
-    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
+    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Change memory atomically; what was there before."""
         return self.once(lambda: change(site, pointer, value, mask))
 
-    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
+    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Store a value where the expected one stands; what was there before."""
         return self.once(lambda: exchange(site, pointer, expected, value))
 
@@ -120,26 +146,66 @@ class Memory:
         """All lanes have one result that each had to wait for."""
 
 
-def _read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
+def is_run(site: Site, pointers: Array, active: Array) -> bool:
+    """Whether the active lanes' elements are neighbours, from the first lane to the last."""
+    step, size = site.step, len(pointers)
+    if step != site.nbytes or not step:
+        return False
+    # The tile's ends tell that no number has wrapped around on the way, and those of the active lanes that none is left out.
+    whole = int(pointers[-1]) - int(pointers[0]) == (size - 1) * step
+    return whole and int(active[-1]) - int(active[0]) == (len(active) - 1) * step
+
+
+def store_run(address: int, values: Array) -> None:
+    """Store elements one behind the other."""
+    memmove(address, values.tobytes(), values.nbytes)
+
+
+def filled(element: str, shape: tuple[int, ...], other: Any) -> Array:
+    """A tile of a load's `other`: a number, a tile, or None for zeros."""
+    if other is None:
+        return np.zeros(shape, dtype_of(element))
+    result: Array = np.empty(shape, dtype_of(element))
+    result[...] = other
+    return result
+
+
+def read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
     dtype = stored_dtype(element)
+    shape = pointers.shape
     if mask is None:
-        mask = np.ones(pointers.shape, np.bool_)
-    rest = np.zeros(pointers.shape, dtype)
-    if other is not None:
-        rest[...] = _packed(other, element) if element == "bf16" else other
-    addresses = np.ascontiguousarray(pointers).view(np.uint64)
-    found: Array = native.load(addresses, np.ascontiguousarray(mask), rest, dtype)
+        mask = _everywhere(shape)
+    if other is None or (type(other) is int and other == 0):
+        rest = _nothing(shape, dtype)
+    else:
+        rest = np.empty(shape, dtype)
+        rest[...] = _packed(other) if element == "bf16" else other
+    found: Array = native.load(_own(pointers).view(np.uint64), _own(mask), rest, dtype)
     return _unpacked(found) if element == "bf16" else found
 
 
-def _write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
-    if mask is None:
-        mask = np.ones(pointers.shape, np.bool_)
-    raw = _packed(values, element) if element == "bf16" else values
-    native.store(np.ascontiguousarray(pointers).view(np.uint64), np.ascontiguousarray(raw), np.ascontiguousarray(mask))
+def _own(array: Array) -> Array:
+    # Before 3.7 Triton takes no array that it could not write to.
+    return array if array.flags.writeable else array.copy()
 
 
-def _packed(values: Any, element: str) -> Array:
+@lru_cache(256)
+def _everywhere(shape: tuple[int, ...]) -> Array:
+    return np.ones(shape, np.bool_)
+
+
+@lru_cache(256)
+def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    return np.zeros(shape, dtype)
+
+
+def write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
+    raw = _packed(values) if element == "bf16" else values
+    active = _everywhere(pointers.shape) if mask is None else _own(mask)
+    native.store(_own(pointers).view(np.uint64), _own(raw), active)
+
+
+def _packed(values: Any) -> Array:
     """bf16 as its 16 bits."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return (bits >> np.uint32(16)).astype(np.uint16).reshape(np.shape(values))
@@ -149,25 +215,39 @@ def _unpacked(raw: Array) -> Array:
     return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+_WITHOUT_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "load": lambda old, _: old,
+    "poll": lambda old, _: old,
+    "store": lambda _, new: new,
+}
+
+
+@cache
+def change_of(operation: str, element: str) -> Callable[[Any, Any], Any] | None:
+    """What an atomic operation makes of what it finds and its operand; None where nobody knows."""
+    return _WITHOUT_ARITHMETIC.get(operation) or atomic(operation, element)
+
+
 def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
     """An atomic read-modify-write, lane after lane, as lanes may name the same place."""
-    function = atomic(site.operation, site.element)
+    function = change_of(site.operation, site.element)
+    assert function is not None
     if np.ndim(pointer) == 0:
         if mask is not None and not mask:
             return value
         lane = np.array([pointer], np.int64)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         new = np.array([function(_plain(old[0]), value)]).astype(old.dtype)
-        _write(site.element, lane, new, None)
+        write(site.element, lane, new, None)
         return _plain(old[0])
     result = np.zeros(pointer.shape, dtype_of(site.element))
     active = np.ones(pointer.shape, np.bool_) if mask is None else mask
     for at in zip(*np.nonzero(active), strict=True):
         lane = pointer[at].reshape(1)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         result[at] = old[0]
         new = np.array([function(_plain(old[0]), _plain(value[at]))]).astype(old.dtype)
-        _write(site.element, lane, new, None)
+        write(site.element, lane, new, None)
     return result
 
 
@@ -175,17 +255,17 @@ def exchange(site: Site, pointer: Any, expected: Any, value: Any) -> Any:
     """An atomic compare and swap."""
     if np.ndim(pointer) == 0:
         lane = np.array([pointer], np.int64)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         if same_bits(old[0], expected, old.dtype):
-            _write(site.element, lane, np.array([value]).astype(old.dtype), None)
+            write(site.element, lane, np.array([value]).astype(old.dtype), None)
         return _plain(old[0])
     result = np.zeros(pointer.shape, dtype_of(site.element))
     for at in np.ndindex(pointer.shape):
         lane = pointer[at].reshape(1)
-        old = _read(site.element, lane, None, None)
+        old = read(site.element, lane, None, None)
         result[at] = old[0]
         if same_bits(old[0], expected[at], old.dtype):
-            _write(site.element, lane, value[at].reshape(1), None)
+            write(site.element, lane, value[at].reshape(1), None)
     return result
 
 

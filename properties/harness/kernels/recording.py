@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels.generate import Site
+from properties.harness.kernels.sites import Site
+from properties.harness.kernels.footprints import READING
 from properties.harness.kernels.memory import Memory, Program
 from properties.harness.kernels.values import dtype_of
 
@@ -75,6 +76,9 @@ class RecordingMemory(Memory):
 
     def _atomic(self, site: Site, pointer: Any, mask: Any, found: Any) -> None:
         mask = mask if self.warp == 0 else np.False_
+        if site.operation in READING:
+            self._note(site, pointer, mask, found=found)
+            return
         places, active = _lanes(pointer, mask)
         left = np.zeros(np.shape(found), dtype_of(site.element)).reshape(-1)
         left[active] = Memory().load(site, places, None, None, None)

@@ -34,9 +34,9 @@ from properties.harness.kernels.switches import (
 )
 
 if TYPE_CHECKING:
-    from properties.harness.kernels.generate import Site
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory, Program
+    from properties.harness.kernels.sites import Site
 
 _WARPS = (2, 4)
 _FEW, _SHORT = 4, 10_000

@@ -77,7 +77,7 @@ def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...],
     return result[0] if len(result) == 1 else result
 
 
-def scan(function: np.ufunc, tile: Array, axis: int, backwards: bool) -> Array:  # noqa: FBT001
+def scan(function: np.ufunc, tile: Array, axis: int, backwards: bool) -> Array:
     """A scan of integers along an axis."""
     source = np.flip(tile, axis) if backwards else tile
     result: Array = function.accumulate(source, axis=axis, dtype=tile.dtype)
@@ -88,7 +88,7 @@ def scan_by(
     combine: Callable[..., tuple[Any, ...]],
     tiles: tuple[Array, ...],
     axis: int,
-    backwards: bool,  # noqa: FBT001
+    backwards: bool,
 ) -> Any:
     """A scan by a region, one element after the other."""
     parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
@@ -104,7 +104,7 @@ def scan_by(
     return moved[0] if len(moved) == 1 else moved
 
 
-def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], tf32: bool) -> Array:  # noqa: FBT001
+def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], tf32: bool) -> Array:
     """A product of tiles added to a third one; sums of floats are rounded once."""
     if elements[0].startswith("f8"):
         raise NotUnderstoodError("tt.dot of fp8")
@@ -158,6 +158,8 @@ def select_origins(condition: Array, first: Any, second: Any) -> Any:
 class AssertionFailedError(Exception):
     """A `tl.device_assert` of a kernel that does not hold."""
 
+    place: tuple[str, int] = ("", 0)
+
 
 def asserted(condition: Any, message: str, place: str, program: tuple[int, int, int]) -> None:
     """Stop where a kernel's assertion does not hold.
@@ -166,13 +168,16 @@ def asserted(condition: Any, message: str, place: str, program: tuple[int, int, 
         AssertionFailedError: with the kernel's message, its line and the program.
     """
     if not np.all(condition):
-        raise AssertionFailedError(f"{place}: program {program}: assertion failed: {message}")
+        error = AssertionFailedError(f"{place}: program {program}: assertion failed: {message}")
+        file, _, line = place.rpartition(":")
+        error.place = file, int(line)
+        raise error
 
 
 def printed(prefix: str, program: tuple[int, int, int], values: tuple[Any, ...]) -> None:
     """What `tl.device_print` shows."""
     for value in values or ("",):
-        print(f"pid {program}{prefix}{value}")  # noqa: T201
+        print(f"pid {program}{prefix}{value}")
 
 
 def literal(text: str) -> Any:

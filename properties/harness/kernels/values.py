@@ -7,6 +7,7 @@ Integers are signed; a scalar is an int, a tile an array. i1 is bool, a pointer 
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _STORED = {"bf16": np.dtype(np.uint16), "i1": np.dtype(np.bool_)}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
+@cache
 def dtype_of(element: str) -> np.dtype[Any]:
     """Of a tile of this type in hand."""
     if element.startswith("f8"):
@@ -38,6 +40,7 @@ def dtype_of(element: str) -> np.dtype[Any]:
     return np.dtype(_DTYPES[element])
 
 
+@cache
 def stored_dtype(element: str) -> np.dtype[Any]:
     """Of the same in memory."""
     return _STORED.get(element) or dtype_of(element)

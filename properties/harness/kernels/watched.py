@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from properties.harness.kernels import interpreted, launch
-from properties.harness.kernels.generate import Site
-from properties.harness.kernels.memory import Memory, same_bits
+from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
+from properties.harness.kernels.sites import Site
 from properties.harness.sanitizer.touches import Touch
 from properties.harness.sanitizer.watch import Sanitizer
 
 Array = NDArray[Any]
+_lowest, _highest = np.minimum.reduce, np.maximum.reduce
 
 
 @contextlib.contextmanager
@@ -45,10 +46,13 @@ class WatchedMemory(Memory):
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
             for argument, name in zip(one.arguments, one.names, strict=True)
         ]
-        self.origin_of: Callable[[int], Any] = provenance.at  # type: ignore[method-assign]
+        self._at = provenance.at
 
     def argument(self, number: int) -> int | None:
         return self._arguments[number]
+
+    def origin_of(self, value: int) -> Any:
+        return self._at(value)
 
     def origins_of(self, values: Array) -> Any:
         return self._watch.provenance.among(values)
@@ -71,9 +75,12 @@ class WatchedMemory(Memory):
     def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
         touch = self._many("load", site, pointers, mask, origin)
         if touch is None:
-            return super().load(site, pointers, mask, other, origin)
+            return filled(site.element, pointers.shape, other)
         self._watch.before(touch)
-        value = super().load(site, pointers, mask, other, origin)
+        if touch.is_run:
+            value = self.load_run(site, touch.low, len(touch.addresses), mask, other)
+        else:
+            value = read(site.element, pointers, mask, other)
         self._watch.after(touch)
         return value
 
@@ -94,14 +101,17 @@ class WatchedMemory(Memory):
             return
         touch.reads, touch.writes = False, True
         self._watch.before(touch)
-        super().store(site, pointers, values, mask, origin)
+        if touch.is_run and site.element != "bf16":
+            store_run(touch.low, values if mask is None else values[mask])
+        else:
+            write(site.element, pointers, values, mask)
         self._watch.after(touch)
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
         touch = self._atomic(site, pointer, mask, origin)
         if touch is None or self.warp:
             return super().rmw(site, pointer, value, mask, origin)
-        touch.writes = True
+        touch.reads, touch.writes = site.operation != "store", site.operation not in ("load", "poll")
         self._watch.before(touch)
         result = super().rmw(site, pointer, value, mask, origin)
         self._watch.after(touch)
@@ -137,27 +147,47 @@ class WatchedMemory(Memory):
         if not -0x8000000000000000 <= pointer < 0x8000000000000000:
             pointer = (pointer + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
         addresses = np.array([pointer], np.int64)
-        return Touch(kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin)
+        return Touch(
+            kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin
+        )
 
     def _many(
         self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
     ) -> Touch | None:
-        lanes = None
-        shape, addresses = pointers.shape, pointers
+        lanes, shape, addresses = None, pointers.shape, pointers
         several = origin is not None and type(origin) is not int
         if several:
             origin = np.broadcast_to(origin, shape)
-        if mask is not None and not mask.all():
-            lanes = np.flatnonzero(mask)
-            if not len(lanes):
+        if mask is not None:
+            addresses = pointers[mask]
+            if not len(addresses):
                 return None
-            addresses = addresses[mask]
-            origin = origin[mask] if several else origin
-            values = None if values is None else values[mask]
-        elif several:
+            if len(addresses) < pointers.size:
+                lanes = mask
+                origin = origin[mask] if several else origin
+                values = None if values is None else values[mask]
+        if lanes is None and several:
             origin = origin.reshape(-1)
-        addresses = addresses.reshape(-1)
-        low, high = int(addresses.min()), int(addresses.max()) + site.nbytes
+        if addresses.ndim != 1:
+            addresses = addresses.reshape(-1)
+        run = False
+        if site.step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * site.step:
+            # No number has wrapped around on the way, so that the lanes' addresses rise.
+            low, high = int(addresses[0]), int(addresses[-1]) + site.nbytes
+            run = high - low == len(addresses) * site.nbytes
+        else:
+            low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
         return Touch(
-            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, shape, origin, values
+            kind,
+            self.program,
+            site.line,
+            site.nbytes,
+            addresses,
+            low,
+            high,
+            lanes,
+            shape,
+            origin,
+            values,
+            is_run=run,
         )

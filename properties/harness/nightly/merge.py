@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -117,6 +118,7 @@ def added(parts: Sequence[Part]) -> Record:
         corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
         known=_grouped(_each(records, "known"), lambda one: one.id, _known),
         kernels=_kernels(records),
+        launched=records_of(coverage_of(_each(records, "launched"))),
         faults=_summed(one.faults for one in records),
         troubles=_troubles(parts),
         canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",

@@ -134,6 +134,7 @@ def page(record: Record, comparison: Comparison, directory: Path) -> str:
         totals=_totals(record),
         marks=sorted(record.marks, key=lambda one: (one.examples > 0, one.topic, one.name)),
         corpus=_corpus(record),
+        unreached=[(kernel, one) for kernel in record.launched for one in kernel.missed],
         most_rows=_MOST_ROWS,
     )
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from properties.harness.kernels import coverage
 from properties.harness.nightly.comparison import Comparison
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
@@ -20,7 +22,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 _MARKUP = re.compile(r"([\\`|<>*\[\]#~])")
-_MOST_BUCKETS, _MOST_LINES, _MOST_NAMES = 12, 60, 5
+_MOST_BUCKETS, _MOST_LINES, _MOST_NAMES = 12, 75, 5
 
 
 def visible(text: str) -> str:
@@ -193,7 +195,7 @@ def _make_replay(path: PurePath, bucket: BucketRecord, record: Record) -> str:
 
 
 def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
-    """The campaign as Markdown of at most 60 lines, the verdict first.
+    """The campaign as Markdown of at most 75 lines, the verdict first.
 
     Args:
         directory: the campaign's, where the whole report is.
@@ -208,7 +210,7 @@ def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
     lines += [f"- {_escaped(reason, 400)}" for reason in found.reasons]
     lines += [f"- Canary: {_escaped(record.canary, 200)}"] if record.canary else []
     lines += [*_bucket_lines(record, comparison, directory), *_trouble_lines(record)]
-    lines += [*_comparison_lines(comparison), *_table(record)]
+    lines += [*_comparison_lines(comparison), *_table(record), *_kernel_lines(record)]
     lines += ["", f"Everything else: {_code(str(directory / 'report.html'))}"]
     assert len(lines) <= _MOST_LINES, len(lines)
     return "\n".join(lines) + "\n"
@@ -255,6 +257,21 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"- no longer reached: {_escaped(', '.join(comparison.marks_lost), 400)}"
     if comparison.rate is not None:
         yield f"- examples/s: {comparison.rate.before:,.1f} → {comparison.rate.now:,.1f}"
+
+
+def _kernel_lines(record: Record) -> Iterator[str]:
+    launched = coverage.summary(coverage_of(record.launched).launches)
+    if launched:
+        yield from ("", "## Kernels", "", f"- {_escaped(launched, 400)}")
+    missed = [(kernel.name, one) for kernel in record.launched for one in kernel.missed]
+    existing = sum(len(one.branches) for one in record.launched)
+    if existing:
+        yield f"- {existing - len(missed):,} of {counted(existing, 'branch', 'branches')} taken"
+    for name, one in missed[:_MOST_NAMES]:
+        where = f"{one.file}:{one.line} {one.way} ({name})"
+        yield f"- nothing reached {_escaped(where, 240)}: {_code(brief(one.text, 120))}"
+    if len(missed) > _MOST_NAMES:
+        yield f"- and {len(missed) - _MOST_NAMES:,} more lines that nothing reached"
 
 
 def _table(record: Record) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""bfloat16 in the interpreter: 16 bits in an integer, with which it computes as if they were the number.
+"""bfloat16 in Triton's interpreter: 16 bits in an integer, with which it computes as if they were the number.
 
 Whatever moves the bits is right. Casts are compared with the right result; everything else is refused.
 """

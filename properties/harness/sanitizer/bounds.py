@@ -16,11 +16,13 @@ def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[View
     """The first address outside, and the views of which one should contain it: none where none is known."""
     origin = UNKNOWN if touch.origin is None else touch.origin
     if isinstance(origin, int):
-        views = _views(origin, provenance)
-        if any(
-            view.holds(touch.low, touch.high - touch.nbytes, touch.addresses, touch.nbytes) for view in views
-        ):
-            return None
+        low, high, nbytes = touch.low, touch.high, touch.nbytes
+        for view in _views(origin, provenance):
+            # Most views are one run of bytes: nothing else has to be asked.
+            if view.base <= low and high <= view.end and view.geometry.flat:
+                return None
+            if view.holds(low, high - nbytes, touch.addresses, nbytes):
+                return None
         return _first(touch.addresses, touch.nbytes, origin, provenance)
     found = (
         _first(touch.addresses[origin == one], touch.nbytes, one, provenance) for one in np.unique(origin)
@@ -30,8 +32,13 @@ def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[View
 
 def first_misaligned(touch: Touch) -> int | None:
     """The first address that is no multiple of its element's size."""
-    wrong = touch.addresses % touch.nbytes != 0
-    return int(touch.addresses[wrong.argmax()]) if wrong.any() else None
+    nbytes = touch.nbytes
+    if nbytes == 1:
+        return None
+    if touch.is_run or touch.high - touch.low == nbytes:
+        return touch.low if touch.low % nbytes else None
+    wrong = touch.addresses % nbytes if nbytes & (nbytes - 1) else touch.addresses & (nbytes - 1)
+    return int(touch.addresses[wrong.astype(np.bool_).argmax()]) if np.logical_or.reduce(wrong) else None
 
 
 def _views(origin: int, provenance: Provenance) -> Iterable[View]:

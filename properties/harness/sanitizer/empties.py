@@ -35,13 +35,15 @@ _RUNS = 256
 """Rows picked in more runs than that count as all rows."""
 
 _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
-"""Set while the interpreter prepares a launch, which takes tensors apart and writes nothing."""
+"""Set while the interpreter prepares a launch, or ends one, and takes tensors apart without writing anything."""
 
 
 @contextlib.contextmanager
 def empties_unwritten(watch: Sanitizer) -> Iterator[None]:
     """In this context, memory that torch has not initialised is unwritten until something writes it."""
     from triton.runtime.interpreter import GridExecutor
+
+    from properties.harness.kernels.launch import launching
 
     marks = _Marks(watch)
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -54,6 +56,7 @@ def empties_unwritten(watch: Sanitizer) -> Iterator[None]:
             undo.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, new)
         undo.callback(marks.drop_all)
+        undo.enter_context(launching(marks.settled))
         undo.enter_context(_watching(marks))
         yield
 
@@ -287,6 +290,11 @@ class _Marks:
             with self._lock:
                 self._watch.written(_run(storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
                 self._blocks.pop(storage.data_ptr(), None)
+
+    def settled(self, _: object, launch: Callable[[], None]) -> None:
+        """Make a launch of which no marks are old."""
+        self.settle()
+        launch()
 
     def settle(self) -> None:
         """Memory that was given back, or left for a larger piece, is somebody else's now."""

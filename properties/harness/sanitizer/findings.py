@@ -87,7 +87,7 @@ class FreedBlock(Finding):
 
 
 class Bfloat16Arithmetic(Finding):
-    """A bfloat16 operation that the interpreter computes wrongly: its result means nothing."""
+    """A bfloat16 operation that Triton's interpreter computes wrongly: its result means nothing."""
 
 
 RACES = frozenset({RaceBetweenPrograms.__name__, RaceWithinProgram.__name__})

@@ -4,14 +4,13 @@
         sanitizer.register(state, "state")
         copy_kernel[(4,)](table, out, BLOCK=64)
 
-Loaded as a plugin it has the kernels of the whole run interpreted, unless TRITON_INTERPRET says otherwise; tests that ask
-for the fixture are skipped where they are compiled.
+Loaded as a plugin it has the kernels of the whole run executed on the CPU, from Triton's IR; with TRITON_INTERPRET=0 they
+are compiled, and tests that ask for the fixture are skipped.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -22,27 +21,25 @@ _INTERPRET = "TRITON_INTERPRET"
 
 
 def pytest_configure() -> None:
-    """Called before test modules are imported, whose kernels are then interpreted."""
-    _choose_interpreter()
+    """Called before test modules are imported."""
+    from properties.harness import triton_mode
+
+    if os.environ.get(_INTERPRET) == "0" or triton_mode.interprets():
+        return
+    try:
+        triton_mode.prepare("cpu")
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 @pytest.fixture
 def sanitizer() -> Iterator[Sanitizer]:
     """Every launch of the test is watched, and what `torch.empty` returns is unwritten."""
-    _choose_interpreter()
-    import triton
-
     from properties.harness import triton_mode
     from properties.harness.sanitizer.empties import empties_unwritten
     from properties.sanitizer import sanitize
 
-    # What Triton was imported for, and what it would do with the next kernel.
-    if not (triton_mode.executes() and triton.knobs.runtime.interpret):
-        pytest.skip(f"kernels are compiled in this process, and cannot be watched: {_INTERPRET} is not 1")
+    if not (triton_mode.executes() or triton_mode.interprets()):
+        pytest.skip("kernels are compiled in this process, and cannot be watched")
     with sanitize() as watch, empties_unwritten(watch):
         yield watch
-
-
-def _choose_interpreter() -> None:
-    if "triton" not in sys.modules:
-        os.environ.setdefault(_INTERPRET, "1")

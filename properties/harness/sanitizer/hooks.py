@@ -1,4 +1,4 @@
-"""How the sanitizer listens to Triton's interpreter: what it replaces for the time of a context, and puts back."""
+"""How the sanitizer listens to launches that Triton's interpreter runs: what it replaces meanwhile, and puts back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from properties.harness.sanitizer import bfloat16
 from properties.harness.sanitizer.findings import Finding, Program
+from properties.harness.sanitizer.handles import Handles
 from properties.harness.sanitizer.touches import Touch, touch
 from properties.harness.sanitizer.views import view_of
 from properties.harness.sanitizer.watch import Sanitizer
@@ -18,7 +19,7 @@ _MISSING = object()
 
 @contextlib.contextmanager
 def listening(watch: Sanitizer) -> Iterator[None]:
-    """Everything that kernels do in this context is shown to the sanitizer first."""
+    """Everything that interpreted kernels do in this context is shown to the sanitizer first."""
     with contextlib.ExitStack() as undo:
         hooks = _Hooks(watch, undo)
         hooks.install()
@@ -30,16 +31,14 @@ class _Hooks:
         from triton.runtime import interpreter
 
         self._watch, self._undo, self._interpreter = watch, undo, interpreter
-        self._builder = interpreter.interpreter_builder
+        self._builder, self._handles = interpreter.interpreter_builder, Handles(watch.provenance)
         self._names: dict[tuple[int, Any], str] = {}
         self._atomic: dict[Program, tuple[bool, bool]] = {}
 
     def install(self) -> None:
         tl, interpreter, builder = self._interpreter.tl, self._interpreter, self._builder
         self._accesses()
-        for name, method in self._watch.provenance.wrappers(
-            builder, interpreter.TensorHandle, tl.int64
-        ).items():
+        for name, method in self._handles.wrappers(builder, interpreter.TensorHandle, tl.int64).items():
             self._replace(builder, name, method)
         for name, method in bfloat16.wrappers(builder, self._refuse).items():
             self._replace(builder, name, method)
@@ -75,7 +74,7 @@ class _Hooks:
 
     def _touch(self, kind: str, pointers: Any, mask: Any, values: Any = None) -> Touch | None:
         nbytes = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        origin = self._watch.provenance.of(pointers)
+        origin = self._handles.of(pointers)
         return touch(kind, self._builder.grid_idx, pointers, mask, nbytes, origin, values)
 
     def _load(self, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +88,7 @@ class _Hooks:
             self._watch.before(found)
             result = plain(pointers, mask, *rest, **keywords)
             self._watch.after(found)
-            self._watch.provenance.loaded(result)
+            self._handles.loaded(result)
             return result
 
         return load
@@ -181,7 +180,7 @@ class _Hooks:
         def convert(argument: Any) -> Any:
             result = plain(argument)
             if hasattr(result, "handle") and hasattr(result.handle, "attr"):
-                self._watch.provenance.argument(result.handle, argument, self._names)
+                self._handles.argument(result.handle, argument, self._names)
             return result
 
         return convert
@@ -189,8 +188,7 @@ class _Hooks:
     def _materialize(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def materialize(descriptor: Any, *arguments: Any) -> Any:
             pointers, mask = plain(descriptor, *arguments)
-            provenance = self._watch.provenance
-            provenance.give(pointers, provenance.of(descriptor.base))
+            self._handles.give(pointers, self._handles.of(descriptor.base))
             return pointers, mask
 
         return materialize

@@ -14,6 +14,8 @@ import numpy as np
 from properties.harness.sanitizer.findings import Program
 from properties.harness.sanitizer.touches import Touch
 
+_FAR = 1 << 64
+
 
 class _Seen:
     """Accesses of one kind since the last barrier."""
@@ -21,19 +23,17 @@ class _Seen:
     def __init__(self) -> None:
         self.touches: list[Touch] = []
         self._lows, self._highs = array("q"), array("q")
-        self._low, self._high = 0, 0
+        self.low, self.high = _FAR, -_FAR
 
     def add(self, touch: Touch) -> None:
-        first = not self.touches
-        self._low = touch.low if first else min(self._low, touch.low)
-        self._high = touch.high if first else max(self._high, touch.high)
+        low, high = touch.low, touch.high
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
         self.touches.append(touch)
-        self._lows.append(touch.low)
-        self._highs.append(touch.high)
+        self._lows.append(low)
+        self._highs.append(high)
 
     def near(self, touch: Touch) -> list[Touch]:
-        if not self.touches or touch.low >= self._high or touch.high <= self._low:
-            return []
         if len(self.touches) == 1:
             return self.touches
         lows, highs = np.frombuffer(self._lows, np.int64), np.frombuffer(self._highs, np.int64)
@@ -42,7 +42,7 @@ class _Seen:
 
 
 _LIVE = 64
-"""Programs that are remembered: more than are ever under way at a time in the interpreter."""
+"""Programs that are remembered: more than are ever under way at a time."""
 
 
 class Lanes:
@@ -50,20 +50,31 @@ class Lanes:
 
     def __init__(self) -> None:
         self._seen: dict[Program, tuple[_Seen, _Seen]] = {}
+        self._program: Program | None = None
+        self._current = (_Seen(), _Seen())
 
     def barrier(self, program: Program) -> None:
         self._seen.pop(program, None)
+        if program == self._program:
+            self._program = None
 
     def add(self, touch: Touch) -> tuple[Touch, int] | None:
         """An earlier access of another lane that this one must not meet, and a byte where they meet."""
         if touch.kind == "atomic" and touch.scalar:
             self.barrier(touch.program)
             return None
-        loads, stores = self._of(touch.program)
-        found = _met(touch, stores)
-        if found is None and touch.kind != "load":
+        if touch.program is not self._program:
+            self._program, self._current = touch.program, self._of(touch.program)
+        loads, stores = self._current
+        low, high, found = touch.low, touch.high, None
+        if low < stores.high and high > stores.low:
+            found = _met(touch, stores)
+        if touch.kind == "load":
+            loads.add(touch)
+            return found
+        if found is None and low < loads.high and high > loads.low:
             found = _met(touch, loads)
-        (loads if touch.kind == "load" else stores).add(touch)
+        stores.add(touch)
         return found
 
     def _of(self, program: Program) -> tuple[_Seen, _Seen]:
@@ -111,7 +122,7 @@ def _lane_by_lane(one: Touch, other: Touch) -> bool:
         return False
     if not np.array_equal(one.addresses, other.addresses) or not one.spaced():
         return False
-    return one.lanes is other.lanes or np.array_equal(one.lane_numbers(), other.lane_numbers())
+    return one.mask is other.mask or np.array_equal(one.lane_numbers(), other.lane_numbers())
 
 
 def written_twice(touch: Touch) -> int | None:
@@ -122,7 +133,7 @@ def written_twice(touch: Touch) -> int | None:
     spread = touch.addresses[order]
     if (spread[1:] - spread[:-1] >= touch.nbytes).all():
         return None
-    shape = touch.shape if touch.lanes is None else touch.addresses.shape
+    shape = touch.shape if touch.mask is None else touch.addresses.shape
     values = np.ascontiguousarray(np.broadcast_to(touch.data, shape)).reshape(-1)
     stored = values.view(np.uint8).reshape(len(touch.addresses), -1)[:, : touch.nbytes].reshape(-1)
     found = (touch.addresses[:, None] + np.arange(touch.nbytes)).reshape(-1)

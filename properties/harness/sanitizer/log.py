@@ -43,8 +43,8 @@ class Log:
         if self._pending > _PENDING:
             self._compact()
 
-    def _compact(self) -> None:
-        """Turn the addresses collected since the last time into intervals."""
+    def _compact(self, *, final: bool = False) -> None:
+        """Turn the addresses collected since the last time into intervals; the last time memory does not matter."""
         if not self._addresses:
             return
         sizes = np.array([len(one) for one in self._addresses])
@@ -56,6 +56,8 @@ class Log:
         last = np.concatenate([fresh[1:], [True]])
         self._intervals.append((starts[fresh], ends[last], numbers[fresh]))
         self._first, self._addresses, self._pending = len(self.touches), [], 0
+        if final:
+            return
         for number in range(self._first - len(sizes), self._first):
             if self.touches[number].kind != "atomic":
                 self.touches[number] = self.touches[number].without_addresses()
@@ -65,7 +67,7 @@ class Log:
         written = [touch for touch in self.touches if touch.writes]
         if not written:
             return []
-        self._compact()
+        self._compact(final=True)
         starts, ends, numbers = (np.concatenate(part) for part in zip(*self._intervals, strict=True))
         low, high = min(touch.low for touch in written), max(touch.high for touch in written)
         near = (starts < high) & (ends > low)

@@ -9,30 +9,28 @@ those.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import threading
-import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from properties.harness.sanitizer.findings import Access, Finding, Program
-from properties.harness.sanitizer.touches import Place, _is_machinery, here, place_texts
+from properties.harness import triton_mode
+from properties.harness.kernels.schedule import program_schedule
+from properties.harness.sanitizer.findings import Access, Finding
+from properties.harness.sanitizer.touches import place_texts
 from properties.harness.sanitizer.views import View, view_of
 from properties.harness.sanitizer.watch import Sanitizer
-from properties.harness.schedules import program_schedule
+
+if TYPE_CHECKING:
+    from properties.harness.kernels.journal import Journal, Writer, Written
+    from properties.harness.kernels.launch import Launched
+    from properties.harness.kernels.memory import Memory
 
 ORDERS = ("reversed", "shuffled:1", "interleaved:1")
 _ROW_MAJOR = ""
-_PAGE_BITS = 12
-_PAGE = 1 << _PAGE_BITS
-"""No larger than a page of any machine: memory that has one of its bytes has them all."""
 
 
 class OrderDependence(Finding):
@@ -45,281 +43,152 @@ def every_order(orders: Sequence[str] = ORDERS, watch: Sanitizer | None = None) 
 
     Afterwards memory holds what row-major order has left. May be entered inside `sanitize()` or around it: each order is
     a launch of its own to the sanitizer, whose findings come first and stay what they are. With `watch`, tensors that were
-    registered have their names in messages; and the last writer it tells of is that of the last order. What
-    `program_schedule` interleaves already is left at that.
+    registered have their names in messages; and the last writer it tells of is that of the last order. A launch that
+    Triton's interpreter runs is made once, in row-major order, and a warning says so.
 
     Raises:
-        ValueError: no such order; kernels are compiled in this process; or a tensor is on a GPU.
+        ValueError: no such order, or kernels that are compiled, or interpreted, in this process.
         OrderDependence: from the launch, where two orders differ.
     """
-    from triton.runtime import interpreter
-
     for order in orders:
         with program_schedule(order):
             pass
-    _refuse_compiled()
-    function, launches = interpreter.InterpretedFunction, 0
-    plain = function.run
+    if triton_mode.interprets():
+        rule = "unset where programs are to run in other orders"
+        raise ValueError(f"{triton_mode.INTERPRET} = 1, but should be {rule} [every_order]")
+    triton_mode.prepare("cpu")
+    from properties.harness.kernels.launch import launching
 
-    def run(kernel: Any, /, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
+    launches = 0
+
+    def compare(launched: Launched, make: Callable[[], None]) -> None:
         nonlocal launches
-        if not warmup:
-            launches += 1
-            call = lambda: plain(kernel, *arguments, grid=grid, warmup=False, **keywords)  # noqa: E731
-            known = [
-                *_tensors(kernel.arg_names, arguments, keywords),
-                *(watch.provenance.registered if watch else ()),
-            ]
-            _Launch(interpreter, kernel, call, known, launches).compare(orders)
-
-    function.run = run
-    try:
-        yield
-    finally:
-        function.run = plain
-
-
-def _refuse_compiled() -> None:
-    import triton
-
-    if not triton.knobs.runtime.interpret:
-        rule = "1 where programs are to run in other orders"
-        raise ValueError(f"TRITON_INTERPRET is unset, but should be {rule} [every_order]")
-
-
-def _tensors(names: Sequence[str], arguments: Sequence[Any], keywords: dict[str, Any]) -> Iterator[View]:
-    for name, argument in [*zip(names, arguments, strict=False), *keywords.items()]:
-        yield from _tensors_in(name, argument)
-
-
-def _tensors_in(name: str, argument: Any) -> Iterator[View]:
-    if isinstance(argument, tuple):
-        for number, one in enumerate(argument):
-            yield from _tensors_in(f"{name}[{number}]", one)
-    elif hasattr(argument, "base"):
-        yield from _tensors_in(name, argument.base)
-    elif hasattr(argument, "data_ptr"):
-        if argument.device.type != "cpu":
-            rule = "cpu where programs are to run in other orders"
-            raise ValueError(f"{name}.device = {argument.device}, but should be {rule} [every_order]")
-        yield view_of(argument, name, keep=True)
-
-
-class _Writer(NamedTuple):
-    kind: str
-    program: Program
-    place: Place
-
-
-@dataclass(frozen=True)
-class _State:
-    """Bytes after a run, and who wrote each of them last: a number, or -1 for nobody."""
-
-    data: NDArray[np.uint8]
-    writers: NDArray[np.int32]
-
-
-class _Page:
-    """Neighbouring bytes, of which only those that were touched are ours to put back."""
-
-    def __init__(self, number: int) -> None:
-        at = (ctypes.c_uint8 * _PAGE).from_address(number << _PAGE_BITS)
-        self.now: NDArray[np.uint8] = np.ctypeslib.as_array(at)
-        self.touched = np.zeros(_PAGE, np.bool_)
-        self.before = _State(self.now.copy(), np.full(_PAGE, -1, np.int32))
-        self.writers = self.before.writers.copy()
-
-    def state(self) -> _State:
-        return _State(self.now.copy(), self.writers.copy())
-
-    def put(self, state: _State) -> None:
-        self.now[self.touched] = state.data[self.touched]
-        self.writers[:] = -1
-
-
-_States = dict[int, _State]
-
-
-class _Memory:
-    """What the runs of a launch write."""
-
-    def __init__(self, interpreter: Any) -> None:
-        self._interpreter = interpreter
-        self._pages: dict[int, _Page] = {}
-        self._writers: dict[_Writer, int] = {}
-        self.threads: set[int] = set()
-
-    @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Every byte is noted before it is written, after all others who listen to the access have agreed to it."""
-        plain, builder = self._interpreter._interpreter, self._interpreter.interpreter_builder
-        noted = SimpleNamespace(**vars(plain))
-        noted.store = self._noted(plain.store, "store", (0, 1, 2))
-        noted.atomic_rmw = self._noted(plain.atomic_rmw, "atomic", (1, 2, 3))
-        noted.atomic_cas = self._noted(plain.atomic_cas, "atomic", (0, 2, None))
-        self._interpreter._interpreter = noted
-        before = vars(builder).get("set_grid_idx")
-        builder.set_grid_idx = self._begun(builder.set_grid_idx)
-        try:
-            yield
-        finally:
-            del builder.set_grid_idx
-            if before is not None:
-                builder.set_grid_idx = before
-            self._interpreter._interpreter = plain
-
-    def _begun(self, plain: Callable[..., None]) -> Callable[..., None]:
-        def begin(*index: int) -> None:
-            self.threads.add(threading.get_ident())
-            plain(*index)
-
-        return begin
-
-    def _noted(
-        self, plain: Callable[..., Any], kind: str, places: tuple[int, int, int | None]
-    ) -> Callable[..., Any]:
-        """`places` of the pointers, the new values and the mask among the arguments."""
-        pointers, values, mask = places
-
-        def write(*arguments: Any) -> Any:
-            active = np.True_ if mask is None else arguments[mask]
-            self._note(kind, arguments[pointers], arguments[values].dtype.itemsize, active)
-            return plain(*arguments)
-
-        return write
-
-    def _note(self, kind: str, pointers: Any, nbytes: int, mask: Any) -> None:
-        active = pointers[np.broadcast_to(mask, pointers.shape).astype(np.bool_)].astype(np.int64)
-        if not active.size:
+        launches += 1
+        if prod(launched.grid) < 2:
+            make()
             return
-        touched = (active[:, None] + np.arange(nbytes)).reshape(-1)
-        numbers = touched >> _PAGE_BITS
-        writer = _Writer(kind, self._interpreter.interpreter_builder.grid_idx, here())
-        who = self._writers.setdefault(writer, len(self._writers))
-        for number in np.unique(numbers).tolist():
-            if number not in self._pages:
-                self._pages[number] = _Page(number)
-            page, some = self._pages[number], touched[numbers == number] & (_PAGE - 1)
-            page.touched[some] = True
-            page.writers[some] = who
+        registered = watch.provenance.registered if watch else []
+        _Launch(launched, make, [*_tensors(launched), *registered], launches).compare(orders)
 
-    def states(self) -> _States:
-        return {number: page.state() for number, page in self._pages.items()}
+    with _interpreted_told(), launching(compare):
+        yield
 
-    def put(self, states: _States) -> None:
-        """Put everything back as it was then; {} is before the launch."""
-        for number, page in self._pages.items():
-            page.put(states.get(number, page.before))
 
-    def first_difference(self, one: _States, other: _States) -> int | None:
-        """The address of a byte."""
-        for number, page in sorted(self._pages.items()):
-            left, right = one.get(number, page.before), other.get(number, page.before)
-            differs = page.touched & (left.data != right.data)
-            if differs.any():
-                return (number << _PAGE_BITS) + int(differs.argmax())
-        return None
+@contextlib.contextmanager
+def _interpreted_told() -> Iterator[None]:
+    """Warn of launches that were not made in every order."""
+    from properties.harness.kernels.launch import INTERPRETED, LAUNCHES
 
-    def bytes_in(self, states: _States, address: int, nbytes: int) -> bytes:
-        found = bytearray()
-        for one in range(address, address + nbytes):
-            number = one >> _PAGE_BITS
-            page = self._pages.get(number) or _Page(number)
-            found.append(int(states.get(number, page.before).data[one & (_PAGE - 1)]))
-        return bytes(found)
+    before = LAUNCHES.copy()
+    yield
+    for one in LAUNCHES - before:
+        if one.how == INTERPRETED:
+            warnings.warn(f"{one.kernel} ran in one order only: {one.why}", stacklevel=3)
 
-    def writer_in(self, states: _States, address: int) -> _Writer | None:
-        state = states.get(address >> _PAGE_BITS)
-        who = -1 if state is None else int(state.writers[address & (_PAGE - 1)])
-        return list(self._writers)[who] if who >= 0 else None
+
+def _tensors(launched: Launched) -> Iterator[View]:
+    for name, argument in zip(launched.names, launched.arguments, strict=True):
+        if hasattr(argument, "data_ptr"):
+            yield view_of(argument, name, keep=True)
 
 
 class _Launch:
     """One launch, in one order after the other."""
 
-    def __init__(
-        self, interpreter: Any, kernel: Any, call: Callable[[], None], known: list[View], number: int
-    ) -> None:
-        self._builder, self._kernel, self._call = interpreter.interpreter_builder, kernel, call
-        self._known, self._number = known, number
-        self._memory = _Memory(interpreter)
+    def __init__(self, launched: Launched, make: Callable[[], None], known: list[View], number: int) -> None:
+        self._launched, self._make, self._known, self._number = launched, make, known, number
+        self._memory: Memory | None = None
 
     def compare(self, orders: Sequence[str]) -> None:
-        error = self._run(_ROW_MAJOR)
-        # Programs in threads of their own are interleaved by a schedule around this one, which would be in the way.
-        free = prod(self._builder.grid_dim) > 1 and len(self._memory.threads) < 2
-        if free and not isinstance(error, Finding):
-            first = self._memory.states()
-            hooks, self._kernel.pre_run_hooks = self._kernel.pre_run_hooks, []
+        journal, error = self._run(_ROW_MAJOR)
+        if not isinstance(error, Finding):
+            first = journal.take_back()
             try:
                 for order in orders:
-                    self._compare_with(order, first, error)
+                    self._compare_with(order, journal.writers, first, error)
             finally:
-                self._kernel.pre_run_hooks = hooks
-                self._memory.put(first)
+                first.put_back()
         if error is not None:
             raise error
 
-    def _run(self, order: str) -> Exception | None:
-        with program_schedule(order), self._memory.noting():
-            try:
-                self._call()
-            except Exception as error:
-                return error
-        return None
+    def _run(self, order: str) -> tuple[Journal, Exception | None]:
+        """What was written, and what was raised."""
+        from properties.harness.kernels.journal import Journal
 
-    def _compare_with(self, order: str, first: _States, error: Exception | None) -> None:
-        self._memory.put({})
-        other = self._run(order)
+        journal = Journal()
+        with self._noting(journal), program_schedule(order):
+            try:
+                self._make()
+            except Exception as error:
+                return journal, error
+            except BaseException:
+                journal.take_back()
+                raise
+        return journal, None
+
+    @contextlib.contextmanager
+    def _noting(self, journal: Journal) -> Iterator[None]:
+        """Programs run in row-major order, unless another one is chosen inside, and what they write is noted."""
+        from properties.harness.kernels.journal import noted
+        from properties.harness.kernels.launch import STATE, in_turn
+        from properties.harness.kernels.memory import Memory
+
+        make, runner = STATE.memory, STATE.runner
+
+        def memory(launched: Launched) -> Memory:
+            self._memory = noted(Memory() if make is None else make(launched), journal)
+            return self._memory
+
+        STATE.memory, STATE.runner = memory, in_turn
+        try:
+            yield
+        finally:
+            STATE.memory, STATE.runner = make, runner
+
+    def _compare_with(
+        self, order: str, writers: list[Writer], first: Written, error: Exception | None
+    ) -> None:
+        journal, other = self._run(order)
+        now = journal.take_back()
         if isinstance(other, Finding):
             other.add_note(f"In the order {order}; in row-major order nothing was found.")
             raise other
         if (error is None) is not (other is None):
             self._refuse_failure(order, error, other)
-        now = self._memory.states()
-        address = self._memory.first_difference(first, now) if error is None else None
+        address = _first_difference(first, now) if error is None else None
         if address is not None:
-            self._refuse_difference(order, first, now, address)
+            self._refuse_difference(order, [(writers, first), (journal.writers, now)], address)
 
-    def _refuse_difference(self, order: str, first: _States, now: _States, address: int) -> None:
+    def _refuse_difference(self, order: str, both: list[tuple[list[Writer], Written]], address: int) -> None:
         known = next((one for one in self._known if one.geometry.has(address - one.base, 1)), None)
         index = known.index(address) if known else None
         access, values = [], []
-        for states in (first, now):
-            writer = self._memory.writer_in(states, address)
-            access.append(self._access(writer, known, index, address) if writer else None)
-            values.append(self._value(states, known, index, address))
-        written = next(one for one in access[::-1] if one)
+        for writers, written in both:
+            number = written.writer(address)
+            access.append(None if number is None else self._access(writers[number], known, index, address))
+            values.append(_value(written, known, index, address))
+        last = next(one for one in access[::-1] if one)
         message = (
-            f"{written.what} depends on the order of programs: it is {values[0]} in row-major order, "
+            f"{last.what} depends on the order of programs: it is {values[0]} in row-major order, "
             f"{_where(access[0])}, and {values[1]} in the order {order}, {_where(access[1])}"
         )
-        raise OrderDependence(message, access[0] or written, access[1] if access[0] else None)
+        raise OrderDependence(message, access[0] or last, access[1] if access[0] else None)
 
     def _access(
-        self, writer: _Writer, known: View | None, index: tuple[int, ...] | None, address: int
+        self, writer: Writer, known: View | None, index: tuple[int, ...] | None, address: int
     ) -> Access:
         name, nbytes = (known.name, known.geometry.itemsize) if known else ("", 1)
-        kernel, places = self._kernel.__name__, place_texts(writer.place)
+        kernel, places = self._launched.kernel, place_texts(writer.place)
         return Access(
             writer.kind, writer.program, kernel, name, index, address, nbytes, *places, self._number
         )
-
-    def _value(
-        self, states: _States, known: View | None, index: tuple[int, ...] | None, address: int
-    ) -> object:
-        if known is None or index is None:
-            return f"{self._memory.bytes_in(states, address, 1)[0]:#04x}"
-        geometry = known.geometry
-        start = known.base + sum(i * stride for i, stride in zip(index, geometry.strides, strict=True))
-        found = bytearray(self._memory.bytes_in(states, start, geometry.itemsize))
-        return torch.frombuffer(found, dtype=torch.uint8).view(known.tensor.dtype).item()
 
     def _refuse_failure(self, order: str, error: Exception | None, other: Exception | None) -> None:
         failing, fine = "row-major order", f"the order {order}"
         if other is not None:
             failing, fine = fine, failing
-        cause = _innermost(error or other)
+        cause = error or other
+        assert cause is not None
         access = self._failure(cause)
         message = (
             f"{access.kernel} depends on the order of programs: in {failing} it fails at {access.place} "
@@ -328,22 +197,38 @@ class _Launch:
         raise OrderDependence(message, access) from cause
 
     def _failure(self, cause: BaseException) -> Access:
-        frames = [
-            (frame.f_code, line)
-            for frame, line in traceback.walk_tb(cause.__traceback__)
-            if not _is_machinery(frame.f_code.co_filename)
-        ]
-        texts = place_texts(frames[-1] if frames else (None, 0))
-        program: Program = self._builder.grid_idx
-        return Access("arithmetic", program, self._kernel.__name__, "", None, 0, 0, *texts, self._number)
+        """Where the program that was under way last has failed."""
+        assert self._memory is not None
+        texts = place_texts(getattr(cause, "place", ("", 0)))
+        program, kernel = self._memory.program, self._launched.kernel
+        return Access("arithmetic", program, kernel, "", None, 0, 0, *texts, self._number)
+
+
+def _first_difference(one: Written, other: Written) -> int | None:
+    """The first byte in which they differ, where memory holds what it did before either."""
+    from properties.harness.kernels.journal import read_bytes
+
+    addresses = np.union1d(one.addresses, other.addresses)
+    before = read_bytes(addresses)
+    differs = one.over(addresses, before) != other.over(addresses, before)
+    return int(addresses[differs.argmax()]) if differs.any() else None
+
+
+def _value(written: Written, known: View | None, index: tuple[int, ...] | None, address: int) -> object:
+    """The element, or the byte of nobody's, as the launch has left it."""
+    from properties.harness.kernels.journal import read_bytes
+
+    if known is None or index is None:
+        addresses = np.array([address], np.int64)
+        return f"{written.over(addresses, read_bytes(addresses))[0]:#04x}"
+    geometry = known.geometry
+    start = known.base + sum(i * stride for i, stride in zip(index, geometry.strides, strict=True))
+    addresses = start + np.arange(geometry.itemsize)
+    element = torch.from_numpy(written.over(addresses, read_bytes(addresses)))
+    return element.view(known.tensor.dtype).item()
 
 
 def _where(access: Access | None) -> str:
     if access is None:
         return "where no program writes it"
     return f"where program {access.program} of {access.kernel} {access.verb} it last at {access.place}"
-
-
-def _innermost(error: BaseException | None) -> BaseException:
-    assert error is not None
-    return _innermost(error.__cause__) if error.__cause__ else error

@@ -1,13 +1,12 @@
 """Where pointers come from: every pointer carries the views it may point into, through all that kernels do with it.
 
-A handle of the interpreter has a dictionary of attributes. There stands the number of an origin, a tuple of views, or
-an array of such numbers where elements differ. The addresses themselves stay what they are, so that kernels compare
-and subtract them as ever. What loses its origin is looked up by its address later.
+What it carries is the number of an origin, a tuple of views, or an array of such numbers where the elements of a tile differ.
+The addresses themselves stay what they are, so that kernels compare and subtract them as ever. What loses its origin is
+looked up by its address later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,46 +16,53 @@ from properties.harness.sanitizer.views import Integers, View, view_of
 Origin = int | Integers
 UNKNOWN = -1
 
-_RESHAPED = ("create_unsplat", "create_broadcast", "create_expand_dims", "create_reshape", "create_trans")
-_SAME = ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int", "cast_impl")
-_POINTER_BYTES = 8
-
 
 class Provenance:
-    """The registered views, and the origins of the handles of this sanitizer's launches."""
+    """The registered views, and the origins of the pointers of a launch."""
 
     def __init__(self) -> None:
-        self.registered: list[View] = []
+        self._registered: dict[Any, View] = {}
         self.arguments: list[View] = []
         self.origins: list[tuple[View, ...]] = []
         self._numbers: dict[tuple[View, ...], int] = {}
         self._starts: dict[int, tuple[View, ...]] = {}
-        self._sorted: Integers = np.zeros(0, np.int64)
-        self._low, self._high = 1, 0
+        self._sorted: Integers | None = None
+
+    @property
+    def registered(self) -> list[View]:
+        """The latest last."""
+        return list(self._registered.values())
 
     def register(self, view: View) -> None:
-        self.registered = [known for known in self.registered if known.key != view.key] + [view]
-        self._index()
+        self.forget(view)
+        self._registered[view.key] = view
+        if view.base:
+            self._starts[view.base] = (*self._starts.get(view.base, ()), view)
+            self._sorted = None
 
     def forget(self, view: View) -> bool:
-        kept = [known for known in self.registered if known.key != view.key]
-        found, self.registered = len(kept) < len(self.registered), kept
-        self._index()
-        return found
+        known = self._registered.pop(view.key, None)
+        if known is None:
+            return False
+        if known.base:
+            left = tuple(one for one in self._starts[known.base] if one is not known)
+            self._starts |= {known.base: left}
+            if not left:
+                del self._starts[known.base]
+            self._sorted = None
+        return True
 
-    def _index(self) -> None:
-        self._starts = {}
-        for view in self.registered:
-            if view.base:
-                self._starts[view.base] = (*self._starts.get(view.base, ()), view)
-        self._sorted = np.array(sorted(self._starts), np.int64)
-        self._low, self._high = min(self._starts, default=1), max(self._starts, default=0)
+    def _addresses(self) -> Integers:
+        """The first bytes of the registered views, in order."""
+        if self._sorted is None:
+            self._sorted = np.array(sorted(self._starts), np.int64)
+        return self._sorted
 
     def begin_launch(self) -> None:
         self.arguments, self.origins, self._numbers = [], [], {}
 
     def known(self) -> list[View]:
-        return self.arguments + self.registered
+        return [*self.arguments, *self._registered.values()]
 
     def number(self, views: tuple[View, ...]) -> int:
         if views not in self._numbers:
@@ -64,18 +70,10 @@ class Provenance:
             self.origins.append(views)
         return self._numbers[views]
 
-    def of(self, handle: Any) -> Origin | None:
-        origin: Origin | None = handle.attr.get(self)
-        return origin
-
-    def give(self, handle: Any, origin: Origin | None) -> None:
-        if origin is not None:
-            handle.attr[self] = origin
-
     def view(self, argument: Any, name: str) -> int:
         """A tensor that a launch is handed: the origin of pointers made of it."""
         view = view_of(argument, name)
-        view = next((known for known in self.registered if known.key == view.key), view)
+        view = self._registered.get(view.key, view)
         self.arguments.append(view)
         return self.number((view,))
 
@@ -86,155 +84,14 @@ class Provenance:
 
     def among(self, addresses: Integers) -> Integers | None:
         """The same for each of many; None where none of them is one."""
-        if (
-            not self._starts
-            or not addresses.size
-            or int(addresses.max()) < self._low
-            or int(addresses.min()) > self._high
-        ):
+        starts = self._addresses()
+        if not len(starts) or not addresses.size:
             return None
-        at = np.minimum(np.searchsorted(self._sorted, addresses), len(self._sorted) - 1)
-        found = self._sorted[at] == addresses
+        if int(addresses.max()) < starts[0] or int(addresses.min()) > starts[-1]:
+            return None
+        at = np.minimum(np.searchsorted(starts, addresses), len(starts) - 1)
+        found = starts[at] == addresses
         if not found.any():
             return None
-        numbers = [self.number(self._starts[int(start)]) for start in self._sorted]
+        numbers = [self.number(self._starts[int(start)]) for start in starts]
         return np.where(found, np.array(numbers)[at], UNKNOWN)
-
-    def argument(self, handle: Any, argument: Any, names: dict[tuple[int, Any], str]) -> None:
-        """The same for the interpreter's handle of an argument."""
-        if hasattr(argument, "data_ptr"):
-            key = view_of(argument, "").key
-            handle.attr[self] = self.view(argument, names.get(key, "argument"))
-        elif isinstance(argument, int):
-            self.loaded(handle)
-
-    def loaded(self, handle: Any) -> None:
-        """Integers of the interpreter that are addresses of registered tensors."""
-        data = handle.data
-        if data.dtype.kind not in "iu" or data.itemsize != _POINTER_BYTES:
-            return
-        found = self.at(int(data.item())) if data.size == 1 else self.among(data.view(np.int64))
-        if found is not None:
-            handle.attr[self] = found
-
-    def wrappers(self, builder: Any, handle_type: Any, int64: Any) -> dict[str, Callable[..., Any]]:
-        """Methods of the interpreter's builder that carry origins on; the plain ones do the work."""
-        self._handle = lambda numbers: handle_type(numbers, int64)
-        found: dict[str, Callable[..., Any]] = {
-            "create_addptr": self._added(builder.create_addptr),
-            "create_splat": self._splat(builder.create_splat),
-            "create_split": self._split(builder.create_split),
-            "binary_op": self._binary(builder.binary_op),
-            "ternary_op": self._select(builder.ternary_op),
-        }
-        found |= {
-            name: self._reshaped(getattr(builder, name)) for name in _RESHAPED if hasattr(builder, name)
-        }
-        found |= {name: self._same(getattr(builder, name)) for name in _SAME}
-        found |= {name: self._both(getattr(builder, name)) for name in ("create_cat", "create_join")}
-        return found
-
-    def _numbers_in(self, handle: Any) -> Any:
-        """A handle that has the origins' numbers as its data."""
-        origin = handle.attr.get(self)
-        return self._handle(spread(UNKNOWN if origin is None else origin, handle.data.shape))
-
-    def _added(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def add(pointer: Any, offset: Any) -> Any:
-            result = plain(pointer, offset)
-            origin = pointer.attr.get(self)
-            if origin is not None:
-                result.attr[self] = origin if type(origin) is int else spread(origin, result.data.shape)
-            elif self in offset.attr:
-                result.attr[self] = spread(offset.attr[self], result.data.shape)
-            return result
-
-        return add
-
-    def _splat(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def splat(return_type: Any, argument: Any) -> Any:
-            result = plain(return_type, argument)
-            origin = argument.attr.get(self)
-            if origin is not None:
-                result.attr[self] = origin if type(origin) is int else spread(origin, result.data.shape)
-            return result
-
-        return splat
-
-    def _reshaped(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def reshape(argument: Any, *rest: Any, **keywords: Any) -> Any:
-            result = plain(argument, *rest, **keywords)
-            origin = argument.attr.get(self)
-            if origin is not None:
-                uniform = type(origin) is int
-                moved = origin if uniform else plain(self._numbers_in(argument), *rest, **keywords).data
-                result.attr[self] = moved
-            return result
-
-        return reshape
-
-    def _same(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def same(argument: Any, *rest: Any, **keywords: Any) -> Any:
-            result = plain(argument, *rest, **keywords)
-            origin = argument.attr.get(self)
-            if (
-                origin is not None
-                and result.data.itemsize == _POINTER_BYTES
-                and result.data.dtype.kind in "iu"
-            ):
-                result.attr[self] = origin
-            return result
-
-        return same
-
-    def _split(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def split(argument: Any) -> Any:
-            result = plain(argument)
-            if self in argument.attr:
-                for half, numbers in zip(result, plain(self._numbers_in(argument)), strict=True):
-                    half.attr[self] = numbers.data
-            return result
-
-        return split
-
-    def _both(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def both(lhs: Any, rhs: Any) -> Any:
-            result = plain(lhs, rhs)
-            if self in lhs.attr or self in rhs.attr:
-                result.attr[self] = plain(self._numbers_in(lhs), self._numbers_in(rhs)).data
-            return result
-
-        return both
-
-    def _binary(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def combine(lhs: Any, rhs: Any, op: Any) -> Any:
-            result = plain(lhs, rhs, op)
-            left, right = lhs.attr.get(self), rhs.attr.get(self)
-            if left is None and right is None:
-                return result
-            # A sum of two addresses is none, and neither is their difference.
-            kept = right if left is None and op is np.add else left if right is None else None
-            if kept is not None and op in (np.add, np.subtract) and result.data.itemsize == _POINTER_BYTES:
-                result.attr[self] = kept if type(kept) is int else spread(kept, result.data.shape)
-            return result
-
-        return combine
-
-    def _select(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def select(condition: Any, lhs: Any, rhs: Any, op: Any) -> Any:
-            result = plain(condition, lhs, rhs, op)
-            left, right = lhs.attr.get(self), rhs.attr.get(self)
-            if (left is None and right is None) or op is not np.where:
-                return result
-            if type(left) is int and left == right:
-                result.attr[self] = left
-            else:
-                either = self._numbers_in(lhs).data, self._numbers_in(rhs).data
-                result.attr[self] = np.where(condition.data, *either)
-            return result
-
-        return select
-
-
-def spread(origin: Origin, shape: tuple[int, ...]) -> Integers:
-    return np.broadcast_to(np.asarray(origin, np.int64), shape)

@@ -1,4 +1,4 @@
-"""A script of the user's under the sanitizer, as `python script.py` would run it."""
+"""A script of the user's under the sanitizer, as `python script.py` would run it, but that its kernels are executed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def sanitize_script(script: Script, console: Console) -> int:
         0 if it is clean, 1 after a finding, 2 if the script failed on its own or launched nothing.
 
     Raises:
-        ValueError: no such file or order, or kernels that are compiled.
+        ValueError: no such file or order, or a process whose kernels are compiled.
     """
     if not script.path.is_file():
         raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
@@ -64,75 +63,51 @@ class _Seen:
     def __init__(self) -> None:
         self.launches, self.programs = 0, 0
         self.finding: Finding | None = None
-        self.compiled = ""
+        self.interpreted: list[str] = []
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Findings are remembered here, since a script may catch every exception."""
-        from triton.runtime.interpreter import InterpretedFunction, interpreter_builder
-        from triton.runtime.jit import JITFunction
+        from properties.harness.kernels.launch import INTERPRETED, LAUNCHES, Kernel
 
-        with contextlib.ExitStack() as undo:
-            for owner, new in (
-                (InterpretedFunction, self._interpreted(InterpretedFunction.run, interpreter_builder)),
-                (JITFunction, self._refuse),
-            ):
-                undo.callback(setattr, owner, "run", owner.run)
-                owner.run = new
+        plain, before = Kernel.run, LAUNCHES.copy()
+        Kernel.run = self._seen(plain)  # type: ignore[method-assign]
+        try:
             yield
+        finally:
+            Kernel.run = plain  # type: ignore[method-assign]
+        for one, count in (LAUNCHES - before).items():
+            if one.how == INTERPRETED:
+                self.interpreted.append(f"{one.kernel} ({_count(count, 'launch', 'es')}): {one.why}")
 
-    def _interpreted(self, plain: Callable[..., Any], builder: Any) -> Callable[..., Any]:
-        def run(kernel: Any, /, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+    def _seen(self, plain: Callable[..., None]) -> Callable[..., None]:
+        def run(kernel: Any, x: int, y: int, z: int, *rest: Any) -> None:
             try:
-                result = plain(kernel, *arguments, grid=grid, warmup=warmup, **keywords)
+                plain(kernel, x, y, z, *rest)
             except Finding as finding:
                 self.finding = self.finding or finding
                 raise
-            if not warmup:
-                self.launches += 1
-                self.programs += prod(builder.grid_dim)
-            return result
+            self.launches += 1
+            self.programs += x * y * z
 
         return run
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        self.compiled = _compiled()
-        raise ValueError(self.compiled)
-
-
-def _compiled() -> str:
-    value = os.environ.get(triton_mode.INTERPRET, "")
-    rule = "1 to the script's end: its kernels are compiled, and cannot be watched"
-    return f"{triton_mode.INTERPRET} = {value!r}, but should be {rule} [sanitize]"
-
 
 def _run(script: Script, seen: _Seen) -> BaseException | None:
-    """What the script has raised, its end by `sys.exit` included.
-
-    Raises:
-        ValueError: kernels were compiled.
-    """
-    import triton
-
+    """What the script has raised, its end by `sys.exit` included."""
     with _watching(script, seen), _as_main(script):
         try:
             runpy.run_path(str(script.path.absolute()), run_name="__main__")
-            error: BaseException | None = None
         except (Exception, SystemExit) as raised:
-            error = raised
-        missed = not triton.knobs.runtime.interpret and (error is not None or not seen.launches)
-        if missed and not seen.compiled:
-            seen.compiled = _compiled()
-    if seen.compiled and seen.finding is None:
-        raise ValueError(seen.compiled)
-    return error
+            return raised
+    return None
 
 
 @contextlib.contextmanager
 def _watching(script: Script, seen: _Seen) -> Iterator[None]:
+    from properties.harness.kernels.schedule import program_schedule
     from properties.harness.sanitizer.empties import empties_unwritten
     from properties.harness.sanitizer.orders import every_order
-    from properties.harness.schedules import program_schedule
     from properties.sanitizer import sanitize
 
     with sanitize() as watch, contextlib.ExitStack() as more:
@@ -147,13 +122,15 @@ def _watching(script: Script, seen: _Seen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_main(script: Script) -> Iterator[None]:
-    arguments, path, interpret = sys.argv, list(sys.path), os.environ[triton_mode.INTERPRET]
+    arguments, path = sys.argv, list(sys.path)
     sys.argv = [str(script.path), *script.arguments]
     sys.path[:1] = [str(script.path.resolve().parent)]
     try:
         yield
     finally:
-        sys.argv, sys.path[:], os.environ[triton_mode.INTERPRET] = arguments, path, interpret
+        sys.argv, sys.path[:] = arguments, path
+        # Whatever it says there, kernels were executed.
+        os.environ.pop(triton_mode.INTERPRET, None)
 
 
 def _tell(script: Script, seen: _Seen, error: BaseException | None, console: Console) -> int:
@@ -167,6 +144,8 @@ def _tell(script: Script, seen: _Seen, error: BaseException | None, console: Con
         print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
         return FAILED
     _say(console, f"CLEAN: {_count(seen.launches, 'launch', 'es')}, {_count(seen.programs, 'program', 's')}")
+    for one in seen.interpreted:
+        _say(console, f"run by Triton's interpreter, {one}")
     return CLEAN
 
 
@@ -212,8 +191,11 @@ def _tell_failure(script: Script, error: BaseException) -> None:
         print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
 
 
+_HARNESS = str(Path(__file__).parents[1])
+
+
 def _ours(file: str) -> bool:
-    return Path(file).parent == Path(__file__).parent
+    return file.startswith((_HARNESS, "<kernel "))
 
 
 def _of_script(script: Script, error: BaseException) -> Any:

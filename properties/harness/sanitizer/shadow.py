@@ -135,6 +135,11 @@ class Shadow:
         mark = self.freed.at(address)
         return mark.owner if mark else ""
 
+    def near(self, low: int, high: int) -> bool:
+        """Whether some of these bytes may have been handed back, or be unwritten."""
+        freed, unwritten = self.freed, self.unwritten
+        return (low < freed.high and high > freed.low) or (low < unwritten.high and high > unwritten.low)
+
     def freed_address(self, touch: Touch) -> int | None:
         """The first freed byte that is touched."""
         if not self.freed.near(touch.low, touch.high):

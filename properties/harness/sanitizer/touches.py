@@ -32,8 +32,8 @@ class Touch:
     low: int
     high: int
     """The end of the last element."""
-    lanes: Integers | None
-    """Which lanes of the tile are active; None for all."""
+    mask: Any
+    """The active lanes of the tile; None for all."""
     shape: tuple[int, ...]
     origin: Origin | None
     data: Any = None
@@ -42,21 +42,25 @@ class Touch:
     writes: bool = False
     acquires: bool = False
     releases: bool = False
+    is_run: bool = False
+    """The active lanes' elements are known to be neighbours, in the order of the lanes."""
 
     @property
     def scalar(self) -> bool:
-        return all(n == 1 for n in self.shape)
+        return self.shape == () or all(n == 1 for n in self.shape)
 
     def without_addresses(self) -> Touch:
         """The same in less memory, for who only asks what was done, and where."""
         origin = self.origin if isinstance(self.origin, int) else None
-        return replace(self, addresses=_NOTHING, lanes=None, origin=origin, data=None)
+        return replace(self, addresses=_NOTHING, mask=None, origin=origin, data=None)
 
     def lane_numbers(self) -> Integers:
-        return np.arange(len(self.addresses)) if self.lanes is None else self.lanes
+        return np.arange(len(self.addresses)) if self.mask is None else np.flatnonzero(self.mask)
 
     def spaced(self) -> bool:
         """Whether the lanes' elements follow each other without touching the same byte."""
+        if self.is_run:
+            return True
         gaps = self.addresses[1:] - self.addresses[:-1]
         return not len(gaps) or bool(gaps.min() >= self.nbytes)
 
@@ -89,12 +93,12 @@ def touch(
     if active.shape != data.shape:
         active = np.broadcast_to(active, data.shape)
     addresses = data.view(np.int64)
-    lanes: Integers | None = None
+    lanes = None
     if not active.all():
-        lanes = np.flatnonzero(active)
-        if not len(lanes):
-            return None
+        lanes = active
         addresses = addresses[active]
+        if not len(addresses):
+            return None
         origin = origin if origin is None or type(origin) is int else np.asarray(origin)[active]
         values = None if values is None else np.broadcast_to(values, data.shape)[active]
     elif origin is not None and type(origin) is not int:
@@ -135,9 +139,6 @@ def _place() -> Place:
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-
-
-here = _place
 
 
 def place_texts(place: Place) -> tuple[str, str]:

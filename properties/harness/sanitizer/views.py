@@ -7,7 +7,7 @@ everything inside it; dimensions that interleave (sliding windows, overlapping p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -110,9 +110,11 @@ class View:
     tensor: Any = None
     """Kept, so that nobody else gets its memory as long as the view is known."""
 
-    @property
-    def end(self) -> int:
-        return self.base + self.geometry.span
+    end: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for by every access.
+        object.__setattr__(self, "end", self.base + self.geometry.span)
 
     @property
     def key(self) -> tuple[int, Geometry]:
@@ -138,7 +140,10 @@ class View:
 def view_of(tensor: Any, name: str, *, keep: bool = False) -> View:
     """The view that a tensor is, or one reinterpreted by Triton."""
     tensor = getattr(tensor, "base", tensor) if not hasattr(tensor, "untyped_storage") else tensor
-    size = tensor.element_size()
-    strides = tuple(stride * size for stride in tensor.stride())
-    geometry = geometry_of(tuple(tensor.shape), strides, size)
+    geometry = _laid_out(tensor.shape, tensor.stride(), tensor.element_size())
     return View(name, tensor.data_ptr(), geometry, tensor if keep else None)
+
+
+@lru_cache(4096)
+def _laid_out(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Geometry:
+    return geometry_of(tuple(shape), tuple(stride * size for stride in strides), size)

@@ -123,18 +123,22 @@ class Sanitizer:
         misaligned = first_misaligned(touch)
         if misaligned is not None:
             self._refuse_misaligned(touch, misaligned)
-        freed = self._shadow.freed_address(touch)
-        if freed is not None:
-            self._refuse_freed(touch, freed)
-        unwritten = self._shadow.unwritten_address(touch)
-        if unwritten is not None:
-            self._refuse_unwritten(touch, unwritten)
+        if self._shadow.near(touch.low, touch.high):
+            self._before_marked(touch)
         twice = written_twice(touch) if touch.kind == "store" else None
         if twice is not None:
             self._refuse_twice(touch, twice)
         met = self._lanes.add(touch)
         if met is not None:
             self._refuse_meeting(touch, *met)
+
+    def _before_marked(self, touch: Touch) -> None:
+        freed = self._shadow.freed_address(touch)
+        if freed is not None:
+            self._refuse_freed(touch, freed)
+        unwritten = self._shadow.unwritten_address(touch)
+        if unwritten is not None:
+            self._refuse_unwritten(touch, unwritten)
 
     def after(self, touch: Touch) -> None:
         """The access has been made, and an atomic one's part in the order of programs is known."""
@@ -169,7 +173,7 @@ class Sanitizer:
     def _refuse_misaligned(self, touch: Touch, address: int) -> NoReturn:
         access = self._access(touch, address)
         message = (
-            f"{access}, at an address that is no multiple of {touch.nbytes}: the interpreter does not mind, and a GPU "
+            f"{access}, at an address that is no multiple of {touch.nbytes}: a CPU does not mind, and a GPU "
             "ends the program"
         )
         raise Misaligned(message, access)
@@ -197,7 +201,7 @@ class Sanitizer:
         access, other = self._access(touch, byte), self._access(earlier, byte)
         message = (
             f"{access}, which another lane of the program {other.verb} at {other.place}, with no barrier between; "
-            "the interpreter makes a tile's accesses all at once, so this looks right here and goes wrong on a GPU"
+            "a CPU makes a tile's accesses all at once, so this looks right here and goes wrong on a GPU"
         )
         raise RaceWithinProgram(message, access, other)
 

@@ -40,7 +40,7 @@ Detector = Callable[[str, Twin], Verdict]
 
 
 def differential(name: str, twin: Twin) -> Verdict:
-    """All bytes against the rule, in the interpreter."""
+    """All bytes against the rule, executed on a CPU."""
     return _told(_in_worker("differs", name, twin, "cpu", device="cpu"))
 
 
@@ -52,7 +52,7 @@ def orders(name: str, twin: Twin) -> Verdict:
 
 
 def sanitizer(name: str, twin: Twin) -> Verdict:
-    """The watcher on the interpreter. What kills its worker, it has missed."""
+    """The sanitizer. What kills its worker, it has missed."""
     said = _in_worker("sanitized", name, twin, device="cpu")
     return Verdict(False, f"missed: {said.kind}") if isinstance(said, Fault) else _told(said)
 

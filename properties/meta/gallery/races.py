@@ -1,4 +1,4 @@
-"""Kernels whose result depends on who comes first. In the interpreter's plain order most of them look right."""
+"""Kernels whose result depends on who comes first. In a CPU's plain order most of them look right."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 import triton
 
-from properties.harness.schedules import program_schedule
+from properties.harness.kernels.schedule import program_schedule
 from properties.meta.gallery.exhibit import Exhibit, Launch, Twin
 from properties.meta.gallery.exhibits import BY_NAME
 from properties.meta.gallery.memory import Memory
@@ -30,7 +30,7 @@ def differs(name: str, twin: str, device: str, times: int = 1) -> str:
 
 
 def differs_in_orders(name: str, twin: str, schedules: list[str]) -> str:
-    """The first difference when the interpreter runs the programs in these orders."""
+    """The first difference when the programs run in these orders on a CPU."""
     for schedule in schedules:
         with program_schedule(schedule):
             found = _difference(BY_NAME[name], twin, "cpu")
