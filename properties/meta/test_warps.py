@@ -69,6 +69,17 @@ def ticket_kernel(counter_ptr, seen_ptr, SIZE: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit
+def ticket_then_turn_kernel(counter_ptr, data_ptr, seen_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Who has drawn for all of them still waits at the barriers that follow."""
+    lanes = tl.arange(0, SIZE)
+    ticket = tl.atomic_add(counter_ptr, 1)
+    tl.debug_barrier()
+    tl.store(data_ptr + lanes, lanes + ticket)
+    tl.debug_barrier()
+    tl.store(seen_ptr + lanes, tl.load(data_ptr + (SIZE - 1) - lanes))
+
+
+@triton.jit
 def at_odds_kernel(flag_ptr, counter_ptr):  # type: ignore[no-untyped-def]
     """Warps that see the flag as it was go another way than those that do not."""
     flag = tl.load(flag_ptr)
@@ -144,6 +155,13 @@ def test_an_atomic_operation_happens_once_and_everybody_is_told(seed: int) -> No
     counter, seen = after(f"warps:{seed}", ticket_kernel, 3, numbers(0), numbers(*[9] * 48), SIZE=8)
     assert counter == [6]
     assert seen == [ticket for ticket in range(6) for _ in range(8)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_first_warp_waits_at_barriers_behind_its_atomic_operation(seed: int) -> None:
+    tensors = numbers(1), numbers(*[9] * 8), numbers(*[9] * 8)
+    _, _, seen = after(f"warps:{seed}", ticket_then_turn_kernel, 1, *tensors, SIZE=8)
+    assert seen == [8 - lane for lane in range(8)]
 
 
 def test_warps_that_go_different_ways_are_told_so() -> None:
