@@ -21,6 +21,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
 from properties.harness.files import write_text
+from properties.harness.kernels.switches import for_interpreter
 from properties.harness.picture import plain, svg
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
@@ -124,6 +125,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
         note,
         f"## Who did it\n\n{case.finding}" if case.finding else "",
+        f"## What the programs did\n\n{case.interleaving}" if case.interleaving else "",
         _story(case),
         "## Input",
         f"```python\n{_input(case)}\n```",
@@ -132,12 +134,22 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         "## Run it again",
         (
             f"`python {directory / 'repro.py'}` exits 1 while the defect is there and 0 once it is gone; it needs "
-            f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness."
+            f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
         ),
         "## Environment",
         _environment(case),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _unstepped(case: Case) -> str:
+    """What the script cannot do, where programs switch between operations."""
+    if case.sanitized or not any(call.schedule != for_interpreter(call.schedule) for call in case.calls):
+        return ""
+    stepped = "\nThe script leaves kernels to Triton's interpreter, which cannot switch after single operations of this launch: "
+    if case.order is None:
+        return f"{stepped}**no order that it knows is known to show the failure**, so that it may exit 0 while the defect is there."
+    return f"{stepped}it runs the programs in its order `{case.order or 'row by row'}`, which shows the failure too."
 
 
 def _needs(case: Case, subject: Subject | None) -> str:

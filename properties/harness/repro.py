@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from properties.harness.case import Case
 from properties.harness.execution.memory import Memory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
+from properties.harness.kernels.switches import for_interpreter
 from properties.harness.repro_adapter import called
 from properties.harness.repro_literals import elements_of, literal
 from properties.harness.repro_parts import filled, in_docstring, seen, subject_part
@@ -52,7 +54,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     if case.sanitized and case.order is None:
         return _watched_script(case, directory, root)
     if case.order != TRACED:
-        case = case.in_order(case.order or "")
+        case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
     part = subject_part(case, root)
     body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
     told = {
@@ -69,6 +71,17 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         "@STATED@": repr(_stated(case)),
     }
     return filled(_TEMPLATE.read_text(encoding="utf-8"), told)
+
+
+def _for_interpreter(case: Case) -> Case:
+    """With orders that the interpreter knows: the one that shows the failure, or others where none is known to."""
+    if case.order is not None:
+        return case.reordered(case.order)
+    steps = (
+        replace(step, schedule=for_interpreter(step.schedule)) if isinstance(step, Call) else step
+        for step in case.steps
+    )
+    return replace(case, steps=tuple(steps))
 
 
 def _stated(case: Case) -> str:

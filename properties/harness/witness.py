@@ -53,7 +53,7 @@ ORDERS = (
     *(f"interleaved:{seed}" for seed in range(8)),
     *(f"warps:{seed}" for seed in range(8)),
 )
-"""The orders in which a race is tried without the sanitizer."""
+"""The orders of the interpreter in which a race, or an interleaving, is tried."""
 
 
 def explained(case: Case, subject: Subject) -> Case:
@@ -68,7 +68,8 @@ def explained(case: Case, subject: Subject) -> Case:
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
     if triton_mode.executes() and fault is None:
-        return replace(case, finding=_tried(case, subject), order=_order_that_shows(case, subject))
+        order, table = _order_that_shows(case, subject), _side_by_side(case, subject)
+        return replace(case, finding=_tried(case, subject), order=order, interleaving=table)
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
         hangs = fault is not None and fault.message.startswith(HANG)
@@ -83,13 +84,27 @@ def _tried(case: Case, subject: Subject) -> str:
         return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
 
 
+def _side_by_side(case: Case, subject: Subject) -> str:
+    """What the programs did; a report is written all the same where that is not to be had."""
+    from properties.harness.side_by_side import side_by_side
+
+    try:
+        return side_by_side(case, subject)
+    except Exception as error:
+        return f"What its programs did could not be recorded: {type(error).__name__}: {error}"
+
+
 def _order_that_shows(case: Case, subject: Subject) -> str | None:
-    """How a script shows what the sanitizer has found: in which order of programs bytes are wrong, or by what they touch."""
+    """How a script shows what the sanitizer has found, or what switches between operations have led to.
+
+    In which order of the interpreter bytes are wrong, since it knows no single operations; or by what programs touch.
+    """
     found = {one.exception for one in case.actual if isinstance(one, Raised)}
-    if found & RACES:
-        for order in ORDERS:
-            if _shows(case.in_order(order), subject):
-                return order
+    if found & RACES or any(call.schedule for call in case.calls):
+        tried = (case.in_order(one) if found & RACES else case.reordered(one) for one in ORDERS)
+        shown = next((one for one, other in zip(ORDERS, tried, strict=True) if _shows(other, subject)), None)
+        if shown is not None:
+            return shown
     told = found & {*RACES, _STRAY} and _touches_show(case, subject, strays=_STRAY in found)
     return TRACED if told else None
 

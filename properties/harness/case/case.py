@@ -17,9 +17,10 @@ from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Expected, Outcome, Raised, Step
 
-SCHEMA = 6
-_READABLE = (6, 5, 4, 3, 2, 1)
+SCHEMA = 7
+_READABLE = (7, 6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
+    7: {"interleaving": ""},
     5: {"first_seen": {"dict": []}},
     4: {"suspect": None, "finding": "", "order": None},
     3: {"timeline": None},
@@ -36,9 +37,10 @@ class Case:
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
-    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, `order` in which order of programs
-    (see `schedules`) a case shows that the sanitizer has found, if there is one, and `first_seen` the "date" and the
-    "commit" of the first campaign that met it.
+    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, `interleaving` what its programs did side
+    by side, in Markdown, `order` in which order of programs (see `schedules`) Triton's interpreter shows it in a script: a
+    case that the sanitizer has found, or one with switches between operations; and `first_seen` the "date" and the "commit" of
+    the first campaign that met it.
     """
 
     property_name: str
@@ -53,6 +55,7 @@ class Case:
     timeline: Timeline | None = None
     suspect: Suspect | None = None
     finding: str = ""
+    interleaving: str = ""
     order: str | None = None
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
 
@@ -69,6 +72,14 @@ class Case:
         """The same, with the programs of every launch in that order, where a call does not name another one."""
         steps = (
             replace(step, schedule=step.schedule or order) if isinstance(step, Call) else step
+            for step in self.steps
+        )
+        return replace(self, steps=tuple(steps))
+
+    def reordered(self, order: str) -> Case:
+        """The same, with the programs in that order where a call names one."""
+        steps = (
+            replace(step, schedule=order) if isinstance(step, Call) and step.schedule else step
             for step in self.steps
         )
         return replace(self, steps=tuple(steps))
@@ -144,6 +155,7 @@ class Case:
             "timeline": Timeline | None,
             "suspect": Suspect | None,
             "finding": str,
+            "interleaving": str,
             "order": str | None,
             "first_seen": dict,
         }

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from triton._C.libtriton import interpreter as native
 
+from properties.harness.kernels.journal import read_bytes, write_bytes
 from properties.harness.kernels.memory import Memory, same_bits
 from properties.harness.kernels.sites import Site
 
 Array = NDArray[Any]
+READING = ("load", "poll")
+"""Atomic operations that change nothing."""
 _Key = tuple[bytes | int, int, bool]
 
 
@@ -52,13 +54,6 @@ def byte_addresses(where: int | Array, nbytes: int) -> Array:
     return np.unique(elements + np.arange(nbytes))
 
 
-def held(places: Array) -> Array:
-    """What bytes hold now."""
-    rest, mask = np.zeros(places.shape, np.uint8), np.ones(places.shape, np.bool_)
-    found: Array = native.load(places.view(np.uint64), mask, rest, rest.dtype)
-    return found
-
-
 class Originals:
     """The bytes that runs of one launch write, and what they held before the first of these."""
 
@@ -75,7 +70,7 @@ class Originals:
         self._keys.add(key)
         self._arrays = None
         places = byte_addresses(where, nbytes)
-        for place, value in zip(places.tolist(), held(places).tolist(), strict=True):
+        for place, value in zip(places.tolist(), read_bytes(places).tolist(), strict=True):
             self._before.setdefault(place, value)
 
     def _known(self) -> tuple[Array, Array]:
@@ -87,13 +82,13 @@ class Originals:
     def changed(self) -> tuple[Array, Array]:
         """The addresses of all bytes that are not as they were, and what they hold."""
         places, before = self._known()
-        now = held(places)
+        now = read_bytes(places)
         differs = now != before
         return places[differs], now[differs]
 
     def put_back(self) -> None:
         places, before = self._known()
-        native.store(places.view(np.uint64), before, np.ones(places.shape, np.bool_))
+        write_bytes(places, before)
 
 
 class TouchedMemory(Memory):
@@ -125,7 +120,11 @@ class TouchedMemory(Memory):
         super().store(site, pointers, values, mask, origin)
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
-        self._written(site, _active(pointer, mask))
+        where = _active(pointer, mask)
+        if site.operation in READING:
+            self.footprint = self._footprints.number(where, site.nbytes, writes=False)
+        else:
+            self._written(site, where)
         return super().rmw(site, pointer, value, mask, origin)
 
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:

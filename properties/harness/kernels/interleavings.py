@@ -178,6 +178,7 @@ class Walk:
     def _run(self) -> Ended | None:
         """Run one interleaving to its end; None where it leads to nothing new."""
         memory = TouchedMemory(self._originals, self._footprints)
+        memory.taken, memory.took = self._launch.taken, self._launch.taken.add
         going, error, blocked = _Going(self._launch, memory, self._programs), "", False
         depth = 0
         try:
