@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,12 +18,23 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import simpler, with_fewest_switches
 from properties.harness.execution.replay import replay
+from properties.harness.kernels.launch import STATE, Launched, in_turn
+from properties.harness.kernels.memory import Memory
+from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.port import InProcess
 from properties.harness.property_tests import _Kept
 from properties.harness.registry import load_properties
+from properties.harness.report import report_text, write_report
+from properties.harness.repro import repro_script
+from properties.harness.side_by_side import side_by_side
 from properties.harness.values import Call, Returned
 from properties.harness.variants import Variant, broken_subject, implementation
+from properties.harness.witness import explained
 from properties.meta.breakages import without_memory
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_batches import After
+from properties.strategies.align_requests import Sampled
+from properties.subjects import load
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -154,3 +169,104 @@ def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: 
     kept.end(Falsified(early.shrunk))
     (path,) = tmp_path.glob("*/case.json")
     assert switches(Case.load(path)) == switches(early.fewest)
+
+
+def explained_in(found: Found) -> Case:
+    return explained(found.fewest, found.port.subject)
+
+
+def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
+    """Who arrives last sets a count that the first program has read, and reads again."""
+    text = report_text(explained_in(early), Path())
+    head, _, *rows = re.findall(
+        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Input")[0], re.MULTILINE
+    )
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
+    assert all(sum(map(bool, row[1:])) == 1 for row in cells)
+    first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
+    assert first[0] == "`postprocess.py` reads `counts[0]`: 2"
+    assert first[-1] == "`postprocess.py` reads `counts[0]`: 1"
+    last = [re.sub(r"py:\d+", "py", row[3]) for row in cells if row[3]]
+    assert last[0] == "`work.py` atomic add `counters_ptr[1]`: 2 → 3"
+    assert last[-1] == "`postprocess.py` writes `counts[0]` = 1"
+    numbers = [int(row[0]) for row in cells]
+    assert numbers == sorted(numbers)
+
+
+def test_warps_stand_side_by_side_too(early: Found) -> None:
+    """Of a launch that goes right, with any switches between warps: the last row of a tile is who stores it."""
+    case = scheduled(early.fewest, "warpswitches:2:3>1")
+    text = side_by_side(case, early.port.subject)
+    assert "Warps of every program of `postprocess_mamba_fused_kernel`" in text
+    assert "program (0, 0, 0), warp 1" in text
+
+
+def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
+    for schedule in ("", "reversed", "switches:"):
+        assert side_by_side(scheduled(early.fewest, schedule), early.port.subject) == ""
+
+
+def test_the_script_shows_it_in_an_order_of_the_interpreter_and_the_report_says_which(
+    early: Found, tmp_path: Path
+) -> None:
+    case = explained_in(early)
+    assert case.order is not None
+    assert case.order.startswith("interleaved:")
+    assert f"in its order `{case.order}`, which shows the failure too" in report_text(case, tmp_path)
+    directory = write_report(case, tmp_path, early.port.subject.module)
+
+    def says(**variables: str) -> int:
+        command = [sys.executable, str(directory / "repro.py")]
+        return subprocess.run(
+            command, env=os.environ | variables, capture_output=True, check=False
+        ).returncode
+
+    assert says() == 1
+    assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
+
+
+def test_where_no_order_of_the_interpreter_shows_it_the_report_says_so(early: Found, tmp_path: Path) -> None:
+    case = replace(explained_in(early), order=None)
+    assert "**no order that it knows is known to show the failure**" in report_text(case, tmp_path)
+    assert "in_order('interleaved:" in repro_script(case, tmp_path, None)
+
+
+def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
+    case = explained_in(early)
+    assert Case.from_json(case.to_json()) == case
+
+
+# Two states of one request, which two programs copy, in both of the ways in which requests are kept.
+TWO_STATES = Setup((Group((Kept("temporal", (1, 1, 8)),), layers=2),), block_size=4, num_spec=3)
+MOVES, STAYS = Sampled(computed=2, length=4, drafts=3, accepted=2), Sampled(computed=3, length=1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "programs", "classes"),
+    [((MOVES,), 2, 2), ((MOVES,), 3, 2), ((MOVES, STAYS), 2, 4), ((MOVES, STAYS), 3, 12)],
+    ids=["one request, 2 programs", "one, 3", "one more whose count is set, 2", "one more, 3"],
+)
+def test_every_interleaving_of_the_intact_kernel_leaves_the_same(
+    requests: tuple[Sampled, ...], programs: int, classes: int
+) -> None:
+    batch = After(TWO_STATES, requests)
+    found: list[Interleavings] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:
+        of_some = replace(launch, grid=(programs, 1, 1))
+        found.append(search(of_some))
+        in_turn(of_some, memory)
+
+    bench = Bench(load("impl"), InProcess(load("impl"), "cpu"))
+    trial = bench.begin(load_properties()[BY_SLOT])
+    trial.agrees(*batch.prepared(), *batch.cache.refill())
+    before, STATE.runner = STATE.runner, runner
+    try:
+        trial.agrees(*batch.slotwise())
+    finally:
+        STATE.runner = before
+    (one,) = found
+    print(f"{one.classes} interleavings of {one.operations} operations in {1000 * one.seconds:.0f} ms")
+    assert (one.complete, one.different) == (True, "")
+    assert one.classes == classes
