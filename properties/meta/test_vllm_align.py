@@ -21,7 +21,7 @@ from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case, Failure
 from properties.harness.execution.run import Follower
-from properties.harness.values import Call, Let, Name, Returned, Step, Tensor, View, int32
+from properties.harness.values import Call, Let, Name, Raised, Returned, Step, Tensor, View, int32
 from properties.harness.variants import broken_subject
 from properties.meta.breakages import BREAKAGES
 from properties.meta.broken import a_case
@@ -30,7 +30,7 @@ from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_cache import Filling
 from properties.strategies.align_requests import Sampled
-from properties.subjects import Subject, load
+from properties.subjects import LAYOUT_VARIABLE, Subject, load
 from properties.subjects.vllm_conditions import CONDITIONS
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
@@ -315,6 +315,18 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     (one,) = [one for one in entries() if one.id == "channel-first-taken-for-rows"]
     assert one.shows_in(case)
     assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
+
+
+@pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
+@pytest.mark.parametrize("number", [0, None], ids=["a call", "a life"])
+def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
+    number: int | None, layout: str, known: bool
+) -> None:
+    """Of a life the failure does not say which call it was: it ended with it."""
+    step = Call("preprocess_mamba", (), environment=((LAYOUT_VARIABLE, layout),))
+    failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
+    case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)
+    assert CONDITIONS["channel_first_step"](case) == known
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

@@ -186,9 +186,11 @@ def channel_first(case: Case) -> bool:
 
 
 def channel_first_step(case: Case) -> bool:
-    """The step that cannot be prepared is one under the channel-first layout."""
-    failing = case.failure.call if case.failure is not None else None
-    return failing is not None and _CHANNEL_FIRST in case.calls[failing].environment
+    """The step that cannot be prepared is one under the channel-first layout; in a life it is the last call."""
+    if case.failure is None:
+        return False
+    failing = -1 if case.failure.call is None else case.failure.call
+    return _CHANNEL_FIRST in case.calls[failing].environment
 
 
 def rows_first(case: Case) -> bool:
