@@ -30,7 +30,7 @@ from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_cache import Filling
 from properties.strategies.align_requests import Sampled
-from properties.subjects import LAYOUT_VARIABLE, Subject, load
+from properties.subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from properties.subjects.vllm_conditions import CONDITIONS
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
@@ -188,6 +188,19 @@ def broken(name: str, tested: str, folder: Path) -> Case:
     return case
 
 
+def entry(name: str) -> KnownDeviation:
+    """The entry of that id."""
+    (found,) = [one for one in entries() if one.id == name]
+    return found
+
+
+def in_session(case: Case, where: str) -> Case:
+    """The case as a session of requests in rows or slots states it: at the end of its last call."""
+    assert case.failure is not None
+    name = f"requests_in_{where}_read_and_publish_the_states_of_exactly_their_tokens"
+    return replace(case, property_name=name, failure=replace(case.failure, place="stored"))
+
+
 def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
     """The case with other bytes in the pools that its last call left."""
     *before, last = case.actual
@@ -249,6 +262,7 @@ def test_a_state_that_was_not_copied_is_the_count_in_place_s_whatever_else_table
     )
     assert second[0][0] in first[0]
     assert CONDITIONS["count_in_place"](case)
+    assert entry("accepted-count-in-place").shows_in(in_session(case, "slots"))
 
 
 @pytest.mark.parametrize(
@@ -289,6 +303,7 @@ def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(t
     shifted = CONDITIONS["shift_within_a_block"]
     at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
     assert shifted(at_once.in_order("warps:1"))
+    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"))
     assert not shifted(at_once)
     assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
 
@@ -312,8 +327,9 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     wrong = RowsFirst("impl", load("impl").module)
     case = failing(wrong, name, lambda one: one.failure is not None and one.failure.part == "pool")
     assert case is not None
-    (one,) = [one for one in entries() if one.id == "channel-first-taken-for-rows"]
+    one = entry("channel-first-taken-for-rows")
     assert one.shows_in(case)
+    assert one.shows_in(in_session(case, "rows"))
     assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
 
 
