@@ -18,7 +18,7 @@ from properties.harness.arena import Arena
 from properties.harness.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
 from properties.harness.build import Bound, Builder
 from properties.harness.describe import Describer
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.raised import from_outside, message_of, name_of
 from properties.harness.values import CANARY, Call, Let, Outcome, Overwrite, Raised, Returned, Step, Value

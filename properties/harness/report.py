@@ -21,7 +21,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
 from properties.harness.files import write_text
-from properties.harness.kernels.switches import for_interpreter
+from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.picture import plain, svg
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled

@@ -13,7 +13,7 @@ from properties.harness.case import Case
 from properties.harness.execution.memory import Memory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
-from properties.harness.kernels.switches import for_interpreter
+from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.repro_adapter import called
 from properties.harness.repro_literals import elements_of, literal
 from properties.harness.repro_parts import filled, in_docstring, seen, subject_part

@@ -14,9 +14,9 @@ import torch
 
 from properties.harness.blocks import Block, Window
 from properties.harness.case import Case
-from properties.harness.kernels.footprints import Footprints
-from properties.harness.kernels.recording import Array, Operation, RecordedLaunch, launches_recorded
-from properties.harness.kernels.switches import SWITCHES, WARP_SWITCHES, parsed
+from properties.harness.kernels.orders.footprints import Footprints
+from properties.harness.kernels.orders.recording import Array, Operation, RecordedLaunch, launches_recorded
+from properties.harness.kernels.orders.switches import SWITCHES, WARP_SWITCHES, parsed
 from properties.harness.port import InProcess
 from properties.harness.values import Call, Let
 from properties.subjects import Subject

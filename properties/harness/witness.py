@@ -188,7 +188,7 @@ def _end_late(seconds: float, thread: int) -> None:
 
 
 def _line_of(frame: FrameType) -> tuple[str, int]:
-    from properties.harness.kernels.compile import kernel_line
+    from properties.harness.kernels.source.compile import kernel_line
 
     here = frame.f_code.co_filename, frame.f_lineno
     return kernel_line(*here) or here

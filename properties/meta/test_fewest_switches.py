@@ -18,9 +18,9 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import simpler, with_fewest_switches
 from properties.harness.execution.replay import replay
-from properties.harness.kernels.interleavings import Interleavings, search
 from properties.harness.kernels.launch import STATE, Launched, in_turn
 from properties.harness.kernels.memory import Memory
+from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.port import InProcess
 from properties.harness.property_tests import _Kept
 from properties.harness.registry import load_properties

@@ -11,13 +11,13 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels import launch as launching
-from properties.harness.kernels.courses import MayGoOn, Turns
-from properties.harness.kernels.footprints import Footprints, Originals, TouchedMemory
-from properties.harness.kernels.interleavings import Walk, every_interleaving, search
 from properties.harness.kernels.launch import Launched
 from properties.harness.kernels.memory import Memory
-from properties.harness.kernels.schedule import program_schedule, run_interleaved, switches_told
-from properties.harness.kernels.tiles import AssertionFailedError
+from properties.harness.kernels.orders.courses import MayGoOn, Turns
+from properties.harness.kernels.orders.footprints import Footprints, Originals, TouchedMemory
+from properties.harness.kernels.orders.interleavings import Walk, every_interleaving, search
+from properties.harness.kernels.orders.schedule import program_schedule, run_interleaved, switches_told
+from properties.harness.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
 

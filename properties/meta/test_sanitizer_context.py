@@ -18,7 +18,7 @@ import triton.language as tl
 from properties.harness import triton_mode
 from properties.harness.kernels import interpreted
 from properties.harness.kernels.launch import STATE
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.sanitizer import RaceWithinProgram, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")

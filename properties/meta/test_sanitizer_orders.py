@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels import launch as launches
-from properties.harness.kernels.ir import NotUnderstoodError
-from properties.harness.kernels.schedule import program_schedule
-from properties.harness.kernels.tiles import AssertionFailedError
+from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.source.ir import NotUnderstoodError
+from properties.harness.kernels.source.tiles import AssertionFailedError
 from properties.harness.sanitizer.orders import ORDERS, OrderDependence, every_order
 from properties.sanitizer import OutsideView, RaceBetweenPrograms, sanitize
 
@@ -302,9 +302,8 @@ def test_a_schedule_around_or_inside_changes_nothing(schedule: str, around: bool
 def test_row_major_order_is_that_whatever_schedule_is_around(around: bool) -> None:
     contexts = [program_schedule("reversed"), every_order(("shuffled:1",))]
     out = zeros(4)
-    with contextlib.ExitStack() as both, pytest.raises(OrderDependence, match="it is 1 in row-major order"):
-        for context in contexts if around else contexts[::-1]:
-            both.enter_context(context)
+    outer, inner = contexts if around else contexts[::-1]
+    with outer, inner, pytest.raises(OrderDependence, match="it is 1 in row-major order"):
         slots_kernel[(4,)](out, zeros(1))
     assert out.tolist() == [0, 1, 2, 3]
 

@@ -15,7 +15,7 @@ import pytest
 from properties.harness import cli_sanitize
 from properties.harness.execution.example import Bench
 from properties.harness.kernels import launch
-from properties.harness.kernels.ir import NotUnderstoodError
+from properties.harness.kernels.source.ir import NotUnderstoodError
 from properties.harness.sanitizer import script as scripts
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.sanitizer import Finding, FreedBlock, Sanitizer, UnwrittenRead, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")

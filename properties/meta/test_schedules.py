@@ -12,12 +12,12 @@ import triton
 import triton.language as tl
 
 from properties.harness import schedules, triton_mode
-from properties.harness.kernels import courses
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.launch import Launched
 from properties.harness.kernels.memory import Memory
-from properties.harness.kernels.schedule import program_schedule, switches_told
-from properties.harness.kernels.tiles import AssertionFailedError
+from properties.harness.kernels.orders import courses
+from properties.harness.kernels.orders.schedule import program_schedule, switches_told
+from properties.harness.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
 

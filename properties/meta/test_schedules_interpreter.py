@@ -15,9 +15,9 @@ import triton.language as tl
 from properties.harness import schedules
 from properties.harness.kernels import interpreted
 from properties.harness.kernels import launch as launching
-from properties.harness.kernels.ir import NotUnderstoodError
-from properties.harness.kernels.schedule import program_schedule
-from properties.harness.kernels.switches import for_interpreter
+from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.orders.switches import for_interpreter
+from properties.harness.kernels.source.ir import NotUnderstoodError
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -20,12 +20,17 @@ from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case, Failure
-from properties.harness.values import Call, Let, Name, Returned, Step, Tensor, View, int32
+from properties.harness.execution.run import Follower
+from properties.harness.values import Call, Let, Name, Raised, Returned, Step, Tensor, View, int32
 from properties.harness.variants import broken_subject
 from properties.meta.breakages import BREAKAGES
 from properties.meta.broken import a_case
 from properties.meta.known_lint import entries, failing
-from properties.subjects import Subject, load
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_batches import After
+from properties.strategies.align_cache import Filling
+from properties.strategies.align_requests import Sampled
+from properties.subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from properties.subjects.vllm_conditions import CONDITIONS
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
@@ -183,6 +188,19 @@ def broken(name: str, tested: str, folder: Path) -> Case:
     return case
 
 
+def entry(name: str) -> KnownDeviation:
+    """The entry of that id."""
+    (found,) = [one for one in entries() if one.id == name]
+    return found
+
+
+def in_session(case: Case, where: str) -> Case:
+    """The case as a session of requests in rows or slots states it: at the end of its last call."""
+    assert case.failure is not None
+    name = f"requests_in_{where}_read_and_publish_the_states_of_exactly_their_tokens"
+    return replace(case, property_name=name, failure=replace(case.failure, place="stored"))
+
+
 def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
     """The case with other bytes in the pools that its last call left."""
     *before, last = case.actual
@@ -205,6 +223,78 @@ def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_pa
     assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
 
 
+TWO_GROUPS = Setup((Group((Kept("conv", (3, 1)),)),) * 2, ("conv",), block_size=3, num_spec=1, shared=True)
+COLLAPSES, MOVES_ON = Sampled(1, 2, 1, 2), Sampled(2, 2, 1, 2)
+"""Requests that accept a draft: up to the end of their column, where the count is set back, and beyond it."""
+FIRST, SECOND, BEHIND = {3, 4}, {9, 10}, {24, 25, 26}
+"""Bytes that are copied for the first group of one request, for the second, and for the second of another one behind it."""
+
+
+def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: bool = False) -> Case:
+    """V2's postprocess of a model with two groups that share a pool, with the bytes at these places as they were before.
+
+    If `stale`, a cell of the first group's table that nobody owns names the second group's block.
+    """
+    batch = After(TWO_GROUPS, requests or (COLLAPSES,), filling=Filling(stale=stale, spare_columns=1))
+    steps = (*batch.prepared(), *batch.slotwise())
+    *before, last = (asked.expected for _, asked in Follower().follow(steps) if asked is not None)
+    assert isinstance(last, Returned)
+    after = dict(last.after)
+    held, pool = batch.cache.contents("pool0"), after["pool0"]
+    assert all(held[at] != pool.elements[at] for at in places)
+    found = bytes(held[at] if at in places else byte for at, byte in enumerate(pool.elements))
+    left = after | {"pool0": replace(pool, elements=found)}
+    if not counts:
+        left["counts"] = next(step.value for step in steps if isinstance(step, Let) and step.name == "counts")
+    return a_case(
+        subject="vllm",
+        steps=steps,
+        expected=(*before, last),
+        actual=(*before, replace(last, after=tuple(left.items()))),
+        failure=Failure("value", "pool0 differs", function=POSTPROCESS, call=2, place="pool0[9]"),
+    )
+
+
+def test_a_state_that_was_not_copied_is_the_count_in_place_s_whatever_else_tables_name() -> None:
+    case = undone(SECOND, stale=True)
+    (first, second) = (
+        step.value.rows() for step in case.steps if isinstance(step, Let) and "table" in step.name
+    )
+    assert second[0][0] in first[0]
+    assert CONDITIONS["count_in_place"](case)
+    assert entry("accepted-count-in-place").shows_in(in_session(case, "slots"))
+
+
+@pytest.mark.parametrize(
+    ("places", "requests", "counts"),
+    [
+        (FIRST, (), True),
+        (FIRST | SECOND, (), True),
+        ({min(SECOND)}, (), True),
+        (SECOND, (), False),
+        (BEHIND, (COLLAPSES, MOVES_ON), True),
+    ],
+    ids=["the first state's", "all states'", "a part", "the count as well", "of a count that stays"],
+)
+def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
+    places: set[int], requests: tuple[Sampled, ...], counts: bool
+) -> None:
+    case = undone(places, *requests, counts=counts)
+    assert CONDITIONS["count_in_place"].inputs(case)
+    assert not CONDITIONS["count_in_place"].outcome(case)
+
+
+@pytest.mark.parametrize(
+    ("places", "known"),
+    [(SECOND, True), ({min(SECOND)}, True), ({max(FIRST)}, True), (FIRST, False)],
+    ids=["all of the second", "a part of the second", "a part of the first", "all of the first"],
+)
+def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
+    places: set[int], known: bool
+) -> None:
+    assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1")) == known
+
+
 @pytest.mark.usefixtures("executed")
 def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
     case = broken(
@@ -213,6 +303,7 @@ def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(t
     shifted = CONDITIONS["shift_within_a_block"]
     at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
     assert shifted(at_once.in_order("warps:1"))
+    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"))
     assert not shifted(at_once)
     assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
 
@@ -236,9 +327,22 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     wrong = RowsFirst("impl", load("impl").module)
     case = failing(wrong, name, lambda one: one.failure is not None and one.failure.part == "pool")
     assert case is not None
-    (one,) = [one for one in entries() if one.id == "channel-first-taken-for-rows"]
+    one = entry("channel-first-taken-for-rows")
     assert one.shows_in(case)
+    assert one.shows_in(in_session(case, "rows"))
     assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
+
+
+@pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
+@pytest.mark.parametrize("number", [0, None], ids=["a call", "a life"])
+def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
+    number: int | None, layout: str, known: bool
+) -> None:
+    """Of a life the failure does not say which call it was: it ended with it."""
+    step = Call("preprocess_mamba", (), environment=((LAYOUT_VARIABLE, layout),))
+    failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
+    case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)
+    assert CONDITIONS["channel_first_step"](case) == known
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

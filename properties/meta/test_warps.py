@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from properties.harness.execution.example import Bench, Falsified
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.port import InProcess
 from properties.harness.registry import load_properties
 from properties.harness.variants import Variant, broken_subject

@@ -224,13 +224,13 @@ def _pool(pool: str, page: int, known: Known) -> Pool:
         assert held.dtype == "uint8", f"{pool} is of {held.dtype}, but pools are of bytes"
         return bytes(held.elements)
     found: dict[int, int] = {}
-    for name, start in _windows(pool, page, known).items():
+    for name, start in windows(pool, page, known).items():
         found.update(zip(count(start), as_bytes(known[name].elements, known[name].dtype), strict=False))
     assert found, f"nothing is known of what {pool} holds: name its bytes, or views of its pages"
     return found
 
 
-def _windows(pool: str, page: int, known: Known) -> dict[str, int]:
+def windows(pool: str, page: int, known: Known) -> dict[str, int]:
     """Where the views of single pages begin in a pool without contents: `<pool>_block<n>` is the page of block n."""
     matches = ((name, re.fullmatch(rf"{re.escape(pool)}_block(\d+)", name)) for name in known)
     return {
@@ -250,7 +250,7 @@ def pools_after(
         if isinstance(held, bytes):
             found[pool] = Tensor("uint8", (len(held),), held)
             continue
-        for name, start in _windows(pool, strides[pool], known).items():
+        for name, start in windows(pool, strides[pool], known).items():
             view: Tensor = known[name]
             size = prod(view.shape) * ITEM_SIZES[view.dtype]
             page = bytes(held[start + byte] for byte in range(size))

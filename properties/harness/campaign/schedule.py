@@ -1,7 +1,7 @@
 """What is explored when, and with how many examples.
 
 First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once, what
-has just shown something new first. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit
+has just shown something new first; of properties that have had few examples yet, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit
 of work gives the same wherever it is done.
 """
 
@@ -20,6 +20,8 @@ from properties.harness.campaign.tasks import Explore, Explored
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
 _FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
+_FEW, _FEW_LIVES = 100, 20
+"""What has had fewer examples comes before what has had more."""
 _PATIENT = 3.0
 """How many times as long as its slice an exploration may take."""
 _LEAST_PATIENCE = 0.5
@@ -135,6 +137,8 @@ class Schedule:
                 return False
             self._examples_at_turn = self._ledger.examples
         chosen = [one for one in self._ledger.standings.values() if one.open]
+        if self._by_time:
+            chosen = [one for one in chosen if self._has_few(one)] or chosen
         for one in chosen:
             one.turn()
         chosen.sort(key=self._urgency)
@@ -143,6 +147,14 @@ class Schedule:
         self._queue.extend(tasks if self._by_time else self._shared(tasks, seats))
         self.done += 1
         return bool(chosen)
+
+    def _has_few(self, standing: Standing) -> bool:
+        return bool(standing.unshrunk) or self._missing(standing) > 0
+
+    def _missing(self, standing: Standing) -> int:
+        """Examples that are wanting until it has had as many as everything should have."""
+        few = _FEW_LIVES if standing.name in self._lives else _FEW
+        return few - standing.counts.examples
 
     def _urgency(self, standing: Standing) -> tuple[bool, int, bool, float]:
         # What was met and not shrunk is worth another look before everything else.
@@ -184,4 +196,7 @@ class Schedule:
         """Seconds of a worker that a property gets in a round."""
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight
+        if standing.rate and (missing := self._missing(standing)) > 0:
+            # At once, since beginning an exploration takes a time of its own.
+            slice_ = min(_SLICE, max(slice_, (missing + 1) / standing.rate))
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

@@ -15,8 +15,8 @@ from properties.harness import triton_mode
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.replay import replay
-from properties.harness.kernels.schedule import switches_told
-from properties.harness.kernels.switches import Plan, Switch, parsed, spelled
+from properties.harness.kernels.orders.schedule import switches_told
+from properties.harness.kernels.orders.switches import Plan, Switch, parsed, spelled
 from properties.harness.port import InProcess, Port
 from properties.harness.values import Call
 

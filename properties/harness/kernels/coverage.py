@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from properties.harness.kernels import sites
+    from properties.harness.kernels.source import sites
 
 EXECUTED, INTERPRETED = "executed", "interpreted"
 _MOST_NAMES, _MOST_LETTERS = 8, 160

@@ -26,11 +26,11 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from properties.harness.kernels import coverage, interpreted
-from properties.harness.kernels.compile import TARGET, Compiled, compiled, lowering
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
-from properties.harness.kernels.ir import NotUnderstoodError, Type
 from properties.harness.kernels.memory import Memory, Program
-from properties.harness.kernels.values import dtype_of
+from properties.harness.kernels.source.compile import TARGET, Compiled, compiled, lowering
+from properties.harness.kernels.source.ir import NotUnderstoodError, Type
+from properties.harness.kernels.source.values import dtype_of
 
 
 @dataclass

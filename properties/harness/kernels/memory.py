@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.arithmetic import atomic
-from properties.harness.kernels.sites import Site
-from properties.harness.kernels.values import dtype_of, stored_dtype
+from properties.harness.kernels.source.sites import Site
+from properties.harness.kernels.source.values import dtype_of, stored_dtype
 
 Array = NDArray[Any]
 Program = tuple[int, int, int]

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 
 from properties.harness import triton_mode
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.sanitizer.findings import Access, Finding
 from properties.harness.sanitizer.touches import place_texts
 from properties.harness.sanitizer.views import View, view_of
 from properties.harness.sanitizer.watch import Sanitizer
 
 if TYPE_CHECKING:
-    from properties.harness.kernels.journal import Journal, Writer, Written
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory
+    from properties.harness.kernels.orders.journal import Journal, Writer, Written
 
 ORDERS = ("reversed", "shuffled:1", "interleaved:1")
 _ROW_MAJOR = ""
@@ -113,7 +113,7 @@ class _Launch:
 
     def _run(self, order: str) -> tuple[Journal, Exception | None]:
         """What was written, and what was raised."""
-        from properties.harness.kernels.journal import Journal
+        from properties.harness.kernels.orders.journal import Journal
 
         journal = Journal()
         with self._noting(journal), program_schedule(order):
@@ -129,9 +129,9 @@ class _Launch:
     @contextlib.contextmanager
     def _noting(self, journal: Journal) -> Iterator[None]:
         """Programs run in row-major order, unless another one is chosen inside, and what they write is noted."""
-        from properties.harness.kernels.journal import noted
         from properties.harness.kernels.launch import STATE, in_turn
         from properties.harness.kernels.memory import Memory
+        from properties.harness.kernels.orders.journal import noted
 
         make, runner = STATE.memory, STATE.runner
 
@@ -206,7 +206,7 @@ class _Launch:
 
 def _first_difference(one: Written, other: Written) -> int | None:
     """The first byte in which they differ, where memory holds what it did before either."""
-    from properties.harness.kernels.journal import read_bytes
+    from properties.harness.kernels.orders.journal import read_bytes
 
     addresses = np.union1d(one.addresses, other.addresses)
     before = read_bytes(addresses)
@@ -216,7 +216,7 @@ def _first_difference(one: Written, other: Written) -> int | None:
 
 def _value(written: Written, known: View | None, index: tuple[int, ...] | None, address: int) -> object:
     """The element, or the byte of nobody's, as the launch has left it."""
-    from properties.harness.kernels.journal import read_bytes
+    from properties.harness.kernels.orders.journal import read_bytes
 
     if known is None or index is None:
         addresses = np.array([address], np.int64)

@@ -105,7 +105,7 @@ def _run(script: Script, seen: _Seen) -> BaseException | None:
 
 @contextlib.contextmanager
 def _watching(script: Script, seen: _Seen) -> Iterator[None]:
-    from properties.harness.kernels.schedule import program_schedule
+    from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.sanitizer.empties import empties_unwritten
     from properties.harness.sanitizer.orders import every_order
     from properties.sanitizer import sanitize

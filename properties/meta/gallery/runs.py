@@ -7,7 +7,7 @@ from typing import cast
 import torch
 import triton
 
-from properties.harness.kernels.schedule import program_schedule
+from properties.harness.kernels.orders.schedule import program_schedule
 from properties.meta.gallery.exhibit import Exhibit, Launch, Twin
 from properties.meta.gallery.exhibits import BY_NAME
 from properties.meta.gallery.memory import Memory

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from properties.harness.kernels.arithmetic import atomic, operation
-from properties.harness.kernels.elements import DTYPES
+from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
 from properties.meta.kernels.cases import ATOMICS, INTEGERS, PARTIAL, SIMPLE, Case, cases
 from properties.meta.kernels.comparing import few, found, known, pairs, same

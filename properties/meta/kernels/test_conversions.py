@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from properties.harness.kernels.elements import DTYPES
+from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
 from properties.meta.kernels.cases import FLOATS, INTEGERS, Case, cases
 from properties.meta.kernels.comparing import bits_to_convert, found, known, same

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from properties.harness.kernels.elements import DTYPES
+from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
 from properties.meta.kernels.cases import FLOAT_PREDICATES, FLOATS, Case
 from properties.meta.kernels.comparing import few, found, known, pairs, same

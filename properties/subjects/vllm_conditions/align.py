@@ -7,9 +7,12 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from oracle.align.decisions import after_v2_steps
+from oracle.align.memory import Copy, Place, state_copy
 from oracle.align.pointers import Entry
+from properties.harness.answers.align import working
 from properties.harness.answers.align_buffers import lists_of
-from properties.harness.answers.align_values import context_of
+from properties.harness.answers.align_values import context_of, windows
 from properties.harness.case import Case
 from properties.harness.execution.memory import ITEM_SIZES, as_elements
 from properties.harness.execution.run import Follower
@@ -49,38 +52,62 @@ def _resets(one: Made) -> bool:
 
 
 def copies_nothing(case: Case) -> bool:
-    """Whatever V2's postprocess left wrong is what was there before, and of other states than the first.
+    """Whatever V2's postprocess left wrong is what was there before, where it was to copy something and did not."""
+    in_warps = warp_by_warp(case)
+    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one) and _undone(one, in_warps))
 
-    It is the first state's program that sets the count back.
+
+def _undone(one: Made, in_warps: bool) -> bool:
+    """Whether all that is wrong lies where programs were to copy that read a count after it was set back.
+
+    Such a program copies nothing. The first state's sets the count back once it has read it; where it runs in warps, all but
+    the first of them may read it later.
     """
-    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one) and _of_later_states(one))
+    due, wrong, found = _places(one, right=True), _places(one), set[Place]()
+    for is_first, copy in _copies_of_reset(one):
+        copied = due & {Place(pool, at + byte) for _, (pool, at), length in copy for byte in range(length)}
+        missed = copied & wrong
+        if missed and (is_first if missed == copied else not in_warps):
+            return False
+        found |= missed
+    return found == wrong
 
 
-def _of_later_states(one: Made) -> bool:
-    return not any(_is_of_first_state(one, name, at) for name, at in _wrong_places(one))
+def _copies_of_reset(one: Made) -> Iterator[tuple[bool, Copy]]:
+    """What V2's postprocess is to copy for requests whose count it sets back, and whether that is of the first state."""
+    named = one.call.named
+    found = working(context_of(named["self"]), named["num_reqs"])
+    if found is None:
+        return
+    names = ("idx_mapping", "num_accepted_tokens_gpu", "state_idx_gpu", "new_num_computed_tokens_gpu")
+    mapping, counts, columns, computed = (named[name].values() for name in names)
+    decided = after_v2_steps(mapping[: named["num_reqs"]], counts, columns, computed, found.block_size)
+    states, tables = found.states(), found.tables(dict(one.known))
+    for slot, (accepted, move) in decided.items():
+        if move is not None and accepted != counts[slot]:
+            for number, state in enumerate(states):
+                yield number == 0, state_copy(state, found.layout, tables[state.group][move.row], move)
 
 
-def _is_of_first_state(one: Made, name: str, at: int) -> bool:
-    found = context_of(one.call.named["self"])
-    assert found is not None
-    state = found.states()[0]
-    geometry = state.geometry
-    block, inside = divmod(at - geometry.offset_bytes, geometry.block_stride_bytes)
-    rows = found.tables(dict(one.known))[state.group]
-    held = {number for row in _taken_rows(one.call, len(rows)) for number in rows[row]}
-    return name == state.pool and block in held and inside < prod(geometry.block_shape) * geometry.itemsize
+def _places(one: Made, *, right: bool = False) -> set[Place]:
+    """Where wrong bytes are; or, of what has some, where the rules change bytes."""
+    origins = _origins(one)
+    return {
+        Place(pool, start + at)
+        for name, held, wanted, seen in one.wrong_bytes()
+        for pool, start in [origins.get(name, Place(name, 0))]
+        for at in changed_blocks(wanted, held if right else seen, 1)
+    }
 
 
-def _taken_rows(call: Call, count: int) -> set[int]:
-    """The rows of a table that a call may look into: those of its requests, by row or by slot."""
-    taken = range(call.named["num_reqs"])
-    slots = call.named["idx_mapping"].values()
-    return {row for number in taken for row in (number, slots[number]) if 0 <= row < count}
-
-
-def _wrong_places(one: Made) -> Iterator[tuple[str, int]]:
-    for name, _, right, seen in one.wrong_bytes():
-        yield from ((name, at) for at in changed_blocks(right, seen, 1))
+def _origins(one: Made) -> dict[str, Place]:
+    """Where the views of pages begin by which a large pool is observed."""
+    pages = _pages(one.call)
+    return {
+        name: Place(pool, start)
+        for pool, page in pages.items()
+        for name, start in windows(pool, page, dict(one.known)).items()
+    }
 
 
 def _kept(one: Made) -> bool:
@@ -159,9 +186,11 @@ def channel_first(case: Case) -> bool:
 
 
 def channel_first_step(case: Case) -> bool:
-    """The step that cannot be prepared is one under the channel-first layout."""
-    failing = case.failure.call if case.failure is not None else None
-    return failing is not None and _CHANNEL_FIRST in case.calls[failing].environment
+    """The step that cannot be prepared is one under the channel-first layout; in a life it is the last call."""
+    if case.failure is None:
+        return False
+    failing = -1 if case.failure.call is None else case.failure.call
+    return _CHANNEL_FIRST in case.calls[failing].environment
 
 
 def rows_first(case: Case) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels.ir import NotUnderstoodError, Type
-from properties.harness.kernels.values import dtype_of, number
+from properties.harness.kernels.source.ir import NotUnderstoodError, Type
+from properties.harness.kernels.source.values import dtype_of, number
 
 Array = NDArray[Any]
 

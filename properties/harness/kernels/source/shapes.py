@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from properties.harness.kernels import tiles
-from properties.harness.kernels.flow import SCALAR
-from properties.harness.kernels.ir import NotUnderstoodError, Operation
-from properties.harness.kernels.lines import Lines
+from properties.harness.kernels.source import tiles
+from properties.harness.kernels.source.flow import SCALAR
+from properties.harness.kernels.source.ir import NotUnderstoodError, Operation
+from properties.harness.kernels.source.lines import Lines
 
 
 class Shapes(Lines):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.rounding import nearest, to_bf16
+from properties.harness.kernels.arithmetic.rounding import nearest, to_bf16
 
 Function = Callable[..., Any]
 

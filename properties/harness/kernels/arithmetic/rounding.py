@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import Array
+from properties.harness.kernels.arithmetic.elements import Array
 
 Convert = Callable[[Any], Any]
 

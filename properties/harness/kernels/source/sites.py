@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.ir import Place
-from properties.harness.kernels.values import size_of, stored_dtype
+from properties.harness.kernels.source.ir import Place
+from properties.harness.kernels.source.values import size_of, stored_dtype
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from properties.harness.kernels import tiles
-from properties.harness.kernels.flow import DYNAMIC, FULL, SCALAR, Flow
-from properties.harness.kernels.ir import Function, Operation, Type, Value, type_of
-from properties.harness.kernels.sites import Module
-from properties.harness.kernels.values import dtype_of
+from properties.harness.kernels.source import tiles
+from properties.harness.kernels.source.flow import DYNAMIC, FULL, SCALAR, Flow
+from properties.harness.kernels.source.ir import Function, Operation, Type, Value, type_of
+from properties.harness.kernels.source.sites import Module
+from properties.harness.kernels.source.values import dtype_of
 
 
 class Lines:

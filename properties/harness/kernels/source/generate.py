@@ -11,17 +11,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from properties.harness.kernels import tiles
-from properties.harness.kernels.accesses import Accesses
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
-from properties.harness.kernels.control import Control
-from properties.harness.kernels.expressions import inline
-from properties.harness.kernels.flow import SCALAR
-from properties.harness.kernels.ir import Function, NotUnderstoodError, Operation, Value
-from properties.harness.kernels.lines import pointee
-from properties.harness.kernels.shapes import Shapes
-from properties.harness.kernels.sites import Arithmetic, Module, Written, python_name
-from properties.harness.kernels.values import number, size_of
+from properties.harness.kernels.source import tiles
+from properties.harness.kernels.source.accesses import Accesses
+from properties.harness.kernels.source.control import Control
+from properties.harness.kernels.source.expressions import inline
+from properties.harness.kernels.source.flow import SCALAR
+from properties.harness.kernels.source.ir import Function, NotUnderstoodError, Operation, Value
+from properties.harness.kernels.source.lines import pointee
+from properties.harness.kernels.source.shapes import Shapes
+from properties.harness.kernels.source.sites import Arithmetic, Module, Written, python_name
+from properties.harness.kernels.source.values import number, size_of
 
 
 def written(functions: Iterable[Function]) -> Written:

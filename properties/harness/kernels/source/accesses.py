@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from properties.harness.kernels.arithmetic import atomic
-from properties.harness.kernels.flow import FULL, SCALAR
-from properties.harness.kernels.ir import NotUnderstoodError, Operation, Type, Value
-from properties.harness.kernels.lines import Lines, pointee
-from properties.harness.kernels.values import dtype_of, number
+from properties.harness.kernels.source.flow import FULL, SCALAR
+from properties.harness.kernels.source.ir import NotUnderstoodError, Operation, Type, Value
+from properties.harness.kernels.source.lines import Lines, pointee
+from properties.harness.kernels.source.values import dtype_of, number
 
 
 class Accesses(Lines):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from properties.harness.kernels.flow import FULL, SCALAR, yielded
-from properties.harness.kernels.ir import NotUnderstoodError, Operation, Place, Value
-from properties.harness.kernels.lines import Lines
-from properties.harness.kernels.sites import python_name
-from properties.harness.kernels.values import size_of
+from properties.harness.kernels.source.flow import FULL, SCALAR, yielded
+from properties.harness.kernels.source.ir import NotUnderstoodError, Operation, Place, Value
+from properties.harness.kernels.source.lines import Lines
+from properties.harness.kernels.source.sites import python_name
+from properties.harness.kernels.source.values import size_of
 
 
 class Control(Lines):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.memory import Memory, Program
-from properties.harness.kernels.sites import Site
+from properties.harness.kernels.source.sites import Site
 
 Bytes = NDArray[np.uint8]
 Addresses = NDArray[np.int64]

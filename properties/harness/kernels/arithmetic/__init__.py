@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels import booleans, conversions, floats, functions, integers, rounding
-from properties.harness.kernels.elements import DTYPES, FLOATS, INTEGERS, WIDTHS
+from properties.harness.kernels.arithmetic import booleans, conversions, floats, functions, integers, rounding
+from properties.harness.kernels.arithmetic.elements import DTYPES, FLOATS, INTEGERS, WIDTHS
 
 Function = Callable[..., Any]
 

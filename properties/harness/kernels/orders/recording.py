@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels.footprints import READING
 from properties.harness.kernels.memory import Memory, Program
-from properties.harness.kernels.sites import Site
-from properties.harness.kernels.values import dtype_of
+from properties.harness.kernels.orders.footprints import READING
+from properties.harness.kernels.source.sites import Site
+from properties.harness.kernels.source.values import dtype_of
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched

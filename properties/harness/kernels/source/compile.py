@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import pickle
 import re
+import sys
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -26,11 +27,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource
 from triton.runtime.cache import get_cache_manager
 
-from properties.harness.kernels import tiles
+from properties.harness.kernels import arithmetic
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
-from properties.harness.kernels.generate import written
-from properties.harness.kernels.ir import Function, Type, parsed
-from properties.harness.kernels.sites import Arithmetic, Branch, Site
+from properties.harness.kernels.source import tiles
+from properties.harness.kernels.source.generate import written
+from properties.harness.kernels.source.ir import Function, Type, parsed
+from properties.harness.kernels.source.sites import Arithmetic, Branch, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
@@ -108,9 +110,10 @@ def _without_descriptors(module: Any) -> None:
 @cache
 def _own_version() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return f"{digest.hexdigest()}-{triton.__version__}-{np.__version__}-{__import__('sys').version_info[:2]}"
+    for folder in (Path(arithmetic.__file__).parent, Path(__file__).parent):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
+    return f"{digest.hexdigest()}-{triton.__version__}-{np.__version__}-{sys.version_info[:2]}"
 
 
 def _key(source: ASTSource, options: Any) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels.journal import read_bytes, write_bytes
 from properties.harness.kernels.memory import Memory, same_bits
-from properties.harness.kernels.sites import Site
+from properties.harness.kernels.orders.journal import read_bytes, write_bytes
+from properties.harness.kernels.source.sites import Site
 
 Array = NDArray[Any]
 READING = ("load", "poll")

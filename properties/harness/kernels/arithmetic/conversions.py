@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import (
+from properties.harness.kernels.arithmetic.elements import (
     BYTES,
     DTYPES,
     FLOATS,
@@ -20,8 +20,8 @@ from properties.harness.kernels.elements import (
     is_scalar,
     wrapped,
 )
-from properties.harness.kernels.floats import sum_to_odd
-from properties.harness.kernels.rounding import f64_to_bf16, to_bf16
+from properties.harness.kernels.arithmetic.floats import sum_to_odd
+from properties.harness.kernels.arithmetic.rounding import f64_to_bf16, to_bf16
 
 Convert = Callable[[Any], Any]
 

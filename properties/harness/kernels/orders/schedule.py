@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from properties.harness import schedules, triton_mode
-from properties.harness.kernels import courses
-from properties.harness.kernels.courses import Course, Ready, Turns
-from properties.harness.kernels.switches import (
+from properties.harness.kernels.orders import courses
+from properties.harness.kernels.orders.courses import Course, Ready, Turns
+from properties.harness.kernels.orders.switches import (
     EVERY,
     INTERLEAVED,
     PRIORITIES,
@@ -36,7 +36,7 @@ from properties.harness.kernels.switches import (
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory, Program
-    from properties.harness.kernels.sites import Site
+    from properties.harness.kernels.source.sites import Site
 
 _WARPS = (2, 4)
 _FEW, _SHORT = 4, 10_000
@@ -134,7 +134,7 @@ class _Scheduled:
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
         """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
-        from properties.harness.kernels.interleavings import search
+        from properties.harness.kernels.orders.interleavings import search
 
         if not 1 < _count(launch) <= _FEW:
             run_interleaved(launch, memory, Turns(courses.plain))

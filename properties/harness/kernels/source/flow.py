@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from properties.harness.kernels.ir import Block, Function, Operation, Value, type_of
-from properties.harness.kernels.values import number, size_of
+from properties.harness.kernels.source.ir import Block, Function, Operation, Value, type_of
+from properties.harness.kernels.source.values import number, size_of
 
 SCALAR, LAZY, FULL = 0, 1, 2
 """How a value is held: as one number, as an array that broadcasts to its shape, as an array of its shape."""

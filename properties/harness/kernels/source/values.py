@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.ir import NotUnderstoodError
+from properties.harness.kernels.source.ir import NotUnderstoodError
 
 _DTYPES: dict[str, Any] = {
     "i1": np.bool_,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from properties.harness.kernels.flow import SCALAR
-from properties.harness.kernels.ir import Operation
+from properties.harness.kernels.source.flow import SCALAR
+from properties.harness.kernels.source.ir import Operation
 
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _SIGNED = {"eq": "==", "ne": "!=", "slt": "<", "sle": "<=", "sgt": ">", "sge": ">="}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import SIGNED, UNSIGNED, Array
+from properties.harness.kernels.arithmetic.elements import SIGNED, UNSIGNED, Array
 
 Function = Callable[..., Any]
 Convert = Callable[[Any], Any]

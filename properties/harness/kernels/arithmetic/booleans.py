@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.elements import DTYPES, is_scalar
+from properties.harness.kernels.arithmetic.elements import DTYPES, is_scalar
 
 Function = Callable[..., Any]
 
