@@ -34,10 +34,6 @@ SAME = {
         "a run that overlaps itself is moved from the wrong end",
         "run-onto-itself",
     ): "both read bytes after they have overwritten them",
-    (
-        "the first program sets the counts, not the last",
-        "accepted-count-in-place",
-    ): "the same race: others decide from a count that was set back already",
 }
 """Breakages that are an entry's very defect under its circumstances, and why."""
 
