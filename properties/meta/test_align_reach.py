@@ -440,7 +440,7 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
         ("boundary passed by one", After(DRAFTING, (Sampled(1, 2, 1, 2),))),
         ("row without a slot", After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
-        ("programs interleaved", After(PLAIN, (FRESH,), schedule="interleaved:1")),
+        ("programs interleaved", After(PLAIN, (FRESH,), schedule="priorities:0")),
         ("spare rows", After(PLAIN, (FRESH,), Standing(spare=1))),
     ],
 )

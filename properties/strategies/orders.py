@@ -38,7 +38,8 @@ def reorderings() -> st.SearchStrategy[str]:
         st.sampled_from(("priorities", "interleaved", "shuffled", "warps")),
         st.integers(0, 999),
     )
-    return st.just("reversed") | switches() | warp_switches() | seeded
+    # Few choices first: what is found with many shrinks to them, whichever it began with.
+    return st.just("reversed") | seeded | switches() | warp_switches()
 
 
 def switches() -> st.SearchStrategy[str]:
