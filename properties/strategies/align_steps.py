@@ -133,8 +133,14 @@ def far_befores() -> st.SearchStrategy[Before]:
 @st.composite
 def _far(draw, kind, requests):  # type: ignore[no-untyped-def]
     setup = draw(_FAR)
-    one = draw(requests(setup.block_size, setup.num_spec))
+    one = draw(_made(requests, setup.block_size, setup.num_spec))
     return noted(kind(setup, (one,), filling=draw(far_fillings())))
+
+
+@cache
+def _made(requests, size: int, spec: int):  # type: ignore[no-untyped-def]
+    """Requests as of one of the functions of `align_requests`, made once."""
+    return requests(size, spec)
 
 
 _FAR = setups(plain=True, kinds=(("temporal",), ("conv",)))
