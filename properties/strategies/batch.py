@@ -88,7 +88,11 @@ class Batch(NamedSituations):
 def _requests(
     query_len: st.SearchStrategy[int], num_computed: st.SearchStrategy[int], *, prefilling: bool
 ) -> st.SearchStrategy[Request]:
-    return st.builds(Request, query_len, num_computed, st.just(prefilling))
+    @st.composite
+    def requests(draw: st.DrawFn) -> Request:
+        return Request(draw(query_len), draw(num_computed), prefilling)
+
+    return requests()
 
 
 def decodes(*, num_spec: int = 0) -> st.SearchStrategy[Request]:
@@ -127,7 +131,13 @@ def _batches(
         st.lists(decodes(), min_size=1, max_size=max_rows),
     )
     few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
-    return st.builds(Batch, mixed | uniform, few, few).map(noted)
+    requests = mixed | uniform
+
+    @st.composite
+    def found(draw: st.DrawFn) -> Batch:
+        return noted(Batch(draw(requests), draw(few), draw(few)))
+
+    return found()
 
 
 def _mostly_filled_lists(elements: st.SearchStrategy[T], max_size: int) -> st.SearchStrategy[list[T]]:

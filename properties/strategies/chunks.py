@@ -50,11 +50,17 @@ def lengths_around(unit: int) -> st.SearchStrategy[int]:
 
     The length itself comes first and the move to the multiple below it second, so that each shrinks by itself.
     """
-    return st.builds(
-        lambda length, offset: length if offset is None else max(0, length // unit * unit + offset),
-        st.integers(0, 3 * unit + 1),
-        st.sampled_from((None, None, None, 0, 1, -1)),
-    )
+    lengths = st.integers(0, 3 * unit + 1)
+
+    @st.composite
+    def around(draw: st.DrawFn) -> int:
+        length, offset = draw(lengths), draw(_MOVES)
+        return length if offset is None else max(0, length // unit * unit + offset)
+
+    return around()
+
+
+_MOVES = st.sampled_from((None, None, None, 0, 1, -1))
 
 
 def packed_sequences(
