@@ -262,33 +262,22 @@ def setups(
 # Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
 
 
-_FLAGS = st.booleans()
-_MODES = st.sampled_from(("align", "none", "all"))
-_GDN_MODES = st.sampled_from(("align", "none"))
-_BLOCK_SIZES = st.sampled_from((4, 2, 1, 8))
-_DRAFTS = st.integers(0, 2)
-_SPARE_BLOCKS = st.sampled_from((0, 0, 1))
-_SEQS = st.integers(1, 8)
-_CAPTURE_SIZES = st.none() | st.integers(1, 12)
-_CHUNK_SIZES = st.sampled_from((4, 2, 3, 8))
-_RANKS = st.sampled_from((1, 2))
-
-
 @cache
-@st.composite
-def _setups_of(draw: st.DrawFn, kind: str, full: bool | None) -> Setup:
-    return Setup(
-        kind=kind,
-        mode=draw(_GDN_MODES if kind == "gdn" else _MODES),
-        block_size=draw(_BLOCK_SIZES),
-        num_spec=0 if kind == "mamba1" else draw(_DRAFTS),
-        spare_blocks=draw(_SPARE_BLOCKS),
-        max_num_seqs=draw(_SEQS),
-        max_cudagraph_capture_size=draw(_CAPTURE_SIZES),
-        full_cudagraphs=draw(_FLAGS) if full is None else full,
-        chunk_size=draw(_CHUNK_SIZES),
-        parallel_drafting=draw(_FLAGS),
-        decode_context_parallel_size=draw(_RANKS),
+def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
+    modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
+    return st.builds(
+        Setup,
+        kind=st.just(kind),
+        mode=st.sampled_from(modes),
+        block_size=st.sampled_from((4, 2, 1, 8)),
+        num_spec=st.just(0) if kind == "mamba1" else st.integers(0, 2),
+        spare_blocks=st.sampled_from((0, 0, 1)),
+        max_num_seqs=st.integers(1, 8),
+        max_cudagraph_capture_size=st.none() | st.integers(1, 12),
+        full_cudagraphs=st.booleans() if full is None else st.just(full),
+        chunk_size=st.sampled_from((4, 2, 3, 8)),
+        parallel_drafting=st.booleans(),
+        decode_context_parallel_size=st.sampled_from((1, 2)),
     )
 
 
@@ -307,49 +296,38 @@ def _fitted(setup: Setup, step: Step) -> Step:
 
 
 @cache
-@st.composite
-def _steps_with(draw: st.DrawFn, spec: int, longest: int, block_size: int, decodes_only: bool) -> Step:
+def _steps_with(spec: int, longest: int, block_size: int, decodes_only: bool) -> st.SearchStrategy[Step]:
     """Steps for builders with these limits, whatever else such a builder may ask for."""
-    requests = draw(_some_rows(spec, longest, block_size, decodes_only))
-    return Step(
-        tuple(sorted(requests, key=_class)),
-        padded_rows=draw(_PADDING),
-        padded_tokens=draw(_PADDING),
-        marks=draw(_FLAGS),
-        bounds=draw(_FLAGS),
-        counts=draw(_MOSTLY),
-        drafts=draw(_FLAGS),
-        first_block=draw(_FIRST_BLOCKS),
-        spare_columns=draw(_SPARE_COLUMNS),
+    rows = _decodes(spec, longest, block_size)
+    rows = rows if decodes_only else rows | _prefills()
+    requests = st.lists(rows, max_size=5).map(lambda found: tuple(sorted(found, key=_class)))
+    return st.builds(
+        Step,
+        requests,
+        padded_rows=st.integers(0, 2),
+        padded_tokens=st.integers(0, 2),
+        marks=st.booleans(),
+        bounds=st.booleans(),
+        counts=st.sampled_from((True, True, True, False)),
+        drafts=st.booleans(),
+        first_block=st.sampled_from((1, 100, 2**31 - HUGE)),
+        spare_columns=st.sampled_from((0, 0, 1, 3)),
     )
 
 
-_PADDING = st.integers(0, 2)
-_MOSTLY = st.sampled_from((True, True, True, False))
-_FIRST_BLOCKS = st.sampled_from((1, 100, 2**31 - HUGE))
-_SPARE_COLUMNS = st.sampled_from((0, 0, 1, 3))
-
-
-@cache
-def _some_rows(
-    spec: int, longest: int, block_size: int, decodes_only: bool
-) -> st.SearchStrategy[list[StepRequest]]:
-    rows = _decodes(spec, longest, block_size)
-    return st.lists(rows if decodes_only else rows | _prefills(), max_size=5)
-
-
 def _decodes(spec: int, longest: int, block_size: int) -> st.SearchStrategy[StepRequest]:
-    tokens, slacks = st.integers(1, 1 + spec), st.integers(0, spec)
-    computed = st.integers(1, longest) | st.sampled_from(_boundaries(block_size, longest))
-
-    @st.composite
-    def decodes(draw: st.DrawFn) -> StepRequest:
-        query_len, num_computed, accepted = draw(tokens), draw(computed), draw(tokens)
-        known = draw(_FLAGS)
+    def marked(query_len: int, computed: int, accepted: int, known: bool, slack: int) -> StepRequest:
         drafts = query_len - 1 if query_len > 1 or known else -1
-        return StepRequest(query_len, num_computed, False, accepted, drafts, draw(slacks))
+        return StepRequest(query_len, computed, False, accepted, drafts, slack)
 
-    return decodes()
+    return st.builds(
+        marked,
+        st.integers(1, 1 + spec),
+        st.integers(1, longest) | st.sampled_from(_boundaries(block_size, longest)),
+        st.integers(1, 1 + spec),
+        st.booleans(),
+        st.integers(0, spec),
+    )
 
 
 def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
@@ -357,13 +335,13 @@ def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
     return tuple(sorted(one for one in around if 1 <= one <= longest))
 
 
-_LENGTHS = st.integers(1, 9)
-_COMPUTED = st.just(0) | st.integers(1, 20)
-
-
-@st.composite
-def _prefills(draw: st.DrawFn) -> StepRequest:
-    return StepRequest(draw(_LENGTHS), draw(_COMPUTED), True)
+def _prefills() -> st.SearchStrategy[StepRequest]:
+    return st.builds(
+        StepRequest,
+        st.integers(1, 9),
+        st.just(0) | st.integers(1, 20),
+        st.just(True),
+    )
 
 
 def _class(row: StepRequest) -> tuple[int, int]:
