@@ -33,13 +33,17 @@ def orders() -> st.SearchStrategy[list[str]]:
 @cache
 def reorderings() -> st.SearchStrategy[str]:
     """Orders other than the usual one: a few switches between programs, or a seed that draws many."""
-    seeded = st.builds(
-        lambda kind, seed: f"{kind}:{seed}",
-        st.sampled_from(("priorities", "interleaved", "shuffled", "warps")),
-        st.integers(0, 999),
-    )
     # Few choices first: what is found with many shrinks to them, whichever it began with.
-    return st.just("reversed") | seeded | switches() | warp_switches()
+    return st.just("reversed") | _seeded() | switches() | warp_switches()
+
+
+_KINDS = st.sampled_from(("priorities", "interleaved", "shuffled", "warps"))
+_SEEDS = st.integers(0, 999)
+
+
+@st.composite
+def _seeded(draw: st.DrawFn) -> str:
+    return f"{draw(_KINDS)}:{draw(_SEEDS)}"
 
 
 def switches() -> st.SearchStrategy[str]:
@@ -49,12 +53,28 @@ def switches() -> st.SearchStrategy[str]:
 
 def warp_switches() -> st.SearchStrategy[str]:
     """The same between the warps of every program."""
-    return st.builds(lambda made, warps: spelled([made], warps), _some(max(_WARPS)), st.sampled_from(_WARPS))
+    found = _some(max(_WARPS))
+
+    @st.composite
+    def spellings(draw: st.DrawFn) -> str:
+        made = draw(found)
+        return spelled([made], draw(_NUMBERS_OF_WARPS))
+
+    return spellings()
+
+
+_NUMBERS_OF_WARPS = st.sampled_from(_WARPS)
+_LENGTHS = st.integers(0, _LONGEST)
 
 
 def _some(numbers: int) -> st.SearchStrategy[list[Switch]]:
-    one = st.builds(Switch, st.integers(0, _LONGEST), st.integers(0, numbers - 1))
-    return st.lists(one, min_size=1, max_size=_MOST_SWITCHES)
+    targets = st.integers(0, numbers - 1)
+
+    @st.composite
+    def switch(draw: st.DrawFn) -> Switch:
+        return Switch(draw(_LENGTHS), draw(targets))
+
+    return st.lists(switch(), min_size=1, max_size=_MOST_SWITCHES)
 
 
 def without_warps(schedule: str) -> str:
