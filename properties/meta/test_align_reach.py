@@ -61,8 +61,8 @@ BATCHES: dict[str, float] = {
     "slots out of order": 5,
     "stale blocks in a row": 10,
     "relabelled blocks": 25,
-    "programs in another order": 15,
-    "programs interleaved": 8,
+    "programs in another order": 8,
+    "programs interleaved": 15,
 }
 AFTERS: dict[str, float] = {
     "boundary before, bias 0": 8,
@@ -440,7 +440,7 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
         ("boundary passed by one", After(DRAFTING, (Sampled(1, 2, 1, 2),))),
         ("row without a slot", After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
-        ("programs interleaved", After(PLAIN, (FRESH,), schedule="interleaved:1")),
+        ("programs interleaved", After(PLAIN, (FRESH,), schedule="switches:0>0")),
         ("spare rows", After(PLAIN, (FRESH,), Standing(spare=1))),
     ],
 )
