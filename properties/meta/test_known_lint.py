@@ -34,18 +34,21 @@ SAME = {
         "a run that overlaps itself is moved from the wrong end",
         "run-onto-itself",
     ): "both read bytes after they have overwritten them",
+}
+"""Breakages that are an entry's very defect under its circumstances, and why."""
+PARTLY = {
     (
         "the first program sets the counts, not the last",
         "accepted-count-in-place",
-    ): "the same race: others decide from a count that was set back already",
+    ): "the same race, in a kernel whose programs share the tiles of a state: what shows may also be a part of a copy",
 }
-"""Breakages that are an entry's very defect under its circumstances, and why."""
+"""Breakages that look like an entry's defect in some of their failures."""
 
 
 def test_no_entry_passes_by_a_breakage_of_another_kind() -> None:
     lint = linted()
     print(lint.figures)
-    assert sorted(lint.passed_by - set(SAME)) == []
+    assert sorted(lint.passed_by - set(SAME) - set(PARTLY)) == []
 
 
 def test_an_entry_passes_by_the_breakages_that_are_its_defect() -> None:

@@ -194,14 +194,22 @@ def addresses() -> st.SearchStrategy[int]:
 def runs(*, reordered: bool = False) -> st.SearchStrategy[Runs]:
     """Runs of bytes that overlap themselves or not, in either direction; small ones if they are run in every order."""
     sizes = tuple(size for size in SIZES if size < LARGE) if reordered else SIZES
-    one = st.builds(_run, st.sampled_from(sizes), st.integers(0, 7), st.booleans(), st.sampled_from(GAPS))
-    return st.builds(
-        Runs,
-        st.lists(one, min_size=1, max_size=2).map(tuple).map(_affordable),
-        spare=st.sampled_from((0, 0, 1)),
-        seed=st.integers(0, 7),
-        schedule=schedules(),
-    ).map(lambda found: noted(_without_warps(found)))
+    return _runs(st.lists(_one_run(st.sampled_from(sizes)), min_size=1, max_size=2))
+
+
+@st.composite
+def _one_run(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Run:
+    return _run(draw(sizes), draw(_SHIFTS), draw(_BACK), draw(_GAPS))
+
+
+@st.composite
+def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[Run]]) -> Runs:
+    runs = _affordable(tuple(draw(some)))
+    return noted(_without_warps(Runs(runs, draw(_SPARE), draw(_SEEDS), draw(schedules()))))
+
+
+_SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
+_SPARE, _SEEDS = st.sampled_from((0, 0, 1)), st.integers(0, 7)
 
 
 def _affordable(found: tuple[Run, ...]) -> tuple[Run, ...]:

@@ -124,21 +124,32 @@ Row = TypeVar("Row", Sampled, Starting)
 def sampled(size: int, spec: int, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
     """Requests after a forward: decodes, with up to all drafts, and chunks of prompts; some of them have a flaw."""
     found = st.one_of(chunks(size), passing(size, spec), decodes(size, spec), passing(size, spec))
-    return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
+    return _flawed(found) if flawed else found
 
 
-def _flawed(one: Row, flaw: str) -> Row:
+@st.composite
+def _flawed(draw: st.DrawFn, found: st.SearchStrategy[Row]) -> Row:
+    one, flaw = draw(found), draw(_FLAWS)
     return replace(one, flaw=flaw)
 
 
 def chunks(size: int) -> st.SearchStrategy[Sampled]:
     """Chunks of prompts, many of which end on a boundary."""
-    ends = st.builds(
-        lambda computed, blocks: Sampled(computed, blocks * size - computed % size), _UP_TO_9, _UP_TO_2
-    )
-    return st.builds(Sampled, st.integers(0, 2 * size), st.integers(1, 2 * size + 1)) | ends
+    computed, lengths = st.integers(0, 2 * size), st.integers(1, 2 * size + 1)
+
+    @st.composite
+    def anywhere(draw: st.DrawFn) -> Sampled:
+        return Sampled(draw(computed), draw(lengths))
+
+    @st.composite
+    def to_a_boundary(draw: st.DrawFn) -> Sampled:
+        computed, blocks = draw(_UP_TO_9), draw(_UP_TO_2)
+        return Sampled(computed, blocks * size - computed % size)
+
+    return anywhere() | to_a_boundary()
 
 
+_FLAWS = st.sampled_from(FLAWS)
 _UP_TO_2 = st.integers(1, 2)
 _UP_TO_3 = st.integers(1, 3)
 _UP_TO_9 = st.integers(0, 9)
@@ -146,39 +157,45 @@ _UP_TO_9 = st.integers(0, 9)
 
 def decodes(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes with any drafts anywhere in a block."""
-    drafts = st.integers(0, spec)
+    computed, drafts = st.integers(1, 3 * size), st.integers(0, spec)
 
-    def decode(computed: int, accepted: int, rejected: int) -> Sampled:
-        accepted = min(accepted, spec)
+    @st.composite
+    def found(draw: st.DrawFn) -> Sampled:
+        before, accepted, rejected = draw(computed), draw(drafts), draw(drafts)
         rejected = min(rejected, spec - accepted)
-        return Sampled(computed, 1 + accepted + rejected, accepted + rejected, 1 + accepted)
+        return Sampled(before, 1 + accepted + rejected, accepted + rejected, 1 + accepted)
 
-    return st.builds(decode, st.integers(1, 3 * size), drafts, drafts)
+    return found()
 
 
 def passing(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes whose accepted tokens reach a boundary, or pass it."""
+    some = st.integers(0, spec)
 
-    def decode(blocks: int, before: int, beyond: int, rejected: int) -> Sampled:
+    @st.composite
+    def found(draw: st.DrawFn) -> Sampled:
+        blocks, before, beyond, rejected = draw(_UP_TO_3), draw(some), draw(some), draw(some)
         beyond = min(beyond, spec - before)
         rejected = min(rejected, spec - before - beyond)
         computed = blocks * size - before - 1
         drafts = before + beyond + rejected
         return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + before + beyond)
 
-    drafts = st.integers(0, spec)
-    return st.builds(decode, _UP_TO_3, drafts, drafts, drafts)
+    return found()
 
 
 @cache
 def ending_in_place(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     """Decodes that accept all of at least one draft, up to the boundary of their running column."""
+    some = st.integers(1, spec)
 
-    def decode(blocks: int, drafts: int) -> Sampled:
+    @st.composite
+    def found(draw: st.DrawFn) -> Sampled:
+        blocks, drafts = draw(_UP_TO_3), draw(some)
         computed = blocks * size - drafts - 1
         return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + drafts)
 
-    return st.builds(decode, _UP_TO_3, st.integers(1, spec))
+    return found()
 
 
 @cache
@@ -196,11 +213,16 @@ def starting(
     if not moving:
         found = st.one_of(_new(size, spec), leaving(size, spec), going_on(size, spec), found)
     if uncounted:
-        found = st.builds(_uncounted, found, st.sampled_from((False, False, False, True)))
-    return st.builds(_flawed, found, st.sampled_from(FLAWS)) if flawed else found
+        found = _uncounted(found)
+    return _flawed(found) if flawed else found
 
 
-def _uncounted(one: Starting, none: bool) -> Starting:
+_RARELY = st.sampled_from((False, False, False, True))
+
+
+@st.composite
+def _uncounted(draw: st.DrawFn, found: st.SearchStrategy[Starting]) -> Starting:
+    one, none = draw(found), draw(_RARELY)
     return replace(one, accepted=0) if none and one.accepted == 1 else one
 
 
@@ -209,52 +231,69 @@ def _lengths(size: int, spec: int) -> st.SearchStrategy[int]:
 
 
 def _new(size: int, spec: int) -> st.SearchStrategy[Starting]:
-    return st.builds(lambda length: Starting(0, length, remembered=False), _lengths(size, spec))
+    lengths = _lengths(size, spec)
+
+    # Mapped, the two kinds of lengths would count as two kinds of requests.
+    @st.composite
+    def found(draw: st.DrawFn) -> Starting:
+        return Starting(0, draw(lengths), remembered=False)
+
+    return found()
 
 
 def hits(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """New and resumed requests whose first blocks are in the cache; nobody remembers their column."""
-    return st.builds(
-        lambda blocks, length: Starting(blocks * size, length, remembered=False),
-        _UP_TO_3,
-        _lengths(size, spec),
-    )
+    lengths = _lengths(size, spec)
+
+    @st.composite
+    def found(draw: st.DrawFn) -> Starting:
+        return Starting(draw(_UP_TO_3) * size, draw(lengths), remembered=False)
+
+    return found()
 
 
 def going_on(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests after a decode or a chunk, anywhere."""
-    drafts = st.integers(0, spec)
+    firsts, lengths, drafts = st.integers(1, 3 * size), _lengths(size, spec), st.integers(0, spec)
 
-    def going(first: int, length: int, accepted: int, rejected: int) -> Starting:
+    @st.composite
+    def found(draw: st.DrawFn) -> Starting:
+        first, length, accepted, rejected = draw(firsts), draw(lengths), draw(drafts), draw(drafts)
         return Starting(first, length, 1 + accepted, min(rejected, spec - accepted))
 
-    return st.builds(going, st.integers(1, 3 * size), _lengths(size, spec), drafts, drafts)
+    return found()
 
 
 def leaving(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests that pass the end of their column in this step."""
+    drafts, lengths = st.integers(0, spec), st.integers(1, 1 + size)
 
-    def going(blocks: int, short: int, more: int, accepted: int, rejected: int) -> Starting:
+    @st.composite
+    def found(draw: st.DrawFn) -> Starting:
+        blocks, short, more = draw(_UP_TO_3), draw(drafts), draw(lengths)
+        accepted, rejected = draw(drafts), draw(drafts)
         short = min(short, size - 1)
         accepted = min(accepted, blocks * size - short - 1)
         rejected = min(rejected, spec - accepted, short)
         return Starting(blocks * size - short - accepted, short + more, 1 + accepted, rejected)
 
-    drafts = st.integers(0, spec)
-    return st.builds(going, _UP_TO_3, drafts, st.integers(1, 1 + size), drafts, drafts)
+    return found()
 
 
 def going_back(size: int, spec: int) -> st.SearchStrategy[Starting]:
     """Requests whose rejected drafts were in a later column than all tokens of this step; others where none can be."""
     if spec < 2:
         return leaving(size, spec)
+    drafts, some = st.integers(0, spec), st.integers(1, spec)
 
-    def going(blocks: int, short: int, fewer: int, more: int, accepted: int) -> Starting:
+    @st.composite
+    def found(draw: st.DrawFn) -> Starting:
+        blocks, short, fewer = draw(_UP_TO_3), draw(some), draw(drafts)
+        more, accepted = draw(some), draw(drafts)
         short = min(short, spec - 1)
         rejected = min(short + more, spec)
         accepted = min(accepted, spec - rejected)
         length = max(1, short - fewer)
         return Starting(blocks * size - short - accepted, length, 1 + accepted, rejected)
 
-    drafts = st.integers(0, spec)
-    return st.builds(going, _UP_TO_3, st.integers(1, spec), drafts, st.integers(1, spec), drafts)
+    return found()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -352,27 +352,34 @@ def _affordable(step: RunnerStep) -> RunnerStep:
     return replace(step, requests=step.requests[: setup.most_requests(4)], schedule=schedule)
 
 
-_NOBODY: st.SearchStrategy[list] = st.just([])
+# Strategies are made once: making them takes longer than drawing from them.
+_NOBODY = st.sampled_from((False,) * 15 + (True,))
+_FLAGS = st.booleans()
+_GONE = st.lists(st.sampled_from(FORGETTING), max_size=3)
+_SPARE = st.integers(0, 2)
 
 
 @cache
+def _some(size: int, spec: int, moving: bool) -> st.SearchStrategy[list[Starting]]:
+    return st.lists(starting(size, spec, moving=moving), min_size=1, max_size=4)
+
+
+@cache
+@st.composite
 def _parts(
-    size: int, spec: int, layout: str, pointers: bool | None, moving: bool
-) -> st.SearchStrategy[dict[str, Any]]:
-    """What a step is made of beside its model, as keywords; made once, which takes longer than drawing."""
-    some = st.lists(starting(size, spec, moving=moving), min_size=1, max_size=4)
-    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: _NOBODY if none else some)
-    parts: st.SearchStrategy[dict[str, Any]] = st.builds(
-        dict,
-        requests=requests.map(tuple),
-        resumed=st.booleans(),
-        gone=st.lists(st.sampled_from(FORGETTING), max_size=3).map(tuple),
-        spare=st.integers(0, 2),
-        pointers=st.booleans() if pointers is None else st.just(pointers),
-        filling=fillings(),
-        schedule=schedules(),
-    )
-    return parts.map(partial(_representable, layout))
+    draw: st.DrawFn, size: int, spec: int, layout: str, pointers: bool | None, moving: bool
+) -> dict[str, Any]:
+    """What a step is made of beside its model, as keywords."""
+    parts: dict[str, Any] = {
+        "requests": () if draw(_NOBODY) else tuple(draw(_some(size, spec, moving))),
+        "resumed": draw(_FLAGS),
+        "gone": tuple(draw(_GONE)),
+        "spare": draw(_SPARE),
+        "pointers": draw(_FLAGS) if pointers is None else pointers,
+        "filling": draw(fillings()),
+        "schedule": draw(schedules()),
+    }
+    return _representable(layout, parts)
 
 
 def _representable(layout: str, parts: dict[str, Any]) -> dict[str, Any]:

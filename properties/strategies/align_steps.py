@@ -71,7 +71,7 @@ def _batches(draw, kind, models, one_of, mapped, crowded, tiles=(), most=_MOST):
     setup = draw(models)
     one = one_of(setup.block_size, setup.num_spec)
     parts = draw(_parts(one, mapped, crowded, tiles))
-    requests = tuple(parts.pop("requests"))[: setup.most_requests(most)]
+    requests = parts.pop("requests")[: setup.most_requests(most)]
     return _fitting(kind(setup, requests, **parts))
 
 
@@ -79,18 +79,23 @@ def _batches(draw, kind, models, one_of, mapped, crowded, tiles=(), most=_MOST):
 def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
     """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
     some = st.lists(one, min_size=1, max_size=_MOST)
-    requests = st.sampled_from((False,) * 15 + (True,)).flatmap(lambda none: _NOBODY if none else some)
-    return st.builds(
-        dict,
-        requests=requests,
-        rows=_standings(crowded=crowded, mapped=mapped),
-        filling=fillings(),
-        **({"tile": st.sampled_from(tiles)} if tiles else {}),
-        schedule=schedules(),
-    )
+    rows = _standings(mapped, VECTOR if crowded else 0)
+    drawn_tiles = {"tile": st.sampled_from(tiles)} if tiles else {}
+
+    @st.composite
+    def parts(draw):  # type: ignore[no-untyped-def]
+        return {
+            "requests": () if draw(_NOBODY) else tuple(draw(some)),
+            "rows": draw(rows),
+            "filling": draw(fillings()),
+            **{name: draw(tile) for name, tile in drawn_tiles.items()},
+            "schedule": draw(schedules()),
+        }
+
+    return parts()
 
 
-_NOBODY: st.SearchStrategy[list] = st.just([])
+_NOBODY = st.sampled_from((False,) * 15 + (True,))
 
 
 def _fitting(batch):  # type: ignore[no-untyped-def]
@@ -107,17 +112,17 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
     return replace(batch, setup=replace(batch.setup, groups=(first,), shared=False))
 
 
-def _standings(*, crowded: bool, mapped: bool) -> st.SearchStrategy[Standing]:
+@st.composite
+def _standings(draw: st.DrawFn, mapped: bool, ahead: int) -> Standing:
     """Where the rows of up to four requests are; it is the batch that knows how many these are."""
-    some = st.sets(st.integers(0, 3), max_size=3).map(sorted).map(tuple)
-    return st.builds(
-        Standing,
-        ahead=st.just(VECTOR if crowded else 0),
-        order=st.integers(0, 2),
-        slots=st.integers(0, 3) if mapped else st.just(0),
-        spare=st.sampled_from((0, 0, 1, 3)),
-        skipped=some if mapped else st.just(()),
-    )
+    order, slots = draw(_ORDERS), draw(_SLOTS) if mapped else 0
+    return Standing(ahead, order, slots, draw(_SPARE), tuple(sorted(draw(_SKIPPED))) if mapped else ())
+
+
+_ORDERS = st.integers(0, 2)
+_SLOTS = st.integers(0, 3)
+_SPARE = st.sampled_from((0, 0, 1, 3))
+_SKIPPED = st.sets(st.integers(0, 3), max_size=3)
 
 
 def far_afters() -> st.SearchStrategy[After]:
@@ -133,8 +138,14 @@ def far_befores() -> st.SearchStrategy[Before]:
 @st.composite
 def _far(draw, kind, requests):  # type: ignore[no-untyped-def]
     setup = draw(_FAR)
-    one = draw(requests(setup.block_size, setup.num_spec))
+    one = draw(_made(requests, setup.block_size, setup.num_spec))
     return noted(kind(setup, (one,), filling=draw(far_fillings())))
+
+
+@cache
+def _made(requests, size: int, spec: int):  # type: ignore[no-untyped-def]
+    """Requests as of one of the functions of `align_requests`, made once."""
+    return requests(size, spec)
 
 
 _FAR = setups(plain=True, kinds=(("temporal",), ("conv",)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -87,7 +88,11 @@ class Batch(NamedSituations):
 def _requests(
     query_len: st.SearchStrategy[int], num_computed: st.SearchStrategy[int], *, prefilling: bool
 ) -> st.SearchStrategy[Request]:
-    return st.builds(Request, query_len, num_computed, st.just(prefilling))
+    @st.composite
+    def requests(draw: st.DrawFn) -> Request:
+        return Request(draw(query_len), draw(num_computed), prefilling)
+
+    return requests()
 
 
 def decodes(*, num_spec: int = 0) -> st.SearchStrategy[Request]:
@@ -126,7 +131,13 @@ def _batches(
         st.lists(decodes(), min_size=1, max_size=max_rows),
     )
     few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
-    return st.builds(Batch, mixed | uniform, few, few).map(noted)
+    requests = mixed | uniform
+
+    @st.composite
+    def found(draw: st.DrawFn) -> Batch:
+        return noted(Batch(draw(requests), draw(few), draw(few)))
+
+    return found()
 
 
 def _mostly_filled_lists(elements: st.SearchStrategy[T], max_size: int) -> st.SearchStrategy[list[T]]:
@@ -210,19 +221,27 @@ class Splitting(NamedSituations):
 
 def splittings(drawn: st.SearchStrategy[Batch] | None = None) -> st.SearchStrategy[Splitting]:
     """Batches with every combination of options, thresholds up to three drafts or as long as one of the rows."""
+    return _splittings(batches() if drawn is None else drawn)
 
-    def with_options(batch: Batch) -> st.SearchStrategy[Splitting]:
-        lens = sorted({length for length in batch.query_lens if length} or {1})
-        return st.builds(
-            Splitting,
-            st.just(batch),
-            st.sampled_from(lens) | st.integers(1, 4),
-            st.booleans(),
-            st.sampled_from((True, False)),
-            st.sampled_from((0, 0, 1, 5)),
-        )
 
-    return (batches() if drawn is None else drawn).flatmap(with_options).map(noted)
+@st.composite
+def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
+    batch = draw(drawn)
+    lens = tuple(sorted({length for length in batch.query_lens if length} or {1}))
+    options = draw(_thresholds(lens)), draw(_UNIFORM), draw(_SHORT_EXTENDS), draw(_SLACKS)
+    return noted(Splitting(batch, *options))
+
+
+# Strategies are made once: making them takes longer than drawing from them.
+_UP_TO_4 = st.integers(1, 4)
+_UNIFORM = st.booleans()
+_SHORT_EXTENDS = st.sampled_from((True, False))
+_SLACKS = st.sampled_from((0, 0, 1, 5))
+
+
+@lru_cache(1024)
+def _thresholds(lens: tuple[int, ...]) -> st.SearchStrategy[int]:
+    return st.sampled_from(lens) | _UP_TO_4
 
 
 @dataclass(frozen=True)
@@ -306,12 +325,12 @@ def block_tables(
     Columns before the running one are null but for the last of them, the running block and the speculative ones are
     physical and belong to no other row, the rest is poison.
     """
-    block_size, spec = draw(st.sampled_from((1, 2, 3, 4, 8))), draw(st.integers(0, max_spec))
-    seq_lens = tuple(draw(_mostly_filled_lists(lengths_around(block_size), max_rows)))
+    block_size, spec = draw(_BLOCK_SIZES), draw(_up_to(max_spec))
+    seq_lens = tuple(draw(_seq_lens(block_size, max_rows)))
     base, dtype = draw(_ID_BASES)
     fresh = itertools.count(base)
     rows = tuple(_row(length, block_size, spec, fresh) for length in seq_lens)
-    dropped = 0 if rows_per_length else draw(st.integers(0, min(1, len(seq_lens))))
+    dropped = 0 if rows_per_length else draw(_up_to(min(1, len(seq_lens))))
     widest = max((len(row) for row in rows), default=1 + spec)
     return noted(
         BlockTable(
@@ -319,12 +338,27 @@ def block_tables(
             seq_lens=seq_lens[: len(seq_lens) - dropped],
             block_size=block_size,
             num_speculative_blocks=spec,
-            width=widest + draw(st.integers(0, 3)),
+            width=widest + draw(_up_to(3)),
             dtype=dtype,
-            extra_stride=draw(st.sampled_from((0, 0, 1, 5))),
-            offset=draw(st.sampled_from((0, 0, 3))),
+            extra_stride=draw(_STRIDES),
+            offset=draw(_OFFSETS),
         )
     )
+
+
+_BLOCK_SIZES = st.sampled_from((1, 2, 3, 4, 8))
+_STRIDES = st.sampled_from((0, 0, 1, 5))
+_OFFSETS = st.sampled_from((0, 0, 3))
+
+
+@cache
+def _up_to(most: int) -> st.SearchStrategy[int]:
+    return st.integers(0, most)
+
+
+@cache
+def _seq_lens(block_size: int, max_rows: int) -> st.SearchStrategy[list[int]]:
+    return _mostly_filled_lists(lengths_around(block_size), max_rows)
 
 
 def _row(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from hypothesis import strategies as st
 
@@ -258,6 +259,10 @@ def setups(
     return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs)).map(noted)
 
 
+# Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
+
+
+@cache
 def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
     modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
     return st.builds(
@@ -278,7 +283,23 @@ def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
 
 def steps(setup: Setup, *, decodes_only: bool = False) -> st.SearchStrategy[Step]:
     """Steps inside the documented domain of the setup's builder, in the runner's order."""
-    rows = _decodes(setup) if decodes_only else _decodes(setup) | _prefills()
+    return _steps_with(*_limits(setup), decodes_only).map(partial(_fitted, setup))
+
+
+def _limits(setup: Setup) -> tuple[int, int, int]:
+    """What a row of a step depends on: drafts, computed tokens at most, and where blocks end."""
+    return setup.num_spec, setup.max_model_len - 1 - setup.num_spec, setup.block_size
+
+
+def _fitted(setup: Setup, step: Step) -> Step:
+    return noted(_inside_domain(step, setup))
+
+
+@cache
+def _steps_with(spec: int, longest: int, block_size: int, decodes_only: bool) -> st.SearchStrategy[Step]:
+    """Steps for builders with these limits, whatever else such a builder may ask for."""
+    rows = _decodes(spec, longest, block_size)
+    rows = rows if decodes_only else rows | _prefills()
     requests = st.lists(rows, max_size=5).map(lambda found: tuple(sorted(found, key=_class)))
     return st.builds(
         Step,
@@ -291,28 +312,25 @@ def steps(setup: Setup, *, decodes_only: bool = False) -> st.SearchStrategy[Step
         drafts=st.booleans(),
         first_block=st.sampled_from((1, 100, 2**31 - HUGE)),
         spare_columns=st.sampled_from((0, 0, 1, 3)),
-    ).map(lambda step: noted(_inside_domain(step, setup)))
+    )
 
 
-def _decodes(setup: Setup) -> st.SearchStrategy[StepRequest]:
-    longest = setup.max_model_len - 1 - setup.num_spec
-
+def _decodes(spec: int, longest: int, block_size: int) -> st.SearchStrategy[StepRequest]:
     def marked(query_len: int, computed: int, accepted: int, known: bool, slack: int) -> StepRequest:
         drafts = query_len - 1 if query_len > 1 or known else -1
         return StepRequest(query_len, computed, False, accepted, drafts, slack)
 
     return st.builds(
         marked,
-        st.integers(1, 1 + setup.num_spec),
-        st.integers(1, longest) | st.sampled_from(_boundaries(setup, longest)),
-        st.integers(1, 1 + setup.num_spec),
+        st.integers(1, 1 + spec),
+        st.integers(1, longest) | st.sampled_from(_boundaries(block_size, longest)),
+        st.integers(1, 1 + spec),
         st.booleans(),
-        st.integers(0, setup.num_spec),
+        st.integers(0, spec),
     )
 
 
-def _boundaries(setup: Setup, longest: int) -> tuple[int, ...]:
-    unit = setup.block_size
+def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
     around = {multiple * unit + offset for multiple in range(1, 4) for offset in (0, 1, -1)}
     return tuple(sorted(one for one in around if 1 <= one <= longest))
 
@@ -394,9 +412,20 @@ def sessions(
     decodes_only: bool = False,
 ) -> st.SearchStrategy[Session]:
     """A builder with one step, or with up to `max_steps`."""
+    return _sessions(setups(kinds=kinds, full_cudagraphs=full_cudagraphs), max_steps, decodes_only)
 
-    def with_steps(setup: Setup) -> st.SearchStrategy[Session]:
-        drawn = st.lists(steps(setup, decodes_only=decodes_only), min_size=1, max_size=max_steps).map(tuple)
-        return st.builds(Session, st.just(setup), drawn)
 
-    return setups(kinds=kinds, full_cudagraphs=full_cudagraphs).flatmap(with_steps)
+@st.composite
+def _sessions(
+    draw: st.DrawFn, models: st.SearchStrategy[Setup], max_steps: int, decodes_only: bool
+) -> Session:
+    setup = draw(models)
+    found = draw(_steps_in_a_row(*_limits(setup), decodes_only, max_steps))
+    return Session(setup, tuple(_fitted(setup, step) for step in found))
+
+
+@cache
+def _steps_in_a_row(
+    spec: int, longest: int, block_size: int, decodes_only: bool, most: int
+) -> st.SearchStrategy[list[Step]]:
+    return st.lists(_steps_with(spec, longest, block_size, decodes_only), min_size=1, max_size=most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cache, partial
 
 from hypothesis import strategies as st
 
@@ -40,35 +41,53 @@ class Packed(NamedSituations):
         }
 
 
+# Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
+
+
+@cache
 def lengths_around(unit: int) -> st.SearchStrategy[int]:
     """Lengths up to three units and one, of which half lie at a multiple of `unit` or one either side of it.
 
     The length itself comes first and the move to the multiple below it second, so that each shrinks by itself.
     """
-    return st.builds(
-        lambda length, offset: length if offset is None else max(0, length // unit * unit + offset),
-        st.integers(0, 3 * unit + 1),
-        st.sampled_from((None, None, None, 0, 1, -1)),
-    )
+    lengths = st.integers(0, 3 * unit + 1)
+
+    @st.composite
+    def around(draw: st.DrawFn) -> int:
+        length, offset = draw(lengths), draw(_MOVES)
+        return length if offset is None else max(0, length // unit * unit + offset)
+
+    return around()
+
+
+_MOVES = st.sampled_from((None, None, None, 0, 1, -1))
 
 
 def packed_sequences(
     *, chunk_sizes: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 16, 64, 256), max_sequences: int = 6
 ) -> st.SearchStrategy[Packed]:
     """Packed sequences with one of `chunk_sizes`; the first of them is the simplest."""
+    found = st.sampled_from(chunk_sizes).flatmap(lambda size: _packed_sequences_of(size, max_sequences))
+    return found.map(noted)
 
-    def with_chunk_size(chunk_size: int) -> st.SearchStrategy[Packed]:
-        lens = st.lists(lengths_around(chunk_size), max_size=max_sequences).map(tuple)
-        return st.builds(Packed, lens, st.just(chunk_size))
 
-    return st.sampled_from(chunk_sizes).flatmap(with_chunk_size).map(noted)
+@cache
+def _packed_sequences_of(chunk_size: int, max_sequences: int) -> st.SearchStrategy[Packed]:
+    lens = st.lists(lengths_around(chunk_size), max_size=max_sequences)
+    return lens.map(lambda found: Packed(tuple(found), chunk_size))
 
 
 def integer_vectors(values: tuple[int, ...]) -> st.SearchStrategy[Tensor]:
     """`values` as an int32 or int64 tensor, dense or as every second element of a poisoned storage."""
-    return st.sampled_from(("int32", "int64")).flatmap(
-        lambda dtype: st.sampled_from((Tensor(dtype, (len(values),), values), spread(values, dtype)))
-    )
+    return _VECTORS.map(partial(_vector, values))
+
+
+_VECTORS = st.tuples(st.sampled_from(("int32", "int64")), st.sampled_from(("dense", "spread")))
+
+
+def _vector(values: tuple[int, ...], drawn: tuple[str, str]) -> Tensor:
+    dtype, how = drawn
+    return Tensor(dtype, (len(values),), values) if how == "dense" else spread(values, dtype)
 
 
 def spread(values: tuple[int, ...], dtype: str, poison: int = 0x5A5A5A) -> Tensor:

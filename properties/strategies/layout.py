@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 from hypothesis import strategies as st
@@ -93,41 +94,58 @@ def conv_copies(*, drawn_layouts: st.SearchStrategy[str] | None = None) -> st.Se
 
 def temporal_copies() -> st.SearchStrategy[Copy]:
     """Copies out of temporal states of one to three dimensions within a block, which have no layout to heed."""
-    return _copies(
-        layouts(), lambda draw, layout, spec: tuple(draw(st.lists(_SIZES, min_size=1, max_size=3)))
-    )
+    return _copies(layouts(), lambda draw, layout, spec: tuple(draw(_DIMS)))
 
 
+# Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
 _SIZES = st.integers(1, 5)
 _DRAFTS = st.integers(0, 2)
-_PADDINGS = (0, 0, 1, 7, 64)
+_ROWS = st.integers(1, 3)
+_DTYPES = st.sampled_from(DTYPES)
+_PADDINGS = st.sampled_from((0, 0, 1, 7, 64))
+_ONE_BYTE_PADDINGS = st.sampled_from((0, 0, 1, 7, 64, HUGE_STRIDE, HUGE_STRIDE))
+_DIMS = st.lists(_SIZES, min_size=1, max_size=3)
+
+
+@cache
+def _up_to(most: int) -> st.SearchStrategy[int]:
+    return st.integers(1, most)
+
+
+@cache
+def _offsets(padding: int) -> st.SearchStrategy[int]:
+    return st.sampled_from((0, min(padding, 7)))
+
+
+@cache
+def _permutations(num_blocks: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(1, num_blocks))
 
 
 def _conv_block(draw: st.DrawFn, layout: str, spec: int) -> tuple[int, ...]:
-    rows, channels = draw(st.integers(1, 3)) + spec, draw(_SIZES)
+    rows, channels = draw(_ROWS) + spec, draw(_SIZES)
     return (rows, channels) if layout == "SD" else (channels, rows)
 
 
 @st.composite
 def _copies(draw: st.DrawFn, drawn_layouts, block) -> Copy:  # type: ignore[no-untyped-def]
     layout, accepted, rejected = draw(drawn_layouts), draw(_DRAFTS), draw(_DRAFTS)
-    dtype = draw(st.sampled_from(DTYPES))
-    paddings = (*_PADDINGS, HUGE_STRIDE, HUGE_STRIDE) if dtype in ONE_BYTE_DTYPES else _PADDINGS
-    padding = draw(st.sampled_from(paddings))
+    dtype = draw(_DTYPES)
+    padding = draw(_ONE_BYTE_PADDINGS if dtype in ONE_BYTE_DTYPES else _PADDINGS)
     most = 8
     if padding >= HUGE_STRIDE:
         # Three blocks take four gigabytes; more of them would ask for a larger GPU.
         accepted, rejected, most = min(accepted, 1), 0, 1
     spec = accepted + rejected
     state = State(
-        num_blocks=1 + spec + draw(st.integers(1, most)),
+        num_blocks=1 + spec + draw(_up_to(most)),
         block_shape=block(draw, layout, spec),
         dtype=dtype,
         padding=padding,
-        offset=draw(st.sampled_from((0, min(padding, 7)))),
+        offset=draw(_offsets(padding)),
     )
-    nulls = draw(st.integers(0, 2))
-    physical = draw(st.permutations(range(1, state.num_blocks)))[: 1 + spec]
+    nulls = draw(_DRAFTS)
+    physical = draw(_permutations(state.num_blocks))[: 1 + spec]
     return noted(
         Copy(
             state=state,

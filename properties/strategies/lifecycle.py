@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -18,15 +19,23 @@ KINDS = (("conv", "temporal"), ("temporal",), ("conv",), ("conv", "conv", "conv"
 LENGTHS = (24, 16, 40)
 
 
+# Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
+
+
+@cache
 def turns(num_spec: int) -> st.SearchStrategy[Turn]:
     """Any part in a step."""
-    return st.builds(
-        Turn,
-        skipped=st.sampled_from((False, False, False, False, True)),
-        blocks=st.sampled_from((32, 1, 2)),
-        drafts=st.integers(0, num_spec),
-        accepted=st.integers(0, num_spec),
-    )
+    drafts = st.integers(0, num_spec)
+
+    @st.composite
+    def found(draw: st.DrawFn) -> Turn:
+        return Turn(draw(_SKIPPED), draw(_BLOCKS), draw(drafts), draw(drafts))
+
+    return found()
+
+
+_SKIPPED = st.sampled_from((False, False, False, False, True))
+_BLOCKS = st.sampled_from((32, 1, 2))
 
 
 def worlds(*, modes: tuple[str, ...], runners: tuple[str, ...]) -> st.SearchStrategy[World]:
@@ -36,28 +45,44 @@ def worlds(*, modes: tuple[str, ...], runners: tuple[str, ...]) -> st.SearchStra
 
 @st.composite
 def _worlds(draw: st.DrawFn, modes: tuple[str, ...], runners: tuple[str, ...]) -> World:
-    mode, runner = draw(st.sampled_from(modes)), draw(st.sampled_from(runners))
+    mode, runner = draw(_one_of(modes)), draw(_one_of(runners))
     # Speculation and mode all do not go together.
-    spec = 0 if mode == "all" else draw(st.sampled_from((2, 1, 0, 3)))
-    layout, chosen = draw(st.sampled_from(("SD", "DS"))), draw(st.sampled_from(KINDS))
-    block_size = max(2, 1 + spec) + draw(st.sampled_from((0, 1, 3, 5)))
-    groups = tuple(draw(st.lists(_groups(layout, spec, chosen), min_size=1, max_size=2)))
-    shared = len(groups) > 1 and draw(st.booleans())
+    spec = 0 if mode == "all" else draw(_DRAFTS)
+    layout, chosen = draw(_LAYOUTS), draw(_KINDS)
+    block_size = max(2, 1 + spec) + draw(_ROOM)
+    groups = tuple(draw(_some_groups(layout, spec, chosen)))
+    shared = len(groups) > 1 and draw(_FLAGS)
     setup = Setup(groups, chosen, block_size, spec, layout, shared)
-    kinds = tuple(draw(st.sampled_from(_builders(mode, spec))) for _ in groups)
+    kinds = tuple(draw(_one_of(_builders(mode, spec))) for _ in groups)
     world = World(
         setup,
         kinds,
         mode,
         runner,
-        max_num_seqs=draw(st.sampled_from((2, 1, 3, 4))),
-        max_model_len=draw(st.sampled_from(LENGTHS)),
-        full_graphs=draw(st.booleans()),
-        pointers=runner == "V1" and layout == "SD" and draw(st.booleans()),
-        zero_marks=draw(st.booleans()),
+        max_num_seqs=draw(_SEQS),
+        max_model_len=draw(_LENGTHS),
+        full_graphs=draw(_FLAGS),
+        pointers=runner == "V1" and layout == "SD" and draw(_FLAGS),
+        zero_marks=draw(_FLAGS),
         schedule=draw(schedules()),
     )
-    return with_blocks(world, draw(st.sampled_from((2, 1, 4))), draw(st.integers(0, 7)))
+    return with_blocks(world, draw(_REQUESTS), draw(_SPARE_BLOCKS))
+
+
+_DRAFTS = st.sampled_from((2, 1, 0, 3))
+_LAYOUTS = st.sampled_from(("SD", "DS"))
+_KINDS = st.sampled_from(KINDS)
+_ROOM = st.sampled_from((0, 1, 3, 5))
+_FLAGS = st.booleans()
+_SEQS = st.sampled_from((2, 1, 3, 4))
+_LENGTHS = st.sampled_from(LENGTHS)
+_REQUESTS = st.sampled_from((2, 1, 4))
+_SPARE_BLOCKS = st.integers(0, 7)
+
+
+@cache
+def _one_of(names: tuple[str, ...]) -> st.SearchStrategy[str]:
+    return st.sampled_from(names)
 
 
 def with_blocks(world: World, requests: int, more: int) -> World:
@@ -72,22 +97,35 @@ def _builders(mode: str, spec: int) -> tuple[str, ...]:
     return ("mamba2", *(("gdn",) if mode != "all" else ()), *(("mamba1",) if not spec else ()))
 
 
+@cache
+def _some_groups(layout: str, spec: int, kinds: tuple[str, ...]) -> st.SearchStrategy[list[Group]]:
+    return st.lists(_groups(layout, spec, kinds), min_size=1, max_size=2)
+
+
 @st.composite
 def _groups(draw: st.DrawFn, layout: str, spec: int, kinds: tuple[str, ...]) -> Group:
     states = tuple(draw(_kept(kind, layout, spec)) for kind in kinds)
     return Group(
         states,
-        layers=draw(st.sampled_from((1, 1, 2))),
-        lead=draw(st.sampled_from((0, 0, 0, 4))),
-        padding=draw(st.sampled_from((0, 0, 8))),
+        layers=draw(_LAYERS),
+        lead=draw(_LEADS),
+        padding=draw(_PADDINGS),
     )
 
 
+_LAYERS = st.sampled_from((1, 1, 2))
+_LEADS = st.sampled_from((0, 0, 0, 4))
+_PADDINGS = st.sampled_from((0, 0, 8))
+_ROWS = st.sampled_from((3, 1, 2))
+_CHANNELS = st.sampled_from((2, 3, 5))
+_DTYPES = st.sampled_from(DTYPES)
+
+
+@cache
 @st.composite
 def _kept(draw: st.DrawFn, kind: str, layout: str, spec: int) -> Kept:
     """A state of which two prefixes hardly have the same bytes."""
-    rows, channels = draw(st.sampled_from((3, 1, 2))), draw(st.sampled_from((2, 3, 5)))
-    dtype = draw(st.sampled_from(DTYPES))
+    rows, channels, dtype = draw(_ROWS), draw(_CHANNELS), draw(_DTYPES)
     if kind == "temporal":
         return Kept(kind, (rows, channels, 2), dtype)
     shape = (spec + rows, channels)

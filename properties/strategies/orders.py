@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from functools import cache
 
 from hypothesis import strategies as st
@@ -10,21 +9,19 @@ from hypothesis import strategies as st
 from properties.harness.kernels.orders.switches import Switch, spelled
 
 _MOST_SWITCHES, _MOST_ORDERS = 6, 6
-_FEW_SWITCHES = 3
-"""Of a launch that is made once: what a request does is as much of an example."""
 _LONGEST = 60
 """Operations up to a switch: about as many as a program makes that copies a small state."""
-_PROGRAMS = 4
-_KINDS = ("reversed", "switches", "warpswitches:4", "priorities", "interleaved", "shuffled", "warps")
-EVERY = "every:300"
-"""All interleavings of a small launch. Of the kernels that copy states there are hardly more than a dozen: they share little."""
+_PROGRAMS, _WARPS = 4, (4, 2)
 
 
 @cache
 def schedules() -> st.SearchStrategy[str]:
     """Orders in which the programs of a launch run, the usual one first."""
-    # Each is an alternative of its own, so that the usual order is one in five.
-    return st.one_of(st.just(""), *(reorderings(_FEW_SWITCHES) for _ in range(4)))
+    return st.just("") | reorderings()
+
+
+EVERY = "every:300"
+"""All interleavings of a small launch. Of the kernels that copy states there are hardly more than a dozen: they share little."""
 
 
 @cache
@@ -33,21 +30,51 @@ def orders() -> st.SearchStrategy[list[str]]:
     return st.lists(reorderings(), max_size=_MOST_ORDERS).map(lambda some: [*some, EVERY])
 
 
-def reorderings(most: int = _MOST_SWITCHES) -> st.SearchStrategy[str]:
-    """Orders other than the usual one: a few switches between programs or warps, or a seed that draws many."""
-    one = st.builds(Switch, st.integers(0, _LONGEST), st.integers(0, _PROGRAMS - 1))
-    # The same is drawn for every kind, so that one kind can shrink to another.
-    return st.builds(_spelled, st.sampled_from(_KINDS), st.lists(one, min_size=1, max_size=most))
+@cache
+def reorderings() -> st.SearchStrategy[str]:
+    """Orders other than the usual one: a few switches between programs, or a seed that draws many."""
+    # Few choices first: what is found with many shrinks to them, whichever it began with.
+    return st.just("reversed") | _seeded() | switches() | warp_switches()
 
 
-def _spelled(kind: str, switches: list[Switch]) -> str:
-    """Of a kind that draws, the switches are the seed."""
-    if kind == "reversed":
-        return kind
-    name, _, warps = kind.partition(":")
-    if name in ("switches", "warpswitches"):
-        return spelled([switches], int(warps or 0))
-    return f"{kind}:{zlib.crc32(repr(switches).encode()) % 1000}"
+_KINDS = st.sampled_from(("priorities", "interleaved", "shuffled", "warps"))
+_SEEDS = st.integers(0, 999)
+
+
+@st.composite
+def _seeded(draw: st.DrawFn) -> str:
+    return f"{draw(_KINDS)}:{draw(_SEEDS)}"
+
+
+def switches() -> st.SearchStrategy[str]:
+    """From one program to another one, after a number of operations each."""
+    return _some(_PROGRAMS).map(lambda made: spelled([made]))
+
+
+def warp_switches() -> st.SearchStrategy[str]:
+    """The same between the warps of every program."""
+    found = _some(max(_WARPS))
+
+    @st.composite
+    def spellings(draw: st.DrawFn) -> str:
+        made = draw(found)
+        return spelled([made], draw(_NUMBERS_OF_WARPS))
+
+    return spellings()
+
+
+_NUMBERS_OF_WARPS = st.sampled_from(_WARPS)
+_LENGTHS = st.integers(0, _LONGEST)
+
+
+def _some(numbers: int) -> st.SearchStrategy[list[Switch]]:
+    targets = st.integers(0, numbers - 1)
+
+    @st.composite
+    def switch(draw: st.DrawFn) -> Switch:
+        return Switch(draw(_LENGTHS), draw(targets))
+
+    return st.lists(switch(), min_size=1, max_size=_MOST_SWITCHES)
 
 
 def without_warps(schedule: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -67,21 +68,29 @@ def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> Model:
 
     A published one is drawn in the place of a random one, which it therefore shrinks to.
     """
-    family, tp_size = draw(st.sampled_from(families or tuple(_RANDOM))), draw(st.sampled_from(TP_SIZES))
-    published = [model for model in PUBLISHED_MODELS if model.family == family]
-    chosen = draw(st.sampled_from((None, None, *published)))
-    arguments = draw(_arguments(_RANDOM[family](tp_size), _OPTIONAL.get(family, frozenset())))
-    num_spec = draw(st.integers(0, 3)) if family in TAKES_NUM_SPEC else 0
-    small = Model(family, arguments, tp_size, num_spec, draw(layouts()))
+    family, tp_size = draw(_one_of(families or tuple(_RANDOM))), draw(_TP_SIZES)
+    chosen = draw(_PUBLISHED[family])
+    arguments = draw(_arguments(family, tp_size))
+    num_spec = draw(_DRAFTS) if family in TAKES_NUM_SPEC else 0
+    small = Model(family, arguments, tp_size, num_spec, draw(_LAYOUTS))
     if chosen is None or not _divisible(dict(chosen.arguments), tp_size):
         return noted(small)
     return noted(replace(small, arguments=chosen.arguments, published=chosen.name))
 
 
-def _arguments(
-    sizes: dict[str, st.SearchStrategy[int]], optional: frozenset[str]
-) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
-    """Arguments in the order of `sizes`; those that are optional may be missing."""
+# Strategies are made once for each family: making them takes longer than drawing from them.
+_TP_SIZES, _DRAFTS, _LAYOUTS = st.sampled_from(TP_SIZES), st.integers(0, 3), layouts()
+
+
+@cache
+def _one_of(families: tuple[str, ...]) -> st.SearchStrategy[str]:
+    return st.sampled_from(families)
+
+
+@cache
+def _arguments(family: str, tp_size: int) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
+    """Arguments in the order of the family's sizes; those that are optional may be missing."""
+    sizes, optional = _RANDOM[family](tp_size), _OPTIONAL.get(family, frozenset())
     needed = {name: size for name, size in sizes.items() if name not in optional}
     others = {name: size for name, size in sizes.items() if name in optional}
     return st.fixed_dictionaries(needed, optional=others).map(
@@ -140,3 +149,9 @@ _RANDOM = {
         "conv_kernel": _KERNELS,
     },
 }
+
+_PUBLISHED = {
+    family: st.sampled_from((None, None, *(model for model in PUBLISHED_MODELS if model.family == family)))
+    for family in _RANDOM
+}
+"""The published models of each family, or none of them."""

@@ -141,22 +141,49 @@ def _moves_within_blocks(one: Made) -> bool:
 
 
 def _depends_on_block(one: Made, name: str, wrong: set[int]) -> bool:
-    """Whether the rules take all these bytes of a block from other places in it: they change as those do."""
-    held, right = one.known[name], raw(dict(one.expected.after)[name])
-    assert isinstance(held, Tensor)
+    """Whether each of these bytes of a block is one that a late load finds where the rules take it from.
+
+    That is the byte that was there, or what the rules bring to that place in turn, and so on.
+    """
+    held, right = raw(one.known[name]), raw(dict(one.expected.after)[name])
+    seen = next(seen for wrong_name, _, _, seen in one.wrong_bytes() if wrong_name == name)
     page = _pages(one.call).get(name, len(right))
     first = min(wrong) // page * page
-    before = bytearray(raw(held))
-    for at in range(first, min(first + page, len(before))):
-        before[at] ^= _mark(at)
-    known = {**one.known, name: replace(held, elements=as_elements(bytes(before), held.dtype))}
-    left = raw(dict(asked_again(one.call, known).after)[name])
-    return all(left[at] ^ right[at] not in (0, _mark(at)) for at in wrong)
+    places = range(first, min(first + page, len(held)))
+    source = _sources(one, name, places)
+    for at in wrong:
+        found, before = set[int](), at
+        while (place := source[before - first]) is not None and place != before:
+            found.add(held[place])
+            before = place
+        if seen[at] not in found:
+            return False
+    return True
 
 
-def _mark(at: int) -> int:
-    """A byte that is not 0, and another one for places near by."""
-    return (at * 2654435761 >> 13) % 255 + 1
+def _sources(one: Made, name: str, places: range) -> list[int | None]:
+    """For each of these bytes the one of them that the rules bring there, itself if it stays; None if it comes from elsewhere.
+
+    Every byte is given its number to carry, digit by digit.
+    """
+    tensor = one.known[name]
+    assert isinstance(tensor, Tensor)
+
+    def carried(digits: list[int]) -> bytes:
+        before = bytearray(raw(tensor))
+        before[places.start : places.stop] = bytes(digits)
+        known = {**one.known, name: replace(tensor, elements=as_elements(bytes(before), tensor.dtype))}
+        return raw(dict(asked_again(one.call, known).after)[name])[places.start : places.stop]
+
+    low = [number & 255 for number in range(len(places))]
+    arrived = [carried([number >> 8 * digit & 255 for number in range(len(places))]) for digit in range(3)]
+    others = carried([255 - digit for digit in low])
+    return [
+        places[sum(digits[at] << 8 * digit for digit, digits in enumerate(arrived))]
+        if arrived[0][at] + others[at] == 255
+        else None
+        for at in range(len(places))
+    ]
 
 
 def warp_by_warp(case: Case) -> bool:
