@@ -117,7 +117,9 @@ def test_no_order_of_programs_shows_in_what_is_stored_by_row(
     in_each_order(trial, batch, batch.rowwise(), chosen)
 
 
-@prop("order-free", *V2, batch=afters(reordered=True), chosen=orders())
+@prop(
+    "order-free", *V2, batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders()
+)
 def test_no_order_of_programs_shows_in_what_is_stored_by_slot(
     trial: Trial, batch: After, chosen: list[str]
 ) -> None:

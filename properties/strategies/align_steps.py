@@ -38,11 +38,11 @@ def afters(
         mapped: requests are in slots, as the second runner keeps them.
         reordered: small ones, since they are run in every order.
     """
-    if in_place:
-        models = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")))
-        return _batches(After, models, ending_in_place, mapped, crowded).map(noted)
-    models = setups(large=not reordered)
     most = _MOST_REORDERED if reordered else _MOST
+    if in_place:
+        models = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")), large=not reordered)
+        return _batches(After, models, ending_in_place, mapped, crowded, most=most).map(noted)
+    models = setups(large=not reordered)
     return _batches(After, models, partial(sampled, flawed=flawed), mapped, crowded, most=most).map(noted)
 
 
