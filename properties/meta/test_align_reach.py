@@ -521,7 +521,7 @@ def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, sim
 def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: int) -> None:
     found = shrunk(histories(min_spec=0), found_in(situation))
     assert len(found.lives) == most
-    assert found.setup.block_size <= 4
+    assert found.setup.block_size <= 3
     assert sum(len(life.turns) for life in found.lives) <= 4
 
 
