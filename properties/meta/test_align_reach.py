@@ -523,7 +523,7 @@ def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: in
     tried = [shrunk(histories(min_spec=0), found_in(situation), start) for start in range(2)]
     found = min(tried, key=lambda one: one.setup.block_size)
     assert len(found.lives) == most
-    assert found.setup.block_size <= 4
+    assert found.setup.block_size <= 3
     assert sum(len(life.turns) for life in found.lives) <= 4
 
 

@@ -377,38 +377,23 @@ def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchS
         drafts = accepted + min(rejected, spec - accepted)
         return Turn(1 + drafts, drafts, 1 + accepted)
 
-    drafts, prompts = st.integers(0, spec), st.integers(1, 2 * size + 1)
-
-    @st.composite
-    def decodes(draw: st.DrawFn) -> Turn:
-        return decode(draw(drafts), draw(drafts))
-
-    rejecting = drafts.map(lambda drafts: (decode(0, drafts), decode(0, 0)))
-    turns = st.lists(decodes(), max_size=max_decodes) | rejecting
-
-    @st.composite
-    def life(draw: st.DrawFn) -> Life:
-        prompt = Turn(draw(prompts))
-        return Life((prompt, *draw(turns)), draw(_HITS))
-
-    lives = st.lists(life(), min_size=1, max_size=max_lives)
-
-    @st.composite
-    def parts(draw: st.DrawFn) -> dict[str, Any]:
-        return {
-            "lives": tuple(draw(lives)),
-            "slots": draw(_SLOTS),
-            "filling": Filling(draw(_SHUFFLES), draw(_SEEDS)),
-            "schedule": draw(schedules()),
-        }
-
-    return parts()
-
-
-_HITS = st.sampled_from((0, 0, 1))
-_SLOTS = st.integers(0, 3)
-_SHUFFLES = st.integers(0, 2)
-_SEEDS = st.integers(0, 3)
+    drafts = st.integers(0, spec)
+    decodes = st.builds(decode, drafts, drafts)
+    rejecting = st.builds(lambda drafts: (decode(0, drafts), decode(0, 0)), drafts)
+    turns = st.lists(decodes, max_size=max_decodes) | rejecting
+    life = st.builds(
+        lambda prompt, turns, hit: Life((Turn(prompt), *turns), hit),
+        st.integers(1, 2 * size + 1),
+        turns,
+        st.sampled_from((0, 0, 1)),
+    )
+    return st.builds(
+        dict,
+        lives=st.lists(life, min_size=1, max_size=max_lives).map(tuple),
+        slots=st.integers(0, 3),
+        filling=st.builds(Filling, shuffle=st.integers(0, 2), seed=st.integers(0, 3)),
+        schedule=schedules(),
+    )
 
 
 Runner = ByRow | BySlot
