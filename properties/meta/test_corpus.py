@@ -372,7 +372,10 @@ BAD = {
     "torn": (a_case().to_json()[:300], "no JSON"),
     "binary": ("\x00\x01", "no JSON"),
     "deep": ("[" * 100_000, "no JSON"),
-    "newer": (json.dumps({"schema": SCHEMA + 1}), f"schema = {SCHEMA + 1}, but should be {SCHEMA} or {SCHEMA - 1} or"),
+    "newer": (
+        json.dumps({"schema": SCHEMA + 1}),
+        f"schema = {SCHEMA + 1}, but should be {SCHEMA} or {SCHEMA - 1} or",
+    ),
     "other": ("[1, 2]", "schema = None"),
     "less": (json.dumps({"schema": SCHEMA, "steps": []}), "case fields"),
 }

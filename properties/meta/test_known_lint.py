@@ -38,6 +38,10 @@ SAME = {
 """Breakages that are an entry's very defect under its circumstances, and why."""
 PARTLY = {
     (
+        "rows slide from the wrong end",
+        "shift-within-a-block",
+    ): "both read bytes after they were overwritten, this one in every order",
+    (
         "the first program sets the counts, not the last",
         "accepted-count-in-place",
     ): "the same race, in a kernel whose programs share the tiles of a state: what shows may also be a part of a copy",

@@ -156,10 +156,18 @@ class Schedule:
         few = _FEW_LIVES if standing.name in self._lives else _FEW
         return few - standing.counts.examples
 
-    def _urgency(self, standing: Standing) -> tuple[bool, int, bool, float]:
+    def _urgency(self, standing: Standing) -> tuple[bool, float, int, bool, float]:
         # What was met and not shrunk is worth another look before everything else.
         later = not standing.unshrunk
-        return later, -standing.fresh, standing.tested.launches, standing.seconds if self._by_time else 0
+        # What has few examples and soon has enough comes first, so that as many as possible have enough.
+        missing = max(0, self._missing(standing)) / (standing.rate or 1) if self._by_time else 0
+        return (
+            later,
+            missing,
+            -standing.fresh,
+            standing.tested.launches,
+            standing.seconds if self._by_time else 0,
+        )
 
     def _explore(self, standing: Standing, number: int) -> Explore:
         name = standing.name
