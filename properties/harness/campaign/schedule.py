@@ -197,7 +197,7 @@ class Schedule:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         slice_ = self._slice(standing, left)
         size = _FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
-        patience = min(_PATIENT * slice_, left)
+        patience = min(max(_LEAST_PATIENCE, _PATIENT * slice_), left)
         return replace(sized, max_examples=size, patience=patience, deadline=left + GRACE_SECONDS / 2)
 
     def _slice(self, standing: Standing, left: float) -> float:
@@ -205,6 +205,6 @@ class Schedule:
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight
         if standing.rate and (missing := self._missing(standing)) > 0:
-            # At once, since beginning an exploration takes a time of its own.
-            slice_ = min(_SLICE, max(slice_, (missing + 1) / standing.rate))
+            # At once, since beginning an exploration takes a time of its own; and no more, since others wait for theirs.
+            slice_ = min(_SLICE, (missing + 1) / standing.rate)
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))
