@@ -31,6 +31,8 @@ class Played:
     workers: int
     speed: int
     plan: Plan = field(default_factory=lambda: Plan("toys", budget=600.0, seed=7))
+    slow: int = 0
+    """Examples of the first property, where it has others."""
 
     def tasks(self, count: int) -> list[Explore]:
         ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
@@ -41,7 +43,8 @@ class Played:
                 seat.task = schedule.next(seat, seats, 300.0)  # type: ignore[arg-type]
             for seat in seats:
                 assert seat.task is not None
-                message = Explored(seat.task.property, "passed", 1.0, counts=Counts(self.speed, self.speed))
+                speed = self.slow if self.slow and seat.task.property == NAMES[0] else self.speed
+                message = Explored(seat.task.property, "passed", 1.0, counts=Counts(speed, speed))
                 ledger.explored(message, 0.0)
                 schedule.ended(seat.task, message)
                 done.append(seat.task)
@@ -55,6 +58,19 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
     for task in played.tasks(count):
         found[task.property].append(task.seed)
     return found
+
+
+def test_a_property_with_few_examples_comes_up_alone_and_shifts_no_seed_of_others() -> None:
+    few, plain = Played(1, 200, slow=20), Played(1, 200)
+    names = [task.property for task in few.tasks(30) if not task.enough]
+    alone = [name == NAMES[0] for name in names]
+    assert alone[:4] == [True] * 4
+    assert not all(alone)
+    one, other = seeds(few), seeds(plain)
+    for name in NAMES:
+        common = min(len(one[name]), len(other[name]))
+        assert common > 3
+        assert one[name][:common] == other[name][:common]
 
 
 @pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])

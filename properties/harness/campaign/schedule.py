@@ -47,6 +47,7 @@ class Schedule:
         self._homes: dict[str, Seat] = {}
         self._examples_at_turn = -1
         self._turns: Counter[str] = Counter()
+        self._begun, self._explored = done, Counter[str]()
         untried = [one for one in ledger.standings.values() if one.open and not one.tried]
         untried.sort(key=lambda one: (one.name in lives, one.tested.launches))
         self._first: deque[str] = deque(one.name for one in untried if self._by_time)
@@ -171,9 +172,10 @@ class Schedule:
 
     def _explore(self, standing: Standing, number: int) -> Explore:
         name = standing.name
-        seed = seed_of(
-            self._plan, self._plan.first_round + self.done, name if not number else f"{name}#{number}"
-        )
+        # Counted by the property, since which rounds it is in depends on how fast others are.
+        nth = self._begun + self._explored[name] - (number > 0)
+        self._explored[name] += not number
+        seed = seed_of(self._plan, self._plan.first_round + nth, name if not number else f"{name}#{number}")
         return Explore(name, seed, 0)
 
     def _shared(self, tasks: Iterable[Explore], seats: Sequence[Seat]) -> Iterator[Explore]:
