@@ -18,7 +18,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import simpler, with_fewest_switches
 from properties.harness.execution.replay import replay
-from properties.harness.kernels.launch import STATE, Launched, in_turn
+from properties.harness.kernels.launch import Launched, in_turn, running
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.port import InProcess
@@ -261,11 +261,8 @@ def test_every_interleaving_of_the_intact_kernel_leaves_the_same(
     bench = Bench(load("impl"), InProcess(load("impl"), "cpu"))
     trial = bench.begin(load_properties()[BY_SLOT])
     trial.agrees(*batch.prepared(), *batch.cache.refill())
-    before, STATE.runner = STATE.runner, runner
-    try:
+    with running(runner=runner):
         trial.agrees(*batch.slotwise())
-    finally:
-        STATE.runner = before
     (one,) = found
     print(f"{one.classes} interleavings of {one.operations} operations in {1000 * one.seconds:.0f} ms")
     assert (one.complete, one.different) == (True, "")

@@ -116,11 +116,8 @@ def in_place_of_launches(do: Callable[[Launched], Any], call: Callable[[], objec
     def runner(launch: Launched, memory: Memory) -> None:  # noqa: ARG001
         found.append(do(launch))
 
-    before, launching.STATE.runner = launching.STATE.runner, runner
-    try:
+    with launching.running(runner=runner):
         call()
-    finally:
-        launching.STATE.runner = before
     return found
 
 

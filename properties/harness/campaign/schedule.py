@@ -22,7 +22,8 @@ _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
 _FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
 _FEW, _FEW_LIVES = 100, 20
 """What has had fewer compared examples comes before what has had more."""
-_PATIENCE = 10
+_MOST_FOR_FEW = 10
+"""So many times as many examples a property may take to come to these."""
 _PATIENT = 3.0
 """How many times as long as its slice an exploration may take."""
 _LEAST_PATIENCE = 0.5
@@ -154,12 +155,9 @@ class Schedule:
         return bool(standing.unshrunk) or self._missing(standing) > 0
 
     def _missing(self, standing: Standing) -> int:
-        """Compared examples that are wanting until it has had as many as everything should have.
-
-        What most inputs are left out of has ten times as many examples to come to them.
-        """
+        """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
         few = _FEW_LIVES if standing.name in self._lives else _FEW
-        return few - standing.counts.compared if standing.counts.examples < _PATIENCE * few else 0
+        return few - standing.counts.compared if standing.counts.examples < _MOST_FOR_FEW * few else 0
 
     def _urgency(self, standing: Standing) -> tuple[bool, float, int, bool, float]:
         # What was met and not shrunk is worth another look before everything else.

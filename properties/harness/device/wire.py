@@ -1,7 +1,7 @@
 """The form of what parents and workers tell each other.
 
-A request is a pickled `(method, *arguments)`. An answer is a letter and a pickled `(value, meanwhile)`: whoever passes it on reads
-the letter only.
+A request is a pickled `(method, *arguments)`. An answer is a letter and a pickled `(value, meanwhile)`. A process that
+only passes an answer on reads the letter and leaves the rest pickled.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from properties.harness.interpreter import replace_language_once
+from properties.harness.kernels.language import replace_language_once
 from properties.harness.sanitizer.hooks import listening
 
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)

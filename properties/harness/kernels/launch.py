@@ -17,18 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 from triton import knobs
-from triton.backends import Backend, backends
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
-from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from properties.harness.kernels import coverage, interpreted
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
+from properties.harness.kernels.driver import use
 from properties.harness.kernels.memory import Memory, Program
-from properties.harness.kernels.source.compile import TARGET, Compiled, compiled, lowering
+from properties.harness.kernels.source.compile import Compiled, compiled
 from properties.harness.kernels.source.ir import NotUnderstoodError, Type
 from properties.harness.kernels.source.values import dtype_of
 
@@ -88,6 +85,17 @@ STATE = _State()
 
 
 @contextlib.contextmanager
+def running(**changes: Any) -> Iterator[None]:
+    """Executed launches of this context are run with these members of the state."""
+    before = {name: getattr(STATE, name) for name in changes}
+    try:
+        vars(STATE).update(changes)
+        yield
+    finally:
+        vars(STATE).update(before)
+
+
+@contextlib.contextmanager
 def launching(around: Around) -> Iterator[None]:
     """Executed launches of this context are made by `around`, those who were there before inside of it."""
     before = STATE.around
@@ -95,11 +103,8 @@ def launching(around: Around) -> Iterator[None]:
     def both(one: Launched, make: Callable[[], None]) -> None:
         around(one, make if before is None else lambda: before(one, make))
 
-    STATE.around = both
-    try:
+    with running(around=both):
         yield
-    finally:
-        STATE.around = before
 
 
 @contextlib.contextmanager
@@ -185,70 +190,6 @@ def _value(argument: Any, kind: Type) -> Any:
     return dtype_of(kind.element).type(argument)
 
 
-_HERE = GPUTarget("cpu", 0, 0)
-
-
-class _Backend(CUDABackend):
-    """Lowers kernels for a GPU in a process that has none."""
-
-    def __init__(self, target: GPUTarget) -> None:
-        super().__init__(target)
-        self.target = TARGET
-
-    @staticmethod
-    def supports_target(target: GPUTarget) -> bool:
-        return bool(target.backend == _HERE.backend)
-
-
-class _Driver(DriverBase):
-    """A GPU for Triton's front end: kernels are specialised and lowered for it, and never loaded."""
-
-    def __init__(self) -> None:
-        # The plain one looks for functions of a real driver.
-        self.utils = None
-
-    @classmethod
-    def is_active(cls) -> bool:
-        return True
-
-    def get_current_target(self) -> Any:
-        # Kernels may ask what they are compiled for, and libraries whether there is a GPU that torch knows too.
-        return TARGET if lowering() else _HERE
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
-
-    def get_device_interface(self) -> Any:
-        return torch.cpu
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        """There is one."""
-
-    def get_current_stream(self, device: int) -> int:  # noqa: ARG002 - Triton's
-        return 0
-
-    def get_benchmarker(self) -> Callable[..., Any]:
-        return _benchmark
-
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        return ty
-
-    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        return torch.empty(0)
-
-    def clear_cache(self, cache: torch.Tensor) -> None:
-        """There is none."""
-
-
-def _benchmark(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
-    """Autotuning takes the first configuration that works: time says nothing here."""
-    call()
-    return [1.0] * len(quantiles or (0.5,))
-
-
 def install() -> None:
     """Execute this process's launches from now on, those of kernels that are decorated already among them.
 
@@ -265,20 +206,9 @@ def install() -> None:
     vars(knobs.runtime)["interpret"] = False
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    driver.set_active(_Driver())
-    # Libraries ask the backends whether kernels can be launched at all, and want one answer.
-    for name, backend in backends.items():
-        backends[name] = Backend(backend.compiler, _silent(backend.driver))
-    backends["statecheck"] = Backend(_Backend, _Driver)
+    use()
     JITFunction._do_compile = _do_compile
     interpreted.install()
-
-
-def _silent(driver: Any) -> Any:
-    """The driver of a device that this process does not use."""
-    if driver is None:
-        return None
-    return type(driver.__name__, (driver,), {"is_active": classmethod(lambda cls: False)})
 
 
 def installed() -> bool:

@@ -171,6 +171,7 @@ def filled(element: str, shape: tuple[int, ...], other: Any) -> Array:
 
 
 def read(element: str, pointers: Array, mask: Array | None, other: Any) -> Array:
+    """Elements at addresses (int64): those of active lanes, and `other` in the rest; of the pointers' shape."""
     dtype = stored_dtype(element)
     shape = pointers.shape
     if mask is None:
@@ -200,6 +201,7 @@ def _nothing(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def write(element: str, pointers: Array, values: Array, mask: Array | None) -> None:
+    """Store the active lanes' elements at addresses (int64)."""
     raw = _packed(values) if element == "bf16" else values
     active = _everywhere(pointers.shape) if mask is None else _own(mask)
     native.store(_own(pointers).view(np.uint64), _own(raw), active)

@@ -23,13 +23,11 @@ _lowest, _highest = np.minimum.reduce, np.maximum.reduce
 @contextlib.contextmanager
 def listening(watch: Sanitizer) -> Iterator[None]:
     """Everything that kernels do in this context is shown to the sanitizer first."""
-    before = launch.STATE.memory, interpreted.WATCH.get()
-    launch.STATE.memory = lambda one: WatchedMemory(watch, one)
     token = interpreted.WATCH.set(watch)
     try:
-        yield
+        with launch.running(memory=lambda one: WatchedMemory(watch, one)):
+            yield
     finally:
-        launch.STATE.memory = before[0]
         interpreted.WATCH.reset(token)
 
 
@@ -174,7 +172,7 @@ class WatchedMemory(Memory):
         if site.step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * site.step:
             # No number has wrapped around on the way, so that the lanes' addresses rise.
             low, high = int(addresses[0]), int(addresses[-1]) + site.nbytes
-            run = high - low == len(addresses) * site.nbytes
+            run = site.step >= site.nbytes and high - low == len(addresses) * site.nbytes
         else:
             low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
         return Touch(

@@ -129,21 +129,18 @@ class _Launch:
     @contextlib.contextmanager
     def _noting(self, journal: Journal) -> Iterator[None]:
         """Programs run in row-major order, unless another one is chosen inside, and what they write is noted."""
-        from properties.harness.kernels.launch import STATE, in_turn
+        from properties.harness.kernels.launch import STATE, in_turn, running
         from properties.harness.kernels.memory import Memory
         from properties.harness.kernels.orders.journal import noted
 
-        make, runner = STATE.memory, STATE.runner
+        make = STATE.memory
 
         def memory(launched: Launched) -> Memory:
             self._memory = noted(Memory() if make is None else make(launched), journal)
             return self._memory
 
-        STATE.memory, STATE.runner = memory, in_turn
-        try:
+        with running(memory=memory, runner=in_turn):
             yield
-        finally:
-            STATE.memory, STATE.runner = make, runner
 
     def _compare_with(
         self, order: str, writers: list[Writer], first: Written, error: Exception | None

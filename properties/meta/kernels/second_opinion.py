@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,18 +115,6 @@ def _raw(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(kind)
 
 
-@contextmanager
-def comparing(opinion: SecondOpinion) -> Iterator[None]:
-    """Compare every launch of this context."""
-    from properties.harness.kernels import launch
-
-    before, launch.STATE.around = launch.STATE.around, opinion.around
-    try:
-        yield
-    finally:
-        launch.STATE.around = before
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="second_opinion", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -143,6 +130,7 @@ def main() -> int:
     triton_mode.prepare("cpu")
     profiles.load()
     from properties.harness.execution.example import Bench, Falsified
+    from properties.harness.kernels.launch import launching
     from properties.harness.port import InProcess
     from properties.harness.registry import load_properties
     from properties.meta.breakages import without_memory
@@ -162,7 +150,7 @@ def main() -> int:
         lambda: [view.tensor for view in watched.sanitizer.provenance.registered], chosen.launches
     )
     each, round_ = max(3, chosen.launches // (4 * len(tested))), 0
-    with comparing(opinion), without_memory(shrink=False):
+    with launching(opinion.around), without_memory(shrink=False):
         while opinion.launches < chosen.launches and round_ < 20:
             for one in tested:
                 if one.not_applicable(bench) is None and opinion.launches < chosen.launches:

@@ -61,11 +61,8 @@ def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Int
         found.append(search(launch, most))
         launching.in_turn(launch, memory)
 
-    before, launching.STATE.runner = launching.STATE.runner, runner
-    try:
+    with launching.running(runner=runner):
         call()
-    finally:
-        launching.STATE.runner = before
     return found
 
 

@@ -111,7 +111,7 @@ class RecordedLaunch:
 @contextlib.contextmanager
 def launches_recorded() -> Iterator[list[RecordedLaunch]]:
     """A list to which every launch in this context is added. Nothing else watches these launches."""
-    from properties.harness.kernels.launch import STATE
+    from properties.harness.kernels.launch import running
 
     recorded: list[RecordedLaunch] = []
 
@@ -120,8 +120,5 @@ def launches_recorded() -> Iterator[list[RecordedLaunch]]:
         recorded.append(RecordedLaunch(launch, made.operations))
         return made
 
-    before, STATE.memory = STATE.memory, memory
-    try:
+    with running(memory=memory):
         yield recorded
-    finally:
-        STATE.memory = before

@@ -65,15 +65,13 @@ def program_schedule(schedule: str) -> Iterator[None]:
     if not plan.kind:
         yield
         return
-    from properties.harness.kernels.launch import STATE
+    from properties.harness.kernels.launch import running
 
-    scheduled, before = _Scheduled(plan), STATE.runner
-    STATE.runner = scheduled
+    scheduled = _Scheduled(plan)
     try:
-        with schedules.interpreted_in_order(for_interpreter(schedule)):
+        with running(runner=scheduled), schedules.interpreted_in_order(for_interpreter(schedule)):
             yield
     finally:
-        STATE.runner = before
         for told in _LISTENERS:
             told.append(scheduled.spelled)
 

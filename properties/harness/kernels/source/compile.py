@@ -31,7 +31,8 @@ from properties.harness.kernels import arithmetic
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.source import tiles
 from properties.harness.kernels.source.generate import written
-from properties.harness.kernels.source.ir import Function, Type, parsed
+from properties.harness.kernels.source.ir import Function, Type
+from properties.harness.kernels.source.parse import parsed
 from properties.harness.kernels.source.sites import Arithmetic, Branch, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
