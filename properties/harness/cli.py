@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
 from properties.harness.cli_options import add_known_options, add_port_options, seconds
@@ -21,6 +21,7 @@ from properties.harness.cli_traces import add_traces
 from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from properties.harness.rooms import home
 
 _PLAIN_WIDTH = 120
 
@@ -136,7 +137,7 @@ def _planned(options: argparse.Namespace) -> Plan:
     from properties.harness.port import choose_device
     from properties.harness.selection import cores
 
-    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(ROOT)
+    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(home())
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()

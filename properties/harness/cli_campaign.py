@@ -18,7 +18,6 @@ from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
 from properties.harness.nightly.console import Unbreakable, finish
 
-ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object], None]

@@ -12,9 +12,10 @@ from typing import Any
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, Record
-from properties.harness.cli_campaign import ROOT, commit_of, console, name_by_time, run_campaign
+from properties.harness.cli_campaign import commit_of, console, name_by_time, run_campaign
 from properties.harness.cli_options import add_known_options, add_port_options, seconds
 from properties.harness.nightly.sharding import campaign_of, shard_of
+from properties.harness.rooms import home
 
 _MOST_WORKERS = 8
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
@@ -98,7 +99,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     shard, shards = shard_of(environment)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
-    commit = commit_of(ROOT)
+    commit = commit_of(home())
     plan = Plan(
         options.id or campaign_of(environment) or name_by_time(commit),
         options.subject,

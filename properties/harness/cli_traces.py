@@ -12,7 +12,6 @@ from rich.table import Table
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import (
-    ROOT,
     commit_of,
     console,
     fresh_seed,
@@ -20,6 +19,7 @@ from properties.harness.cli_campaign import (
     run_campaign,
 )
 from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.rooms import home
 from properties.harness.selection import heading
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run_traces(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
-    device, commit = choose_device(options.device), commit_of(ROOT)
+    device, commit = choose_device(options.device), commit_of(home())
     plan = Plan(
         name_by_time(commit),
         options.subject,

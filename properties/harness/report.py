@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
+from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
@@ -31,7 +32,6 @@ from properties.subjects import Subject
 
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
-_ROOT = Path(__file__).resolve().parents[2]
 _MOST_OF_ONE_INPUT = 100
 _PICTURE = "timeline.svg"
 _IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
@@ -291,7 +291,7 @@ def revision() -> str:
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty=+changes"],
-            cwd=_ROOT,
+            cwd=rooms.home(),
             capture_output=True,
             text=True,
             check=False,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import impl
-from impl.models import PUBLISHED_MODELS
+from properties.harness.rooms import importable, require_own
 from properties.subjects import Subject
+
+# Where statecheck is installed, nothing else leads to it: users have modules of that name.
+with importable():
+    import impl
+    from impl.models import PUBLISHED_MODELS
+require_own(impl)
 
 SUBJECT = Subject("impl", impl)
 
