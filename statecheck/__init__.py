@@ -47,14 +47,15 @@ def properties(
     Raises:
         ValueError: an argument is not as said here, or `port` is no subject.
     """
-    caller = Path(sys._getframe(1).f_globals.get("__file__", "."))
+    caller = sys._getframe(1)
     open_rooms()
-    from properties.harness.suite import suite_of
+    from properties.harness.suite import Place, suite_of
 
     return suite_of(
         port,
+        Place(caller.f_code.co_filename, caller.f_lineno),
         device=device,
-        known=None if known is None else caller.parent / known,
+        known=known,
         require=require,
         max_examples=max_examples,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import csv
+import os
 import shutil
 import subprocess
 import sys

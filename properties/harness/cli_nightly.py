@@ -13,8 +13,9 @@ from typing import Any
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, Record
 from properties.harness.cli_campaign import commit_of, console, name_by_time, run_campaign
-from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
 from properties.harness.nightly.sharding import campaign_of, shard_of
+from properties.harness.offers import listed
 from properties.harness.rooms import home
 
 _MOST_WORKERS = 8
@@ -54,6 +55,7 @@ def add_nightly(commands: Any) -> None:
     )
     add_port_options(parser)
     add_known_options(parser)
+    add_require_option(parser)
     parser.set_defaults(run=run_nightly)
 
 
@@ -120,6 +122,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         sanitized=options.sanitized,
         workers=workers,
         as_new=options.as_new,
+        require=listed(options.require),
     )
     return replace(plan, first_round=_first_round(plan))
 

@@ -169,7 +169,7 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
 
 def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
     told = [("statecheck property", "p"), ("statecheck verdict", "passed"), ("statecheck unchecked", "f: x")]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         where = (name, 1, name)
         report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=told)
@@ -189,7 +189,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
         ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
         ("statecheck launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
     ]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):
             report = pytest.TestReport(
