@@ -6,16 +6,15 @@ import os
 import sys
 from pathlib import Path
 
-from statecheck._rooms import open_rooms
+from statecheck._rooms import FOLDER, open_rooms, with_working_folder
 
 
 def main() -> int:
     """Run one command; the exit code."""
     open_rooms()
-    folder = str(Path.cwd())
-    # A subject may lie where the command is run, as with `python -m`.
-    if not sys.flags.safe_path and folder not in (str(Path(one).resolve()) for one in sys.path):
-        sys.path.insert(0, folder)
+    with_working_folder()
+    # Processes that multiprocessing starts have this path, and nothing else that leads to the rooms.
+    sys.path.insert(0, str(FOLDER))
     # How commands that are printed begin.
     os.environ["STATECHECK_COMMAND"] = "statecheck" if _is_script() else "python -m statecheck"
     from properties.__main__ import run

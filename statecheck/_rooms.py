@@ -1,4 +1,4 @@
-"""How `oracle` and `properties` are found where only the package `statecheck` is on the import path.
+"""How `impl`, `oracle` and `properties` are found where only the package `statecheck` is on the import path.
 
 They import each other by these names, in a checkout as here. Nothing is changed until `open_rooms` is called, so that
 whoever has statecheck installed and does not use it notices nothing.
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-NAMES = ("oracle", "properties")
+NAMES = ("impl", "oracle", "properties")
 _HERE = Path(__file__).resolve().parent
 # In a checkout they lie beside this package.
 FOLDER = _HERE / "rooms" if (_HERE / "rooms").is_dir() else _HERE.parent
@@ -30,7 +30,7 @@ class _Finder(MetaPathFinder):
 
 
 def open_rooms() -> None:
-    """Let `oracle` and `properties` be those of statecheck, in this process.
+    """Let `impl`, `oracle` and `properties` be those of statecheck, in this process.
 
     Raises:
         ImportError: another module of such a name was imported before.
@@ -44,6 +44,13 @@ def open_rooms() -> None:
         else:
             _warn_of_hidden(name)
     sys.meta_path.insert(0, _Finder())
+
+
+def with_working_folder() -> None:
+    """Find a subject where the command is run, as `python -m` does, unless Python was told not to."""
+    folder = Path.cwd()
+    if not sys.flags.safe_path and folder not in (Path(one).resolve() for one in sys.path):
+        sys.path.insert(0, str(folder))
 
 
 def _require_own(module: ModuleType) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statecheck._rooms import FOLDER, open_rooms
+from statecheck._rooms import FOLDER, open_rooms, with_working_folder
 
 _PACKAGE = "statecheck"
 _TESTS = FOLDER / "properties"
@@ -54,6 +54,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     elif not set(files) & set(args):
         return
     open_rooms()
+    with_working_folder()
     early_config.pluginmanager.import_plugin(_OPTIONS)
 
 

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
@@ -25,7 +25,7 @@ from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.offers import listed
-from properties.harness.rooms import home
+from properties.harness.rooms import home, is_checkout
 
 _PLAIN_WIDTH = 120
 
@@ -101,13 +101,18 @@ def _parser() -> argparse.ArgumentParser:
     add_vectors(commands)
     add_compatibility(commands)
     add_completion(commands, parser)
+    if is_checkout():
+        _add_table(commands)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
         "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
     )
     table.set_defaults(run=_table)
-    return parser
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:

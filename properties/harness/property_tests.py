@@ -199,7 +199,9 @@ def _tell(
     item: pytest.Item, tested: Property, status: Status, unchecked: dict[str, int] | None = None
 ) -> None:
     """Write the verdict on a test where its report takes it along."""
-    item.user_properties += [(_PROPERTY, tested.name), (_VERDICT, status.value)]
+    # Several tests may be about one property, which then counts once; subjects of a suite count apart.
+    name = item.nodeid if hasattr(item.function, "properties") else tested.name  # type: ignore[attr-defined]
+    item.user_properties += [(_PROPERTY, name), (_VERDICT, status.value)]
     item.user_properties += [(_UNCHECKED, place) for place in sorted(unchecked or {})]
 
 

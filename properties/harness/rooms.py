@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
 
 FOLDER = Path(__file__).resolve().parents[2]
 
@@ -28,34 +26,17 @@ def variables(folders: Iterable[str] | None = None) -> dict[str, str]:
     Args:
         folders: what else is to be on its import path; by default all that is on this process's.
     """
+    return {"PYTHONPATH": os.pathsep.join(import_path(folders)), "PYTHONSAFEPATH": "1"}
+
+
+def import_path(folders: Iterable[str] | None = None) -> list[str]:
+    """An import path on which these rooms come first; see `variables`."""
     # An empty entry means the working folder, which may be another one there.
     others = [one or str(Path.cwd()) for one in (sys.path if folders is None else folders)]
-    path = dict.fromkeys((str(FOLDER), *others))
-    return {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+    return list(dict.fromkeys((str(FOLDER), *others)))
 
 
 def added_to(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment with which Python imports these rooms, and beside them what its PYTHONPATH leads to."""
     folders = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
     return {**environment, **variables(folders)}
-
-
-@contextmanager
-def importable() -> Iterator[None]:
-    """While it is entered, the rooms come first on the import path."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(FOLDER))
-
-
-def require_own(module: ModuleType) -> None:
-    """Refuse a module that has the name of a room and is not it.
-
-    Raises:
-        ImportError: it lies elsewhere.
-    """
-    file = Path(module.__file__ or ".").resolve()
-    if FOLDER not in file.parents:
-        raise ImportError(f"{module.__name__} = {file}, but should be in {FOLDER} [rooms]")
