@@ -251,8 +251,10 @@ def _actual(actual: Outcome) -> str:
 
 def environment() -> dict[str, str]:
     """Revision, system and versions that results depend on, by name."""
+    installed = rooms.installed_release()
     return {
         "revision": revision(),
+        **({"statecheck": installed} if installed else {}),
         "python": platform.python_version(),
         "platform": platform.platform(),
         **{name: _version(name) for name in _VERSIONS},
@@ -287,7 +289,7 @@ def _version(package: str) -> str:
 
 @cache
 def revision() -> str:
-    """The git revision of this checkout, with `+changes` where files differ from it."""
+    """The git revision of this checkout, or of the port where statecheck is installed, with `+changes` where files differ."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty=+changes"],

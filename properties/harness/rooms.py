@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2]
@@ -13,6 +15,19 @@ FOLDER = Path(__file__).resolve().parents[2]
 def is_checkout() -> bool:
     """Whether this is the repository, or an archive of it, and not what was installed from it."""
     return (FOLDER / "pyproject.toml").exists()
+
+
+def installed_release() -> str:
+    """The version that is installed, with the commit that pip took it from where it knows one; "" in a checkout."""
+    if is_checkout():
+        return ""
+    try:
+        found = distribution("statecheck")
+    except PackageNotFoundError:
+        return "unknown"
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    commit = origin.get("vcs_info", {}).get("commit_id", "")
+    return f"{found.version} ({commit[:12]})" if commit else found.version
 
 
 def home() -> Path:
