@@ -87,6 +87,7 @@ class _Suites:
                 new.pytest_collection_modifyitems(items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # In the process that hands tests to xdist's there are none that were collected.
         if any(name == _TOLD for name, _ in report.user_properties):
             new = self._verdicts()
             if new is not None:

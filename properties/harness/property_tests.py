@@ -136,7 +136,9 @@ class PropertyTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.OK and self._summary.is_void and not _is_part(session.config):
+        # In a suite of somebody's own, other tests may be all that was asked for.
+        void = self._summary.is_void and (self._bench is not None or not self._summary.others)
+        if exitstatus == pytest.ExitCode.OK and void and not _is_part(session.config):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -278,12 +280,16 @@ class _Summary:
         self._verdicts: dict[str, tuple[str, Status]] = {}
         self._unchecked: set[str] = set()
         self._launches: Counter[How] = Counter()
+        self.others = 0
+        """Tests that were run and are about no property."""
 
     def add(self, report: pytest.TestReport) -> None:
         told = [(str(name), str(value)) for name, value in report.user_properties]
         of = dict(told)
         if _VERDICT in of:
             self._verdicts[report.nodeid] = of[_PROPERTY], Status(of[_VERDICT])
+        elif report.when == "call" and report.nodeid not in self._verdicts:
+            self.others += 1
         self._unchecked.update(value for name, value in told if name == _UNCHECKED)
         if report.when == "call":
             # What comes after it has it too.

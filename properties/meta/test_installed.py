@@ -182,7 +182,10 @@ def test_a_suite_of_a_port_has_an_item_and_a_verdict_for_each_property(elsewhere
     assert (
         "statecheck: 2 passed, 3 FALSIFIED, 1 known, 2 not applicable, 2 not tested" in output.splitlines()
     ), output
-    assert "not tested: all 20 examples ended before the assertion: no tables" in output
+    assert (
+        "not tested: all 20 examples ended before the assertion: gather_block_table does not implement: no tables"
+        in output
+    )
     assert "not applicable: my_port has no compute_causal_conv1d_metadata" in output
     assert re.search(rf"XFAIL test_port.py::test_known\[{OFFSETS}\w+\] - known: partial-chunks", output)
     shown = failure_in(output, f"test_port[{OFFSETS}")
