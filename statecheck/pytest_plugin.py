@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"max_examples = {text!r}, but should be >= 1 [statecheck]")
+        raise ArgumentTypeError(f"max_examples = {text!r}, but should be a number >= 1")
     return int(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,8 @@ def suite_of(
     triton_mode.prepare(device)
     chosen = load(subject) if isinstance(subject, str) else adapted(subject)
     if known is not None:
+        # A module's own SUBJECT may be that of other tests, too.
+        chosen = copy(chosen)
         chosen.known_deviations = _declared(Path(place.file).parent / known, chosen)
     Offers(chosen).require(tuple(require))
     bench = Bench(chosen, _port(chosen, device))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from properties.harness import cli
-from properties.harness.exit_codes import MISCONFIGURED
+from properties.harness.exit_codes import CLEAN, MISCONFIGURED
 from properties.harness.offers import Offers, listed
 from properties.harness.suite import Place, suite_of
 from properties.meta.broken import toy
@@ -115,3 +116,28 @@ def test_a_suite_refuses_what_means_nothing(arguments: dict[str, Any], complaint
     vars(module).update(cdiv=nothing)
     with pytest.raises(ValueError, match=complaint):
         suite_of(module, NOWHERE, **given | arguments)
+
+
+def test_a_shell_completes_commands_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert cli.main(["completion", "bash"]) == CLEAN
+    told = capsys.readouterr().out
+    assert all(f"'{name}'" in told for name in ("fuzz", "test", "replay", "--subject", "--require"))
+
+
+def test_completions_need_a_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert cli.main(["completion", "zsh"]) == MISCONFIGURED
+    assert "error: shtab = missing, but should be installed" in capsys.readouterr().err
+
+
+def test_known_defects_of_one_test_are_none_of_another(tmp_path: Any) -> None:
+    (tmp_path / "known.toml").write_text("")
+    module = port(chunk_offsets=nothing)
+    vars(module)["SUBJECT"] = adapted(module)
+    module.SUBJECT.known_deviations = ("declared",)
+    given: dict[str, Any] = {"device": "cpu", "require": (), "max_examples": None}
+    suite: Any = suite_of(module, NOWHERE, known=tmp_path / "known.toml", **given)
+    assert (suite.bench.subject.known_deviations, module.SUBJECT.known_deviations) == ((), ("declared",))
