@@ -71,10 +71,10 @@ def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
     return port
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
+def pytest_report_header(config: pytest.Config) -> str:
     bench = config.stash[_BENCH]
     where = f"statecheck: subject {bench.subject.name}, device {bench.port.device}"
-    return [where, f"statecheck: {Offers(bench.subject).sentence}"]
+    return f"{where}; {Offers(bench.subject).sentence}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
