@@ -122,15 +122,12 @@ class Night:
     @property
     def engines(self) -> list[Process]:
         """The processes that search."""
-        own = (one for one in processes_of(self.mark) if "multiprocessing.spawn" in one.command)
-        return [one for one in own if one.parent == self.process.pid]
+        return [one for one in processes_of(self.mark) if one.name == "engine"]
 
     @property
     def workers(self) -> list[Process]:
         """The processes that run the subject."""
-        forking = [one for one in processes_of(self.mark) if "device.forkserver" in one.command]
-        servers = {one.pid for one in forking}
-        return [one for one in forking if one.parent in servers]
+        return [one for one in processes_of(self.mark) if one.name == "worker"]
 
     def survivors(self) -> list[str]:
         """What still runs some seconds from now; it is then ended."""
