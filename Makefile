@@ -64,7 +64,7 @@ help:  ## this list
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores
-	@$(PY) -m pytest -n auto -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \

@@ -41,6 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, trial: Bench) -> Iterator[Ra
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [WORKER, ENGINE, CAMPAIGN])
 def test_no_counterexample_that_was_announced_is_lost_by_a_kill(place: Range, kind: str) -> None:

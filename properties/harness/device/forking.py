@@ -44,7 +44,19 @@ def name_process(name: str) -> None:
 
 
 def preload(device: str, modules: Sequence[str]) -> None:
-    """Import what every worker needs, and `modules`. Subjects are not among it: each worker imports its own."""
+    """Import what every worker needs, and `modules`. Subjects are not among it: each worker imports its own.
+
+    Without a device, only `modules`.
+    """
+    if device:
+        _preload_for(device)
+    for module in modules:
+        _imported(module)
+    gc.collect()
+    gc.freeze()
+
+
+def _preload_for(device: str) -> None:
     from properties.harness import triton_mode
 
     triton_mode.prepare(device)
@@ -54,10 +66,6 @@ def preload(device: str, modules: Sequence[str]) -> None:
     from properties.harness import port  # noqa: F401 - for the workers
 
     torch.set_num_threads(1)
-    for module in modules:
-        _imported(module)
-    gc.collect()
-    gc.freeze()
 
 
 def _imported(name: str) -> ModuleType:
@@ -186,7 +194,7 @@ def _reaped(control: socket.socket, what: Reap) -> int:
             killed = True
         if waited >= _REAP_SECONDS:
             return UNKNOWN
-        if gone.poll(_REAP_MILLISECONDS):
+        if gone.poll(_REAP_MILLISECONDS * (1 + int(time.monotonic() - since) * 10)):
             raise ConnectionResetError
 
 

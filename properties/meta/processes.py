@@ -1,0 +1,98 @@
+"""Python processes for tests of commands and scripts: forked from one that has imported torch, which takes seconds elsewhere.
+
+What a test says of an interpreter's own start (its flags, PYTHONHASHSEED, its locale) needs `subprocess`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from properties.harness.device.fork_wire import Fork
+from properties.harness.device.forkserver import Forked, server_for
+from properties.meta.broken import ROOT
+
+_LIMIT_SECONDS = 500.0
+SCRIPTS, COMMANDS = "", "cpu"
+"""Processes of `SCRIPTS` have torch imported and nothing of ours; those of `COMMANDS` also the harness, for campaigns on a CPU."""
+
+
+def run_python(
+    *arguments: str | Path,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    like: str = SCRIPTS,
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run([sys.executable, *arguments], ...)` comes to: a script, `-c` or `-m`, with their arguments."""
+    given = [str(one) for one in arguments]
+    server = server_for(like, "torch", "numpy")
+    with (
+        open(os.devnull) as nothing,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        told = (given, str(cwd), dict(os.environ if env is None else env))
+        what = Fork(f"{__name__}:main", told, name="test", forks=like == COMMANDS)
+        pid = server.fork(what, nothing.fileno(), output.fileno(), errors.fileno())
+        assert pid is not None, "the server that forks test processes is gone"
+        process = Forked(server, pid)
+        process.join(_LIMIT_SECONDS)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(given, _LIMIT_SECONDS)
+        assert process.exitcode is not None
+        written = [_whole(stream) for stream in (output, errors)]
+    return subprocess.CompletedProcess(given, process.exitcode, *written)
+
+
+def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A pytest session of its own on the repository."""
+    # pytest warns of plugins whose assertions it cannot rewrite, since they are imported.
+    usual = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:Module already imported so cannot")
+    return run_python(*usual, *arguments, env=env, like=COMMANDS)
+
+
+def _whole(stream: io.BufferedRandom) -> str:
+    stream.seek(0)
+    return stream.read().decode(errors="replace").replace("\r\n", "\n")
+
+
+def main(
+    nothing: int, output: int, errors: int, arguments: Sequence[str], folder: str, environment: dict[str, str]
+) -> None:
+    """The process's life."""
+    for number, descriptor in enumerate((nothing, output, errors)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    tempfile.tempdir = None
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: PTH123, SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    paths = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
+    sys.path[:] = [*paths, *(one for one in sys.path if one not in inherited)]
+    _run(list(arguments))
+
+
+def _run(arguments: list[str]) -> None:
+    first, *rest = arguments
+    if first == "-c":
+        sys.argv[:] = ["-c", *rest[1:]]
+        sys.path.insert(0, "")
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the test's own
+    elif first == "-m":
+        sys.argv[:] = rest
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = arguments
+        sys.path.insert(0, str(Path(first).parent))
+        runpy.run_path(first, run_name="__main__")
