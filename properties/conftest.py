@@ -44,4 +44,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if count := config.stash[_LEFT_OUT]:
-        terminalreporter.write_line(f"{count} slow tests left out: make test PYTEST_ARGS=--slow runs them, too")
+        terminalreporter.write_line(
+            f"{count} slow tests left out: make test PYTEST_ARGS=--slow runs them, too"
+        )

@@ -5,12 +5,12 @@ What a test says of an interpreter's own start (its flags, PYTHONHASHSEED, its l
 
 from __future__ import annotations
 
-import io
 import os
 import runpy
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,32 +23,51 @@ SCRIPTS, COMMANDS = "", "cpu"
 """Processes of `SCRIPTS` have torch imported and nothing of ours; those of `COMMANDS` also the harness, for campaigns on a CPU."""
 
 
-def run_python(
-    *arguments: str | Path,
-    cwd: Path = ROOT,
-    env: Mapping[str, str] | None = None,
-    like: str = SCRIPTS,
-) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run([sys.executable, *arguments], ...)` comes to: a script, `-c` or `-m`, with their arguments."""
-    given = [str(one) for one in arguments]
-    server = server_for(like, "torch", "numpy")
-    with (
-        open(os.devnull) as nothing,
-        tempfile.TemporaryFile() as output,
-        tempfile.TemporaryFile() as errors,
-    ):
-        told = (given, str(cwd), dict(os.environ if env is None else env))
+class Started:
+    """As `subprocess.Popen([sys.executable, *arguments], ...)` with a pipe to and from it: a script, `-c` or `-m`, and arguments."""
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        like: str = SCRIPTS,
+    ) -> None:
+        self.arguments = [str(one) for one in arguments]
+        server = server_for(like, "torch", "numpy")
+        told = (self.arguments, str(cwd), dict(os.environ if env is None else env))
         what = Fork(f"{__name__}:main", told, name="test", forks=like == COMMANDS)
-        pid = server.fork(what, nothing.fileno(), output.fileno(), errors.fileno())
+        (theirs, to), (output, mine), (errors, told_to) = os.pipe(), os.pipe(), os.pipe()
+        pid = server.fork(what, theirs, mine, told_to)
+        for one in (theirs, mine, told_to):
+            os.close(one)
+        self.stdin, self.stdout = os.fdopen(to, "w"), os.fdopen(output, errors="replace")
+        self._stderr = os.fdopen(errors, errors="replace")
         assert pid is not None, "the server that forks test processes is gone"
-        process = Forked(server, pid)
-        process.join(_LIMIT_SECONDS)
-        if process.is_alive():
-            process.kill()
-            raise subprocess.TimeoutExpired(given, _LIMIT_SECONDS)
-        assert process.exitcode is not None
-        written = [_whole(stream) for stream in (output, errors)]
-    return subprocess.CompletedProcess(given, process.exitcode, *written)
+        self.process = Forked(server, pid)
+
+    def communicate(self) -> tuple[str, str]:
+        """What it writes to its standard output from now on, and what it has written to the other; it is over then."""
+        errors: list[str] = []
+        reader = threading.Thread(target=lambda: errors.append(self._stderr.read()), daemon=True)
+        reader.start()
+        with self.stdout, self.stdin, self._stderr:
+            self.stdin.close()
+            rest = self.stdout.read()
+            reader.join()
+        self.process.join(_LIMIT_SECONDS)
+        self.process.kill()
+        return rest, errors[0]
+
+
+def run_python(
+    *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, like: str = SCRIPTS
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run([sys.executable, *arguments], ...)` comes to."""
+    started = Started(*arguments, cwd=cwd, env=env, like=like)
+    written = started.communicate()
+    assert started.process.exitcode is not None
+    return subprocess.CompletedProcess(started.arguments, started.process.exitcode, *written)
 
 
 def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -56,11 +75,6 @@ def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subproc
     # pytest warns of plugins whose assertions it cannot rewrite, since they are imported.
     usual = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:Module already imported so cannot")
     return run_python(*usual, *arguments, env=env, like=COMMANDS)
-
-
-def _whole(stream: io.BufferedRandom) -> str:
-    stream.seek(0)
-    return stream.read().decode(errors="replace").replace("\r\n", "\n")
 
 
 def main(
@@ -75,7 +89,7 @@ def main(
     os.environ.update(environment)
     os.chdir(folder)
     tempfile.tempdir = None
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: PTH123, SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     paths = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.path[:] = [*paths, *(one for one in sys.path if one not in inherited)]
