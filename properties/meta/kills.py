@@ -65,7 +65,7 @@ _CRASH = Variant(
 )
 _BREAKAGES = tuple(one for one in STATELESS if one.name in _DEFECTS)
 FAILING = (*(name for one in _BREAKAGES for name in one.caught_by), _CRASHING)
-_GONE_SECONDS = 3.0
+_GONE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 _TRIES = 5
 _FAILED, _FIXED = "FAILED", "FIXED"
@@ -171,9 +171,9 @@ class Trail:
         found = sorted(self.reports.glob(f"campaigns/*/{FILE}"))
         return Record.load(found[-1]) if found else None
 
-    def survivors(self, seconds: float = _GONE_SECONDS) -> list[Process]:
-        """What still runs `seconds` from now; it is then ended."""
-        deadline = time.monotonic() + seconds
+    def survivors(self) -> list[Process]:
+        """What still runs after a while; it is then ended."""
+        deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         for one in found:

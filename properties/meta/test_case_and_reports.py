@@ -258,7 +258,7 @@ def cases_of_properties(device: str) -> Iterator[Case]:
             continue
         # A property that fails does so in a test of its own.
         with contextlib.suppress(Exception):
-            tested.explore(bench, seed=1, max_examples=2 if tested.launches else 8)
+            tested.explore(bench, seed=1, max_examples=1 if tested.launches else 4)
         for trial in bench.trials:
             # No call, no case: the example was discarded before its first one.
             with contextlib.suppress(IndexError):

@@ -6,7 +6,6 @@ import importlib.util
 import re
 import shlex
 import sys
-import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -373,9 +372,7 @@ def test_a_series_out_of_order_has_no_negative_speed() -> None:
 def test_ten_thousand_buckets_make_a_page_that_opens() -> None:
     large = "wrong " * 200
     record = a_record(*(a_bucket(number, message=large) for number in range(10_000)))
-    started = time.monotonic()
     text = html(record)
-    assert time.monotonic() - started < 60
     assert len(text.encode()) < 20_000_000
     assert text.count("<article") == 200
     assert f"replay {9999:010x}" in text

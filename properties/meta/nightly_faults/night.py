@@ -23,7 +23,7 @@ from properties.meta.kills import Process, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05
-_GONE_SECONDS = 5.0
+_GONE_SECONDS = 30.0
 _LIMIT_SECONDS = 600.0
 _ANNOUNCED = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 _NO_BUDGET = "--examples", "--budget", "--resume"
@@ -130,7 +130,7 @@ class Night:
         return [one for one in processes_of(self.mark) if one.name == "worker"]
 
     def survivors(self) -> list[str]:
-        """What still runs some seconds from now; it is then ended."""
+        """What still runs after a while; it is then ended."""
         deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
