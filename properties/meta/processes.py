@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,7 @@ def main(
     for number, descriptor in enumerate((nothing, output, errors)):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ.clear()
     os.environ.update(environment)
