@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,9 @@ import pytest
 
 from properties.device import InWorker
 from properties.harness.compilations import Compiled
+from properties.harness.device import fork_wire, forkserver
 from properties.harness.device.crew import WorkerProcess
+from properties.harness.device.fork_wire import Fork
 from properties.harness.device.wire import request
 from properties.harness.execution.example import Bench
 from properties.harness.port import InProcess, Port
@@ -292,3 +295,23 @@ def gone(pids: list[int], seconds: float) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return not found
+
+
+def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = forkserver.server_for(device)
+    exactly, waited = fork_wire._exactly, []
+
+    def interrupted(control: socket.socket, size: int) -> bytes:
+        waited.append(size)
+        if len(waited) == 1:
+            raise KeyboardInterrupt
+        return exactly(control, size)
+
+    monkeypatch.setattr(fork_wire, "_exactly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        server.fork(Fork("sys:exit", (7,)))
+    pid = server.fork(Fork("sys:exit", (5,)))
+    assert pid is not None
+    assert server.ended(pid, patience=60.0) == 5

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_LENGTH, _REPLY = struct.Struct("<I"), struct.Struct("<q")
+_HEAD, _REPLY = struct.Struct("<QI"), struct.Struct("<Qq")
 UNKNOWN = -(1 << 32)
 """The status of a process that nobody could tell."""
 ALIVE = UNKNOWN + 1
@@ -40,30 +40,49 @@ class Reap:
     killed: bool = True
 
 
-def ask(control: socket.socket, what: Fork | Reap, descriptors: Sequence[int]) -> int:
-    """The answer; `UNKNOWN` where nobody is there to give it."""
+def ask(control: socket.socket, number: int, what: Fork | Reap, descriptors: Sequence[int]) -> int:
+    """The answer; `UNKNOWN` where nobody is there to give it.
+
+    Ctrl-C may come at any moment, and the next request has to get its own answer all the same: so a request is sent as one
+    piece, under a number of its own, and answers to others before it are skipped.
+    """
     message = pickle.dumps(what, protocol=5)
+    whole = _HEAD.pack(number, len(message)) + message
     try:
-        socket.send_fds(control, [_LENGTH.pack(len(message))], descriptors)
-        control.sendall(message)
-        reply = _exactly(control, _REPLY.size)
+        sent = socket.send_fds(control, [whole], descriptors)
+        control.sendall(whole[sent:])
+        while reply := _exactly(control, _REPLY.size):
+            answered, value = _REPLY.unpack(reply)
+            if answered == number:
+                return int(value)
     except OSError:
-        return UNKNOWN
-    return int(_REPLY.unpack(reply)[0]) if reply else UNKNOWN
+        """It is gone."""
+    return UNKNOWN
 
 
-def asked(control: socket.socket) -> tuple[Fork | Reap, list[int]] | None:
-    """The next request and the descriptors that came with it, None where nobody is left to ask."""
-    head, descriptors, _, _ = socket.recv_fds(control, _LENGTH.size, 4)
-    head += _exactly(control, _LENGTH.size - len(head)) if head else b""
-    if len(head) < _LENGTH.size:
+@dataclass(frozen=True)
+class Request:
+    """A request, its number, and the descriptors that came with it."""
+
+    number: int
+    what: Fork | Reap
+    descriptors: tuple[int, ...]
+
+
+def asked(control: socket.socket) -> Request | None:
+    """The next request, None where nobody is left to ask."""
+    head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
+    head += _exactly(control, _HEAD.size - len(head)) if head else b""
+    if len(head) < _HEAD.size:
         return None
-    message = _exactly(control, _LENGTH.unpack(head)[0])
-    return pickle.loads(message), descriptors  # noqa: S301 - our own parent's
+    number, size = _HEAD.unpack(head)
+    # Ours, since nobody else has the other end.
+    what = pickle.loads(_exactly(control, size))  # noqa: S301
+    return Request(number, what, tuple(descriptors))
 
 
-def answer(control: socket.socket, number: int) -> None:
-    control.sendall(_REPLY.pack(number))
+def answer(control: socket.socket, request: Request, value: int) -> None:
+    control.sendall(_REPLY.pack(request.number, value))
 
 
 def _exactly(end: socket.socket, size: int) -> bytes:

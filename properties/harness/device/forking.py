@@ -113,11 +113,11 @@ def _serve(device: str, control: socket.socket) -> NoReturn:
     """Answer requests until nobody is left to ask."""
     with contextlib.suppress(OSError):
         while (request := asked(control)) is not None:
-            what, descriptors = request
+            what = request.what
             if isinstance(what, Fork):
-                answer(control, _forked(device, control, what, descriptors))
+                answer(control, request, _forked(device, control, what, request.descriptors))
             else:
-                answer(control, _reaped(control, what))
+                answer(control, request, _reaped(control, what))
     # Without the ends of what has been imported: nobody is left to be told of leaks.
     os._exit(0)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -61,6 +62,7 @@ class ForkServer:
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | _Child) -> None:
         self._control, self._process, self._lock = control, process, threading.Lock()
+        self._numbers = itertools.count()
 
     @property
     def pid(self) -> int:
@@ -86,7 +88,7 @@ class ForkServer:
 
     def _ask(self, what: Fork | Reap, *descriptors: int) -> int:
         with self._lock:
-            return ask(self._control, what, descriptors)
+            return ask(self._control, next(self._numbers), what, descriptors)
 
     def close(self) -> None:
         """End the server, and what it has forked with it."""
