@@ -92,7 +92,6 @@ def main(
     os.chdir(folder)
     tempfile.tempdir = None
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     paths = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.path[:] = [*paths, *(one for one in sys.path if one not in inherited)]
     _run(list(arguments))

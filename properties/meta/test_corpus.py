@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -94,8 +95,14 @@ def test_nothing_is_left_but_the_case_and_the_lock(tmp_path: Path) -> None:
 def test_failing_examples_without_number_leave_one_file_and_only_smaller_ones_go_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, cases, locked, locks = Corpus(tmp_path), [sized(number) for number in range(40)], corpus._locked, []
-    monkeypatch.setattr(corpus, "_locked", lambda folder: locks.append(folder) or locked(folder))
+    kept, cases, locked = Corpus(tmp_path), [sized(number) for number in range(40)], corpus._locked
+    locks: list[Path] = []
+
+    def counted(folder: Path) -> contextlib.AbstractContextManager[None]:
+        locks.append(folder)
+        return locked(folder)
+
+    monkeypatch.setattr(corpus, "_locked", counted)
     paths = {kept.add(cases[(number * 7 + 20) % 40], first_seen=SEEN) for number in range(2_000)}
     # The sizes are 20, 27, 34, 1, and so on: three of them are smaller than all before.
     assert (len(locks), len(paths), len(kept.entries())) == (3, 1, 1)

@@ -155,7 +155,7 @@ def _moved(stored: _Stored, old: str, new: str) -> _Stored:
 
 def _is_anywhere(moved: _Stored) -> bool:
     """Whether nothing of it lies elsewhere than in its package, or in Triton."""
-    places = [one.place for one in (*moved.sites, *moved.branches)]
+    places = [*(one.place for one in moved.sites), *(one.place for one in moved.branches)]
     files = {name for one in places for name in (one.file, *(file for file, _ in one.callers))}
     return all(name.startswith((_ANYWHERE, _TRITON)) for name in files - {""})
 
