@@ -10,9 +10,8 @@ from pathlib import Path
 
 from properties.harness.device.crew import surroundings
 from properties.harness.device.fork_wire import Fork
-from properties.harness.device.forkserver import Forked, fork
+from properties.harness.device.forkserver import SHARE, Forked, fork
 
-_SHARE = "properties.harness.device.share:main"
 _STARTS = 5
 
 
@@ -96,7 +95,7 @@ def start_share(
     """A process that shares its workers at an address, with `variables` beside those of this process."""
     environment, folder, path = surroundings()
     told = (environment | dict(variables), folder, path), device, subject, workers, address
-    server, pid, end = fork(device, Fork(_SHARE, told, name=f"share {Path(address).name}", forks=True))
+    server, pid, end = fork(device, Fork(SHARE, told, name=f"share {Path(address).name}", forks=True))
     end.close()
     return Forked(server, pid)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-ENGINE = "properties.harness.campaign.worker:main"
+ENGINE = f"{__package__}.worker:main"
 """What a process that searches runs."""
 
 

@@ -30,7 +30,7 @@ from properties.harness.device.fork_wire import ALIVE, UNKNOWN, Fork, Reap, ask
 
 _ROOT = Path(__file__).resolve().parents[3]
 _TRIES = 3
-_WORKER = "properties.harness.device.server:main"
+_WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.share:main"
 
 
 class _Child:
