@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
-from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
 from properties.harness.nightly.console import Unbreakable, finish
 
@@ -79,6 +79,10 @@ def _offers(plan: Plan) -> str:
 
 
 def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:
+    from properties.harness.device.forkserver import server_for
+
+    # It imports what engines need while this process does the same for itself.
+    server_for(plan.device, ENGINE.partition(":")[0])
     from properties.harness.campaign.coordinator import Campaign
     from properties.harness.campaign.display import Display
     from properties.harness.campaign.start import uninterrupted
