@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 
+from properties.harness.campaign.command_lines import by_make
 from properties.harness.cli import main
+from properties.harness.exit_codes import CLEAN, MEANINGS
 from properties.harness.nightly.console import Unbreakable, finish, prepare
 
 if __name__ == "__main__":
     # The exit code is the verdict's, whatever becomes of the output.
     prepare()
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
-    code = main()
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else CLEAN
     finish()
+    if code and by_make():
+        print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
     sys.exit(code)

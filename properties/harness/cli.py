@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
     3: the command cannot be run as given.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         go_on_in_release(options, arguments)
         code: int = options.run(options)
@@ -55,7 +55,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(MISCONFIGURED, f"error: {message}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
     parser = _Parser(prog="python -m properties", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
