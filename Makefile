@@ -42,6 +42,12 @@ PY := $(PYTHON)
 READY :=
 endif
 
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+ifneq ($(GIVEN),)
+MISSPELT := $(shell $(firstword $(PYTHON) python3) properties/harness/cli_make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
+$(if $(MISSPELT),$(error $(MISSPELT)))
+endif
+
 # OUT is the folder of whatever writes one; conformance vectors have another one by default.
 VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
