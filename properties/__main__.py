@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from properties.harness.campaign.command_lines import by_make
-from properties.harness.cli import main
-from properties.harness.exit_codes import CLEAN, MEANINGS
-from properties.harness.nightly.console import Unbreakable, finish, prepare
+from properties.harness.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
+
+try:
+    from properties.harness.campaign.command_lines import by_make
+    from properties.harness.cli import main
+    from properties.harness.nightly.console import Unbreakable, finish, prepare
+except ModuleNotFoundError as error:
+    # Python's own exit code for this is 1, which here means that the subject is wrong.
+    print(f"error: {error.name} = not installed, but should be, for {sys.executable}", file=sys.stderr)
+    sys.exit(MISCONFIGURED)
 
 if __name__ == "__main__":
     # The exit code is the verdict's, whatever becomes of the output.
