@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
 from properties.harness.cli_options import add_known_options, add_port_options, seconds
@@ -183,6 +184,8 @@ def _bench(options: argparse.Namespace) -> int:
 
         print(draw(options.plot))
         return CLEAN
+    require_own(options.out, "bench", "out", "bench")
+    mark(options.out, "bench")
     if options.tiny:
         _prepare_kernels(options.device)
     from properties.harness.bench import run_bench

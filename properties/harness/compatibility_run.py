@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from properties.harness.campaign.command_lines import remember
+from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_options import seconds
 from properties.harness.compatibility import (
     CAMPAIGN,
@@ -49,6 +50,7 @@ class Runner:
         """One release; its folder, with the campaign or with why there is none."""
         folder, started = self.reports / release, time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
+        mark(folder, "reports")
         (folder / CAMPAIGN).unlink(missing_ok=True)
         trouble = ""
         try:
@@ -102,6 +104,7 @@ def _campaigns(options: argparse.Namespace) -> list[Path]:
     seconds(options.budget)
     for release in releases or [""]:
         wanted_release(release)
+    require_own(options.reports, "reports", "reports", "compatibility")
     runner = Runner(Maker(this_base(ROOT), tell=_tell), _command(options), options.reports)
     return [_told(runner, release) for release in releases]
 
