@@ -55,7 +55,7 @@ VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 quote = '$(subst ','\'',$(1))'
 # What whoever calls make has to type again; every command line that a run prints begins with it.
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
-RUN = STATECHECK_PROGRAM=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
+RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from properties.harness.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
 try:
-    from properties.harness.campaign.command_lines import by_make
+    from properties.harness.campaign.command_lines import by_make, remembered
     from properties.harness.cli import main
     from properties.harness.nightly.console import Unbreakable, finish, prepare
 except ModuleNotFoundError as error:
@@ -19,6 +20,7 @@ if __name__ == "__main__":
     # The exit code is the verdict's, whatever becomes of the output.
     prepare()
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
+    os.environ.update(remembered())
     try:
         code = main()
     except SystemExit as ended:

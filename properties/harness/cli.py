@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from properties.harness.campaign import command_lines
+from properties.harness.campaign.command_lines import by_make, python
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_examples import add_examples
 from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
@@ -58,7 +61,9 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Of all commands."""
-    parser = _Parser(prog="python -m properties", description=__doc__)
+    # make has variables for these options; its help is its own.
+    program = f"{python()} -m properties" if by_make() else command_lines.program()
+    parser = _Parser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
@@ -101,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
     )
     table.set_defaults(run=_table)
+    add_examples(commands.choices, program)
     return parser
 
 

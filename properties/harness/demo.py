@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign import command_lines
 from properties.harness.case import Case
 from properties.harness.cli_options import seconds
 from properties.harness.exit_codes import CLEAN, FALSIFIED
@@ -111,7 +112,11 @@ def _fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:
     command += ["--budget", budget, "--reports", str(reports.relative_to(root)), "--only", _without_kernels()]
     folder = reports.parents[1]
     # A database of its own: each demo starts from nothing, and leaves nothing for the campaigns that count.
-    variables = {"PYTHONPATH": str(folder), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
+    variables = {
+        "PYTHONPATH": str(folder),
+        command_lines.PYTHONPATH: str(folder),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
+    }
     return subprocess.run(command, cwd=root, env=os.environ | variables, check=False).returncode
 
 

@@ -134,7 +134,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         _outcomes(case),
         "## Run it again",
         (
-            f"`{script_line(directory / 'repro.py')}` exits 1 while the defect is there and 0 once it is gone; it needs "
+            f"`{script_line(directory / 'repro.py', case.subject)}` exits 1 while the defect is there and 0 once it is gone; it needs "
             f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
         ),
         "## Environment",

@@ -35,7 +35,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for name in (
         *command_lines.IMPORTS,
-        command_lines.PROGRAM,
+        command_lines.COMMAND,
         command_lines.FOLDER,
         command_lines.PYTHONPATH,
     ):
@@ -63,26 +63,26 @@ def made(line: str) -> list[str]:
 def test_make_runs_what_the_interpreter_would(line: object, monkeypatch: pytest.MonkeyPatch) -> None:
     assert callable(line)
     plain = asked(shlex.split(line()))
-    monkeypatch.setenv(command_lines.PROGRAM, MAKE)
+    monkeypatch.setenv(command_lines.COMMAND, MAKE)
     assert asked(made(line())) == plain
 
 
 def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LINES["table"]() == f"{command_lines.python()} -m properties table --write"
-    monkeypatch.setenv(command_lines.PROGRAM, "statecheck")
+    monkeypatch.setenv(command_lines.COMMAND, "statecheck")
     assert LINES["table"]() == "statecheck table --write"
-    monkeypatch.setenv(command_lines.PROGRAM, "make PYTHON='python3' ")
+    monkeypatch.setenv(command_lines.COMMAND, "make PYTHON='python3' ")
     assert LINES["table"]() == "make PYTHON=python3 table"
 
 
 def test_make_hands_on_how_it_was_called() -> None:
     words = made("make PYTHON=my-python table")
-    assert words[0] == f"{command_lines.PROGRAM}=make PYTHON='my-python' "
+    assert words[0] == f"{command_lines.COMMAND}=make PYTHON='my-python' "
     assert words[2:] == ["my-python", "-m", "properties", "table", "--write"]
 
 
 def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(command_lines.PROGRAM, "make")
+    monkeypatch.setenv(command_lines.COMMAND, "make")
     monkeypatch.setenv("PYTHONPATH", "my ports:.")
     monkeypatch.setenv("VLLM", "0.33.0")
     assert (
@@ -97,19 +97,21 @@ def test_a_process_that_went_on_in_another_environment_says_how_the_first_was_st
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "mine")
-    for name, value in command_lines.remember().items():
+    for name, value in command_lines.remembered().items():
         monkeypatch.setenv(name, value)
     before = command_line("table")
     monkeypatch.setenv("PYTHONPATH", "theirs")
     monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
     assert command_line("table") == before
-    assert script_line(Path("repro.py")) == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
+    assert script_line(Path("repro.py")) == "PYTHONPATH=mine /elsewhere/bin/python repro.py"
+    monkeypatch.setenv("VLLM_PATH", "vllm")
+    assert script_line(Path("repro.py"), "vllm") == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
 
 
 def test_make_that_was_told_to_go_elsewhere_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(command_lines.PROGRAM, "make")
+    monkeypatch.setenv(command_lines.COMMAND, "make")
     monkeypatch.setenv(command_lines.FOLDER, str(ROOT))
     assert command_line("table") == "make table"
     monkeypatch.setenv(command_lines.FOLDER, str(tmp_path))
@@ -119,7 +121,7 @@ def test_make_that_was_told_to_go_elsewhere_is_followed(
 
 def test_an_option_is_one_of_the_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (option("resume"), option("budget", "90s")) == ("--resume", "--budget 90s")
-    monkeypatch.setenv(command_lines.PROGRAM, "make")
+    monkeypatch.setenv(command_lines.COMMAND, "make")
     assert (option("resume"), option("budget", "90s")) == ("RESUME=1", "BUDGET=90s")
 
 

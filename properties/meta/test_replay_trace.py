@@ -96,7 +96,17 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def replayed(trace: Path, out: Path, device: str, *options: str) -> tuple[int, dict[str, Any]]:
     """The exit code, and what is in the file."""
     # A folder of its own: the subject may stand beside it.
-    given = ("--device", device, "--out", str(out / "replay"), "--max-num-seqs", "4", "--tokens", "64", *options)
+    given = (
+        "--device",
+        device,
+        "--out",
+        str(out / "replay"),
+        "--max-num-seqs",
+        "4",
+        "--tokens",
+        "64",
+        *options,
+    )
     code = main(["replay-trace", str(trace), *given])
     return code, json.loads((out / "replay" / "replay.json").read_text(encoding="utf-8"))
 

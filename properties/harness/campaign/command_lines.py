@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
-PROGRAM = "STATECHECK_PROGRAM"
+COMMAND = "STATECHECK_COMMAND"
 """How this run was started, in shell words: set by the Makefile, and by commands that are installed; else it was an interpreter."""
 FOLDER = "STATECHECK_FOLDER"
 """The folder of whoever called make, which may have gone elsewhere since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
-"""PYTHONPATH as it was at the start, in a process that replaced the one that was started."""
+"""PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
 IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"
 """Variables of the environment that decide what is run."""
 _OF_VLLM = "VLLM", "VLLM_PATH"
@@ -40,7 +40,7 @@ def program() -> str:
 
 
 def _program() -> list[str]:
-    return shlex.split(os.environ.get(PROGRAM, "")) or [*shlex.split(python()), "-m", "properties"]
+    return shlex.split(os.environ.get(COMMAND, "")) or [*shlex.split(python()), "-m", "properties"]
 
 
 def by_make() -> bool:
@@ -84,12 +84,13 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
     return _behind_variables(write(command, [_text(one) for one in given], wanted), subject)
 
 
-def script_line(script: PurePath, *arguments: str) -> str:
-    """A Python script, run by this interpreter with what it imports now."""
-    path = os.environ.get("PYTHONPATH", "")
+def script_line(script: PurePath, subject: str = "impl") -> str:
+    """A Python script about a subject, run by this interpreter with what it imports."""
+    # A checkout of vLLM is on the import path of the process that went on with it.
+    moved = subject == "vllm" and os.environ.get("VLLM_PATH")
+    path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
     variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
-    words = [*variables, python(), shlex.quote(near(script)), *map(shlex.quote, arguments)]
-    return _from_here(" ".join(words))
+    return _from_here(" ".join([*variables, python(), shlex.quote(near(script))]))
 
 
 def option(name: str, value: str = "") -> str:
@@ -108,10 +109,13 @@ def _pinned() -> list[str]:
     return ["-c", near(pins)] if pins.is_file() else []
 
 
-def remember() -> dict[str, str]:
-    """Variables for a process that goes on in place of this one, so that it tells how this one was started."""
-    path = os.environ.get(PYTHONPATH, os.environ.get("PYTHONPATH", ""))
-    return {PROGRAM: program(), PYTHONPATH: path}
+def remembered() -> dict[str, str]:
+    """Variables that say how this run was started, for its own processes and for one that goes on in place of this one."""
+    return {COMMAND: program(), PYTHONPATH: _python_path()}
+
+
+def _python_path() -> str:
+    return os.environ.get(PYTHONPATH, os.environ.get("PYTHONPATH", ""))
 
 
 def _text(value: Option) -> str:
@@ -133,9 +137,7 @@ def _from_here(line: str) -> str:
 
 def _variables(subject: str) -> Iterator[tuple[str, str]]:
     for name in IMPORTS:
-        value = os.environ.get(name, "")
-        if name == "PYTHONPATH":
-            value = os.environ.get(PYTHONPATH, value)
+        value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
         if value and (subject == "vllm" or name not in _OF_VLLM):
             yield name, value
 

@@ -169,7 +169,7 @@ def commands(bucket: BucketRecord, record: Record, reports: Path) -> tuple[str, 
         case = folder / "case.json"
         found.append(command_line("replay", case, subject=bucket.subject, device=record.device))
     if folder is not None and (folder / "repro.py").is_file():
-        found.append(script_line(folder / "repro.py"))
+        found.append(script_line(folder / "repro.py", bucket.subject))
     return tuple(found)
 
 
