@@ -9,10 +9,11 @@ MARKER = ".statecheck"
 """A file in a folder that a command has written, which says what is in the folder."""
 _UNMARKED = {
     "bench": ("align.json",),
+    "compatibility": ("*/run.json",),
     "corpus": ("*.json",),
     "replay-trace": ("replay.json", "violation.json"),
     "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),
-    "sanitize-gpu": ("cases.txt",),
+    "sanitize-gpu": ("cases", "cases.txt"),
     "vectors": (),
 }
 """By kind, files of which one says as much, since there are folders older than the marker."""

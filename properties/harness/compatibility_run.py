@@ -104,7 +104,8 @@ def _campaigns(options: argparse.Namespace) -> list[Path]:
     seconds(options.budget)
     for release in releases or [""]:
         wanted_release(release)
-    require_own(options.reports, "reports", "reports", "compatibility")
+    require_own(options.reports, "compatibility", "reports", "compatibility")
+    mark(options.reports, "compatibility")
     runner = Runner(Maker(this_base(ROOT), tell=_tell), _command(options), options.reports)
     return [_told(runner, release) for release in releases]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from properties.harness.repro import repro_script
-from properties.harness.values import Raised, Returned
-from properties.meta.broken import a_case, call
+from properties.harness.values import Raised, Returned, call
+from properties.meta.broken import a_case
 
 HALVES = "def halved(x):\n    return x // 2\n"
 WITHOUT_TORCH = "-I", "-S"
