@@ -374,7 +374,7 @@ def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_tha
 def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
     assert (scripts.missing.code, scripts.missing.output) == (
         2,
-        "cannot import no_such_module: No module named 'no_such_module'\n",
+        "cannot import no_such_module: ModuleNotFoundError: No module named 'no_such_module'\n",
     )
 
 

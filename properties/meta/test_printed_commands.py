@@ -234,6 +234,7 @@ RUN = list({kind(command): shorter(command) for command in SHOWN if not left_out
 
 @needs_make
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("command", RUN)
 def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
     if command.startswith("node") and shutil.which("node") is None:
@@ -264,6 +265,7 @@ AGAIN = re.compile(r"PYTHONPATH='of mine' (?:make|\S*python\S*) [^`<>\n]*(?:repl
 
 @needs_make
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("started", STARTED.values(), ids=STARTED)
 def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str, tmp_path: Path) -> None:
     folder = copied(tmp_path / "it's statecheck")

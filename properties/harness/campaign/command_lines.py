@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path, PurePath
 
 COMMAND = "STATECHECK_COMMAND"
@@ -50,7 +51,12 @@ def by_make() -> bool:
 
 def python() -> str:
     """This interpreter as a word to type: its name where that is the one on the PATH."""
-    here = Path(sys.executable)
+    return _word_for(sys.executable, os.environ.get("PATH", ""), Path.cwd())
+
+
+@cache
+def _word_for(executable: str, _path: str, _folder: Path) -> str:
+    here = Path(executable)
     named = (name for name in dict.fromkeys(("python", "python3", here.name)) if _is_on_path(name, here))
     return next(named, shlex.quote(near(here)))
 
