@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from properties.harness.campaign import command_lines
+from properties.harness.campaign.command_lines import by_make, python
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
 from properties.harness.cli_completion import add_completion
+from properties.harness.cli_examples import add_examples
+from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
 from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
     3: the command cannot be run as given.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         go_on_in_release(options, arguments)
         code: int = options.run(options)
@@ -60,8 +63,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(MISCONFIGURED, f"error: {message}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=os.environ.get("STATECHECK_COMMAND", "python -m properties"), description=__doc__)
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    # make has variables for these options; its help is its own.
+    program = f"{python()} -m properties" if by_make() else command_lines.program()
+    parser = _Parser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
@@ -103,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     add_completion(commands, parser)
     if is_checkout():
         _add_table(commands)
+    add_examples(commands.choices, program)
     return parser
 
 
@@ -196,6 +203,8 @@ def _bench(options: argparse.Namespace) -> int:
 
         print(draw(options.plot))
         return CLEAN
+    require_own(options.out, "bench", "out", "bench")
+    mark(options.out, "bench")
     if options.tiny:
         _prepare_kernels(options.device)
     from properties.harness.bench import run_bench

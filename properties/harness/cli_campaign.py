@@ -16,6 +16,7 @@ from rich.table import Table
 from properties.harness.campaign.claim import claimed
 from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
+from properties.harness.cli_folders import require_own
 from properties.harness.nightly.console import Unbreakable, finish
 
 _PLAIN_WIDTH = 120
@@ -52,6 +53,9 @@ def run_campaign(
     """
     from properties.harness.campaign.start import uninterrupted
 
+    require_own(Path(plan.reports), "reports", "reports", "campaign")
+    if not plan.kept:
+        require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
     offers = "" if ray else _offers(plan)
     with claimed(plan, named=named) as mine:
         _announce(out, mine, resumed)

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from properties.harness import rooms
+from properties.harness.campaign import command_lines
 from properties.harness.case import Case
 from properties.harness.cli_options import seconds
 from properties.harness.exit_codes import CLEAN, FALSIFIED
@@ -112,7 +113,10 @@ def _fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:
     command += ["--budget", budget, "--reports", str(reports.relative_to(root)), "--only", _without_kernels()]
     folder = reports.parents[1]
     # A database of its own: each demo starts from nothing, and leaves nothing for the campaigns that count.
-    variables = rooms.variables([str(folder)]) | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
+    variables = rooms.variables([str(folder)]) | {
+        command_lines.PYTHONPATH: str(folder),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
+    }
     return subprocess.run(command, cwd=root, env=os.environ | variables, check=False).returncode
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from properties.harness import rooms
+from properties.harness.campaign.command_lines import command_line, script_line
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
@@ -116,7 +117,7 @@ def subject_root(module: ModuleType) -> Path | None:
 
 def report_text(case: Case, directory: Path, note: str = "") -> str:
     """The report as Markdown."""
-    rerun = f"make replay CASE={directory / 'case.json'} SUBJECT={case.subject}"
+    rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
     title, subject = case.property_name.replace("_", " "), subject_of(case)
     parts = [
         f"# {titled(case.subject, subject)}: {title}",
@@ -133,7 +134,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         _outcomes(case),
         "## Run it again",
         (
-            f"`python {directory / 'repro.py'}` exits 1 while the defect is there and 0 once it is gone; it needs "
+            f"`{script_line(directory / 'repro.py', case.subject)}` exits 1 while the defect is there and 0 once it is gone; it needs "
             f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
         ),
         "## Environment",

@@ -20,6 +20,7 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.world import World
 from properties.harness.bench_report import environment, save
+from properties.harness.campaign.command_lines import pip_line
 from properties.harness.picture import svg
 from properties.harness.replay_engines import Options
 from properties.harness.trace_counts import Counts
@@ -264,7 +265,7 @@ def draw(content: Mapping[str, Any], target: Path) -> str:
     try:
         _draw(timeline, target)
     except ImportError:
-        return "no plot: it needs matplotlib (pip install -c constraints.txt matplotlib)"
+        return f"no plot: it needs matplotlib ({pip_line('matplotlib')})"
     return f"drawn {target}, the blocks of {timeline['request']}"
 
 

@@ -253,7 +253,7 @@ def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_p
     ended = pretend(tmp_path, slow)
     assert (ended.code, ended.of(EXACT).status) == (0, "not tested")
     assert re.search(
-        rf"^not tested for want of time: {EXACT}; BUDGET=\d+s would do$", ended.output, re.MULTILINE
+        rf"^not tested for want of time: {EXACT}; --budget \d+s would do$", ended.output, re.MULTILINE
     )
     assert re.search(r"^2 passed, 1 not tested; ", ended.output, re.MULTILINE)
 

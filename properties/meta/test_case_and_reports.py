@@ -371,7 +371,7 @@ def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_tha
 def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
     assert (scripts.missing.code, scripts.missing.output) == (
         2,
-        "cannot import no_such_module: No module named 'no_such_module'\n",
+        "cannot import no_such_module: ModuleNotFoundError: No module named 'no_such_module'\n",
     )
 
 
@@ -682,8 +682,8 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
         "\nmamba_get_block_table_tensor(block_table, seq_lens, kv_cache_spec, mamba_cache_mode)\n",
         "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
         "\ndifference  result[1, 0] = 4, but should be 3\n",
-        "make replay CASE=",
-        " SUBJECT=toy_reported`",
+        "-m properties replay ",
+        " --subject toy_reported --device cpu`",
         "repro.py` exits 1",
         "| device | cpu |",
         "| seed | 77 |",

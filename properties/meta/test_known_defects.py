@@ -364,7 +364,7 @@ def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> 
     ]
     record = a_record(properties=rows, corpus=[])
     assert told_of(record) == ["not tested: a: all 4 examples ended before"]
-    assert not_reached(record).startswith("not tested for want of time: b; BUDGET=")
+    assert not_reached(record).startswith("not tested for want of time: b; --budget ")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_options_that_cannot_be_read_are_a_misuse(
 
 
 def plan_of(folder: Path, *options: str, **variables: str) -> Plan:
-    parsed = cli._parser().parse_args(["nightly", "--device", "cpu", "--reports", str(folder), *options])
+    parsed = cli.parser().parse_args(["nightly", "--device", "cpu", "--reports", str(folder), *options])
     return planned(parsed, variables)
 
 

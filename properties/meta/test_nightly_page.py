@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.command_lines import command_line
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -173,7 +174,7 @@ def test_each_bucket_has_a_line_on_the_first_screen() -> None:
     assert "2 things are wrong, 1 of them new since commit " in told
     assert "toys divide still there, since 2026-11-21 (0123456789ab) the call = ValueError" in told
     assert "smallest input: divide(x=5, y=2)" in told
-    assert "run it: python -m properties replay 0000000001 --subject toy" in told
+    assert f"run it: {command_line('replay', '0000000001', subject='toy', device='cuda')}" in told
 
 
 def test_new_buckets_come_first() -> None:
@@ -202,8 +203,7 @@ def test_the_report_of_a_bucket_is_complete() -> None:
         "expected ValueError that names x",
         "It did not repeat.",
         "illegal access",
-        "python -m properties replay 0000000002",
-        "make replay CASE=corpus/states_stay-0000000002.json",
+        "-m properties replay 0000000002 --subject toy --device cuda",
         "repro.py: exits 1",
         '"""Counterexample to: states_stay',
     )
@@ -235,7 +235,7 @@ def test_a_bucket_without_a_case_is_told() -> None:
 def test_a_case_of_which_no_file_is_there_can_be_copied_from_the_page() -> None:
     told = part(a_record(a_bucket(1, corpus="")), "reports")
     assert "No file of its input is on this machine." in told
-    assert "make replay CASE=case.json" in told
+    assert "-m properties replay case.json --subject toy --device cuda runs it" in told
 
 
 def test_what_is_hostile_stays_text() -> None:
@@ -462,22 +462,21 @@ def typed(bucket: BucketRecord, reports: Path) -> tuple[str, ...]:
 
 
 def test_commands_name_what_differs_from_what_is_usual() -> None:
-    record = a_record()
     plain = a_bucket(1, subject="impl", corpus="corpus/a-0000000001.json")
-    assert summary.commands(plain, record, Path("reports")) == (
-        "python -m properties replay 0000000001",
-        "make replay CASE=corpus/a-0000000001.json",
+    assert summary.commands(plain, on_a_cpu(), Path("reports")) == (
+        command_line("replay", "0000000001", device="cpu"),
     )
     fallback = a_bucket(1, subject="my.engine", corpus="reports/corpus/it's $1.json")
+    path = Path("reports/corpus/it's $1.json")
     assert summary.commands(fallback, on_a_cpu(), Path("reports")) == (
-        "python -m properties replay 0000000001 --corpus reports/corpus --subject my.engine --device cpu",
-        """make replay CASE='reports/corpus/it'"'"'s $$1.json' SUBJECT=my.engine DEVICE=cpu""",
+        command_line("replay", path, subject="my.engine", device="cpu"),
     )
 
 
 def test_a_name_alone_is_one_of_the_usual_corpus() -> None:
     bucket = a_bucket(1, subject="impl", corpus="a-0000000001.json")
-    assert summary.commands(bucket, a_record(), Path("reports"))[1].endswith("CASE=corpus/a-0000000001.json")
+    (command,) = summary.commands(bucket, on_a_cpu(), Path("reports"))
+    assert command == command_line("replay", "0000000001", device="cpu")
 
 
 @pytest.fixture
@@ -492,9 +491,8 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
 
 def test_the_command_of_the_script_runs_it(reported: tuple[BucketRecord, Path]) -> None:
     bucket, folder = reported
-    script = shlex.split(typed(bucket, folder / "reports")[-1])
-    assert script[0] == "python"
-    found = run_python(*script[1:])
+    script = typed(bucket, folder / "reports")[-1]
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout.splitlines()[-1]) == (1, "the defect is there")
 
 
@@ -503,7 +501,7 @@ def test_the_page_has_the_report_and_the_script_that_were_written(
 ) -> None:
     bucket, folder = reported
     text = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
-    assert f"python {folder}/reports/{bucket.report}/repro.py" in text
+    assert f"{folder}/reports/{bucket.report}/repro.py" in text
     assert "Environment" not in text[text.index('id="reports"') : text.index('id="buckets"')]
     assert text.count("Run it again") == 1
 
@@ -523,10 +521,12 @@ def test_the_report_of_another_input_is_not_shown(reported: tuple[BucketRecord, 
     assert "x = 5" not in text
 
 
-def test_the_command_of_the_corpus_replays_it(reported: tuple[BucketRecord, Path]) -> None:
+def test_the_command_of_the_corpus_replays_it(
+    reported: tuple[BucketRecord, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket, folder = reported
-    command = shlex.split(typed(bucket, folder / "reports")[0])
-    assert command[:3] == ["python", "-m", "properties"]
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "PATH": "/usr/bin:/bin"}
-    found = run_python(*command[1:], env=environment, like=COMMANDS)
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    command = typed(bucket, folder / "reports")[0]
+    monkeypatch.delenv("PYTHONPATH")
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (found.returncode, found.stdout[:7]) == (1, "FAILED:"), found

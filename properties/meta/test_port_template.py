@@ -61,7 +61,7 @@ def test_every_command_of_the_workflow_can_be_parsed() -> None:
     commands = [one["run"] for one in steps() if one.get("run", "").startswith("statecheck ")]
     budgets = []
     for command in commands:
-        options = cli._parser().parse_args(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
+        options = cli.parser().parse_args(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
         budgets.append(seconds(options.budget))
     # A pull request, and a night.
     assert budgets == [300, 3600]

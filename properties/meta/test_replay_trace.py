@@ -95,9 +95,20 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def replayed(trace: Path, out: Path, device: str, *options: str) -> tuple[int, dict[str, Any]]:
     """The exit code, and what is in the file."""
-    given = ("--device", device, "--out", str(out), "--max-num-seqs", "4", "--tokens", "64", *options)
+    # A folder of its own: the subject may stand beside it.
+    given = (
+        "--device",
+        device,
+        "--out",
+        str(out / "replay"),
+        "--max-num-seqs",
+        "4",
+        "--tokens",
+        "64",
+        *options,
+    )
     code = main(["replay-trace", str(trace), *given])
-    return code, json.loads((out / "replay.json").read_text(encoding="utf-8"))
+    return code, json.loads((out / "replay" / "replay.json").read_text(encoding="utf-8"))
 
 
 def broken(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -184,11 +195,11 @@ def test_a_subject_that_is_wrong_is_found_out(
 ) -> None:
     name = broken(text, tmp_path, monkeypatch)
     code, content = replayed(trace, tmp_path, device, "--model", model, "--runner", runner, "--subject", name)
-    found = json.loads((tmp_path / "violation.json").read_text(encoding="utf-8"))
+    found = json.loads((tmp_path / "replay" / "violation.json").read_text(encoding="utf-8"))
     assert (code, content["outcome"], content["counts"]["violations"]) == (FALSIFIED, "violation", 1)
     assert found["message"] == content["violation"]
     assert found["moments"]
-    assert (tmp_path / "violation.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_a_subject_that_cannot_be_set_up_is_found_out(
@@ -210,7 +221,7 @@ def test_a_violation_says_where_it_is_and_how_it_comes_again(
 ) -> None:
     name = broken(IDLE_PRECOPY, tmp_path, monkeypatch)
     replayed(trace, tmp_path, device, "--model", "tiny", "--subject", name, "--seed", "3")
-    found = json.loads((tmp_path / "violation.json").read_text(encoding="utf-8"))
+    found = json.loads((tmp_path / "replay" / "violation.json").read_text(encoding="utf-8"))
     assert found["block"] > 0
     assert found["request"] in {row["request"] for step in found["steps"] for row in step["rows"]}
     assert "--requests 2000 --seed 3" in capsys.readouterr().out

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign.command_lines import command_line, option
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -47,7 +49,7 @@ def _kind(one: BucketRecord) -> tuple[str, ...]:
 def tell_failures(tell: Tell, record: Record) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
-        _tell_group(tell, group)
+        _tell_group(tell, group, record.device)
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
     for one in record.properties:
         if one.status in wrong:
@@ -100,7 +102,7 @@ def not_reached(record: Record) -> str:
         return ""
     told = f"not tested for want of time: {_listed(names)}"
     enough = budget_that_would_do(record)
-    return f"{told}; BUDGET={enough}s would do" if enough else told
+    return f"{told}; {option('budget', f'{enough}s')} would do" if enough else told
 
 
 def _listed(names: list[str]) -> str:
@@ -119,24 +121,32 @@ def budget_that_would_do(record: Record) -> int:
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
 
 
-def _tell_group(tell: Tell, group: Group) -> None:
+def _tell_group(tell: Tell, group: Group, device: str) -> None:
     first, *others = group.buckets
     tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
-    _tell_places(tell, first, "  ")
+    _tell_places(tell, first, device, "  ")
     if others:
         tell(f"  {len(others)} more show the same: {group.rule}")
     for one in others:
         tell(f"    {one.property}")
-        _tell_places(tell, one, "      ")
+        _tell_places(tell, one, device, "      ")
 
 
-def _tell_places(tell: Tell, one: BucketRecord, margin: str) -> None:
+def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> None:
     if one.report:
         tell(f"{margin}report: {one.report}/report.md")
     if one.corpus and not one.report:
-        tell(f"{margin}kept: make replay CASE={one.corpus}")
+        tell(f"{margin}kept: {replay_line(one, device)}")
     if one.note:
         tell(f"{margin}{one.note.strip('*')}")
+
+
+def replay_line(bucket: BucketRecord, device: str) -> str:
+    """The command that replays what the corpus has of a bucket."""
+    path = PurePath(bucket.corpus)
+    # A name alone is one of the folder in which ids are looked up.
+    by_id = path.parent in (PurePath(), PurePath("corpus"))
+    return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
 
 
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:

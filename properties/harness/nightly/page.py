@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from properties.harness.campaign.command_lines import command_line
 from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
 from properties.harness.case import Case
 from properties.harness.execution.example import spell
@@ -48,6 +49,7 @@ class View:
         body: its report as HTML, "" where there is none.
         script: its repro.py.
         raw: the case as JSON, where it cannot be shown in a better way.
+        replay: the command that runs it, saved as case.json.
         problem: why something is missing, in a sentence.
     """
 
@@ -58,6 +60,7 @@ class View:
     body: str = ""
     script: str = ""
     raw: str = ""
+    replay: str = ""
     problem: str = ""
 
     @property
@@ -188,7 +191,8 @@ def _view(
     bucket: BucketRecord, record: Record, comparison: Comparison, directory: Path, *, in_full: bool
 ) -> View:
     typed = summary.commands(bucket, record, directory.parent.parent)
-    view = View(bucket, summary.standing(bucket, comparison), typed)
+    replay = command_line("replay", Path("case.json"), subject=bucket.subject, device=record.device)
+    view = View(bucket, summary.standing(bucket, comparison), typed, replay=replay)
     if not in_full:
         return view
     if not bucket.case:

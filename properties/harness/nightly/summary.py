@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
+from properties.harness.campaign.command_lines import command_line, option, script_line
 from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.told import replay_line
 from properties.harness.execution.verdict import Status
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.kernels import coverage
@@ -107,10 +108,11 @@ def _silent(record: Record) -> Iterator[str]:
 def _missing(record: Record) -> Iterator[str]:
     if not any(one.compared for one in record.properties):
         yield "Nothing was compared: no example reached an assertion on what the subject returned."
+    again = f"; {option('resume')} continues it" if record.seed is None else ""
     if record.interrupted:
-        yield "The campaign was interrupted; --resume continues it."
+        yield f"The campaign was interrupted{again}."
     elif not record.complete:
-        yield "The campaign has not used up its budget; --resume continues it."
+        yield f"The campaign has not used up its budget{again}."
     for status in UNDECIDED:
         found = sum(one.status == status for one in record.properties)
         if found:
@@ -158,40 +160,17 @@ def report_folder(bucket: BucketRecord, reports: Path) -> Path | None:
 
 
 def commands(bucket: BucketRecord, record: Record, reports: Path) -> tuple[str, ...]:
-    """What to type, at the root of the repository, to run a bucket's case again; the shortest first."""
+    """What to type to run a bucket's case again: through the harness, and as a script."""
     found = []
     folder = report_folder(bucket, reports)
     if bucket.corpus:
-        found += [_replay_by_id(bucket, record), _make_replay(_corpus_file(bucket), bucket, record)]
+        found.append(replay_line(bucket, record.device))
     elif folder is not None:
-        found.append(_make_replay(folder / "case.json", bucket, record))
+        case = folder / "case.json"
+        found.append(command_line("replay", case, subject=bucket.subject, device=record.device))
     if folder is not None and (folder / "repro.py").is_file():
-        found.append(f"python {shlex.quote(str(folder / 'repro.py'))}")
+        found.append(script_line(folder / "repro.py", bucket.subject))
     return tuple(found)
-
-
-def _corpus_file(bucket: BucketRecord) -> PurePath:
-    """A name alone is one of the folder that every command looks into."""
-    path = PurePath(bucket.corpus)
-    return path if len(path.parts) > 1 else PurePath("corpus", path)
-
-
-def _replay_by_id(bucket: BucketRecord, record: Record) -> str:
-    folder = str(_corpus_file(bucket).parent)
-    options = ["--corpus", folder] if folder != "corpus" else []
-    options += ["--subject", bucket.subject] if bucket.subject != "impl" else []
-    # Where there is a GPU it is chosen; what was found without one is not to be looked for there.
-    options += ["--device", "cpu"] if record.device == "cpu" else []
-    return shlex.join(["python", "-m", "properties", "replay", bucket.id, *options])
-
-
-def _make_replay(path: PurePath, bucket: BucketRecord, record: Record) -> str:
-    values = {"CASE": str(path)}
-    values |= {"SUBJECT": bucket.subject} if bucket.subject != "impl" else {}
-    values |= {"DEVICE": "cpu"} if record.device == "cpu" else {}
-    # make expands a dollar sign even in what its command line sets.
-    words = (f"{name}={shlex.quote(value.replace('$', '$$'))}" for name, value in values.items())
-    return f"make replay {' '.join(words)}"
 
 
 def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
