@@ -21,6 +21,7 @@ from properties.harness.execution.verdict import Status, Verdict, verdict_of
 from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
 from properties.harness.machines import MachineProperty
+from properties.harness.own_calls import with_own_calls
 from properties.harness.places import Places, print_case
 from properties.harness.registry import Property, property_of
 from properties.harness.report import write_report
@@ -220,7 +221,7 @@ class _Kept:
 
     def _reported(self, case: Case, note: str) -> list[str]:
         module, told = self._bench.subject.module, []
-        case = with_fewest_switches(case, self._bench.port)
+        case = with_own_calls(with_fewest_switches(case, self._bench.port), self._bench.subject)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:
             better = explained(case, self._bench.subject)

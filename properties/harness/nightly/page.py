@@ -19,7 +19,8 @@ from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import Comparison, compared
 from properties.harness.nightly.junit import junit
 from properties.harness.picture import svg
-from properties.harness.report import report_page, report_text, subject_root
+from properties.harness.report import report_text, subject_root
+from properties.harness.report_page import report_body
 from properties.harness.repro import repro_script
 from properties.subjects import load
 
@@ -253,6 +254,5 @@ def _text(case: Case, folder: Path | None) -> str:
 
 def _body(text: str, picture: str) -> str:
     """The report as a part of the page, its headings below the page's own; nothing in it is fetched from elsewhere."""
-    body = report_page(text, picture).partition("<body>\n")[2].rpartition("</body>")[0]
-    body = _LOADED.sub("", _TITLE.sub("", body))
+    body = _LOADED.sub("", _TITLE.sub("", report_body(text, picture)))
     return body.replace("<h2>", "<h4>").replace("</h2>", "</h4>")
