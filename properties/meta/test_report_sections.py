@@ -228,6 +228,7 @@ def test_a_report_shows_how_the_port_s_own_function_was_called() -> None:
 def test_a_failure_of_a_port_names_the_port_s_call_and_stays_in_its_bucket() -> None:
     subject = adapted(port(chunk_offsets=wrong_offsets))
     case = a_case(steps=(OFFSETS,), message="result[0] = 7, but should be 0 [prepare_chunk_offsets(x)]")
+    assert case.failure is not None
     case = replace(case, failure=replace(case.failure, call=0))
     found = with_own_calls(case, subject)
     assert found.message == "result[0] = 7, but should be 0 [chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)]"

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from pathlib import PurePath
 
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign.causes import Group, grouped
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
-from properties.harness.case import Case
-from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.verdict import Status
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
-
-
-@dataclass(frozen=True)
-class Group:
-    """Failures of different properties that show the same thing: `rule` says what, without anything of a single input."""
-
-    rule: str
-    buckets: tuple[BucketRecord, ...]
-
-
-def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
-    """Failures by what their cases show: the call, and what is wrong with its outcome."""
-    found: dict[tuple[str, ...], list[BucketRecord]] = {}
-    for one in buckets:
-        found.setdefault(_kind(one), []).append(one)
-    return [Group(kind[-1], tuple(members)) for kind, members in found.items()]
-
-
-def _kind(one: BucketRecord) -> tuple[str, ...]:
-    if not one.case:
-        return (one.id, one.rule)
-    case = Case.from_data(one.case)
-    bucket = bucket_of(case)
-    function = case.failure.function if case.failure is not None else ""
-    return (function, bucket.fault, bucket.rule)
 
 
 def tell_failures(tell: Tell, record: Record) -> None:
@@ -51,8 +25,10 @@ def tell_failures(tell: Tell, record: Record) -> None:
     for one in record.properties:
         if one.status in wrong:
             tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+    listed = {one.id for one in record.buckets}
     for entry in record.corpus:
-        if entry.verdict in ("FAILED", "UNREADABLE"):
+        # A case that fails again stands among the failures already.
+        if entry.verdict in ("FAILED", "UNREADABLE") and bucket_in(entry.file) not in listed:
             tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
     for trouble in record.troubles:
         tell(f"trouble: {trouble}")
@@ -111,7 +87,7 @@ def _tell_group(tell: Tell, group: Group) -> None:
     tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
     _tell_places(tell, first, "  ")
     if others:
-        tell(f"  {len(others)} more show the same: {group.rule}")
+        tell(f"  {len(others)} more at the same call and place, {group.title}:")
     for one in others:
         tell(f"    {one.property}")
         _tell_places(tell, one, "      ")
@@ -124,6 +100,11 @@ def _tell_places(tell: Tell, one: BucketRecord, margin: str) -> None:
         tell(f"{margin}kept: make replay CASE={one.corpus}")
     if one.note:
         tell(f"{margin}{one.note.strip('*')}")
+
+
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of the corpus is of, with which its name ends."""
+    return PurePath(file).stem.rpartition("-")[2]
 
 
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
