@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.campaign.causes import Group, grouped
+from properties.harness.campaign.names import Name
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
 
@@ -110,15 +111,15 @@ def bucket_in(file: str) -> str:
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     """A row for each known defect: whether it showed, and in how many examples; None without any."""
     table = Table(show_edge=False, pad_edge=False)
-    table.add_column("known defect", overflow="fold")
-    table.add_column("", no_wrap=True)
+    table.add_column("known defect")
+    table.add_column("", no_wrap=True, min_width=len("not tried enough"))
     for column in ("examples", "properties"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("title", overflow="fold", ratio=1)
+    table.add_column("title", ratio=1)
     for one in defects:
         standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(escape(one.id), standing, *numbers, escape(one.title))
+        table.add_row(Name(one.id), standing, *numbers, escape(one.title))
     return table if table.row_count else None
 
 

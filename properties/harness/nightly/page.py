@@ -148,7 +148,6 @@ def page(record: Record, comparison: Comparison, directory: Path) -> str:
         on_top=_MOST_ON_TOP,
         in_full=_MOST_IN_FULL,
         charts=charts.charts(record.series),
-        no_charts=charts.MISSING if len(moments) > 1 else "Nothing was counted over time.",
         moments=list(zip(moments, charts.rates(moments), strict=True)),
         properties=summary.by_status(record.properties),
         totals=_totals(record),
