@@ -31,6 +31,7 @@ from properties.subjects import Subject
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST_OF_ONE_INPUT = 100
+_LONGEST_MESSAGE = 500
 _NOTHING = Section("", ())
 
 
@@ -111,12 +112,20 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
 def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     yield f"# {titled(case.subject, subject)}: {case.property_name.replace('_', ' ')}"
     yield f"**Should hold:** {case.sentence}"
-    yield f"**Seen instead:** `{shortened(case.message, ROOM)}`"
+    yield f"**Seen instead:** `{_seen(case)}`"
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
     yield f"![block tables over time]({PICTURE})" if case.timeline is not None else ""
     yield note
+
+
+def _seen(case: Case) -> str:
+    """The message; where the call in it is long, its name alone, since the call itself stands below."""
+    failure = case.failure
+    if failure is None or len(case.message) <= _LONGEST_MESSAGE or not failure.shown:
+        return shortened(case.message, ROOM)
+    return f"{shortened(failure.sentence, ROOM)} [{failure.shown.partition('(')[0]}]"
 
 
 def _commands(case: Case, directory: Path, subject: Subject | None) -> str:

@@ -24,7 +24,8 @@ pre, code { font: 0.85rem/1.45 ui-monospace, Menlo, Consolas, monospace; backgro
 pre { padding: 0.8rem; overflow-x: auto; }
 table { border-collapse: collapse; }
 td { padding: 0.2rem 0.8rem; border: 1px solid var(--line); }
-figure { margin: 1rem 0; overflow-x: auto; background: #ffffff; }
+p code, li code { overflow-wrap: anywhere; white-space: pre-wrap; }
+figure { margin: 1rem 0; overflow-x: auto; background: #ffffff; width: fit-content; max-width: 100%; }
 figure svg { max-width: 100%; height: auto; min-width: 24rem; }
 summary { cursor: pointer; margin: 0.6rem 0; }
 @media (max-width: 40rem) { body { margin: 0.6rem auto; padding: 0 0.6rem; } td { padding: 0.15rem 0.4rem; } }
