@@ -40,6 +40,7 @@ def chart(title: str, unit: str, left: Line, right: Line | None = None) -> str:
         {
             "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": f"0 0 {_WIDTH} {_HEIGHT}",
+            "width": f"{_WIDTH}",
             "role": "img",
             "aria-label": title,
             "font-family": "system-ui, sans-serif",
