@@ -109,7 +109,7 @@ def _show(out: Console, record: Record, say: Tell) -> None:
     from properties.harness.campaign.display import kernels, summary
     from properties.harness.campaign.told import known_table, tell_failures, tell_known
 
-    out.print(summary(record))
+    out.print(summary(record, out.width))
     _show_kernels(out, kernels(record), say)
     table = known_table(record.known)
     if table is not None:

@@ -178,7 +178,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
     """Who arrives last sets a count that the first program has read, and reads again."""
     text = report_text(explained_in(early), Path())
     head, _, *rows = re.findall(
-        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Input")[0], re.MULTILINE
+        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
     )
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
