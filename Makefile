@@ -42,11 +42,20 @@ PY := $(PYTHON)
 READY :=
 endif
 
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+ifneq ($(GIVEN),)
+MISSPELT := $(shell $(firstword $(PYTHON) python3) properties/harness/cli_make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
+$(if $(MISSPELT),$(error $(MISSPELT)))
+endif
+
 # OUT is the folder of whatever writes one; conformance vectors have another one by default.
 VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
 # One shell word, whatever the value contains.
 quote = '$(subst ','\'',$(1))'
+# What whoever calls make has to type again; every command line that a run prints begins with it.
+STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
+RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -63,64 +72,64 @@ help:  ## this list
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
-test: $(READY)  ## every property and the tests of the harness, on all cores
-	@$(PY) -m pytest -n auto -q $(PYTEST_ARGS)
+test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
+	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
-	@$(PY) -m properties fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
+	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
 nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, RAY, SUBJECT, DEVICE, ONLY
-	@$(PY) -m properties nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
+	@$(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
 	  $(CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(NIGHTLY_ARGS)
 
 merge: $(READY)  ## shards of a campaign into one, with its report: DIRS
-	@$(PY) -m properties merge $(DIRS) $(MERGE_ARGS)
+	@$(RUN) merge $(DIRS) $(MERGE_ARGS)
 
 sanitize: $(READY)  ## a script of yours, or a case, under the sanitizer: SCRIPT
 	$(if $(SCRIPT),,$(error make sanitize needs SCRIPT=path/to/script.py))
-	@$(PY) -m properties sanitize $(call quote,$(SCRIPT)) $(SANITIZE_ARGS)
+	@$(RUN) sanitize $(call quote,$(SCRIPT)) $(SANITIZE_ARGS)
 
 sanitize-gpu: $(READY)  ## saved and recorded cases under compute-sanitizer: CASE, SUBJECT, ONLY, SEED
-	@$(PY) -m properties sanitize-gpu $(if $(CASE),$(call quote,$(CASE))) --subject $(call quote,$(SUBJECT)) \
+	@$(RUN) sanitize-gpu $(if $(CASE),$(call quote,$(CASE))) --subject $(call quote,$(SUBJECT)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(SANITIZE_ARGS)
 
 replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CASE, SUBJECT, DEVICE
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))
-	@$(PY) -m properties replay $(call quote,$(CASE)) $(CHOICE)
+	@$(RUN) replay $(call quote,$(CASE)) $(CHOICE)
 
 traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
-	@$(PY) -m properties traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
+	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
 replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, MODEL, SUBJECT, DEVICE, SEED
 	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))
-	@$(PY) -m properties replay-trace $(call quote,$(TRACE)) $(CHOICE) \
+	@$(RUN) replay-trace $(call quote,$(TRACE)) $(CHOICE) \
 	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \
 	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) $(if $(MODEL),--model $(call quote,$(MODEL))) \
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
 
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
-	@$(PY) -m properties demo
+	@$(RUN) demo
 
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT
-	@$(PY) -m properties bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	@$(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
-	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(PY) -m properties fuzz --subject vllm \
+	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) fuzz --subject vllm \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
 compatibility: $(READY)  ## campaigns on releases of vLLM, and the README's table of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
-	@$(PY) -m properties compatibility --write $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
+	@$(RUN) compatibility --write $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
 vectors: $(READY)  ## conformance vectors for ports to other languages, checked with node where there is one: OUT, ONLY, SEED
-	@$(PY) -m properties vectors --out $(call quote,$(VECTORS)) \
+	@$(RUN) vectors --out $(call quote,$(VECTORS)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 	@if command -v node >/dev/null; then node $(call quote,$(VECTORS)/check.js) $(call quote,$(VECTORS)); fi
 
@@ -133,10 +142,10 @@ types: $(READY)  ## mypy
 	@$(PY) -m mypy
 
 table: $(READY)  ## regenerate the table of symbols in the README
-	@$(PY) -m properties table --write
+	@$(RUN) table --write
 
 check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
-	@$(PY) -m properties table --check
+	@$(RUN) table --check
 
 ci: test lint types check-table  ## what .ci/run checks
 

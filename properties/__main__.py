@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from properties.harness.cli import main
-from properties.harness.nightly.console import Unbreakable, finish, prepare
+from properties.harness.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
-if __name__ == "__main__":
-    # The exit code is the verdict's, whatever becomes of the output.
+try:
+    from properties.harness.campaign.command_lines import by_make, remembered
+    from properties.harness.cli import main
+    from properties.harness.nightly.console import Unbreakable, finish, prepare
+except ModuleNotFoundError as error:
+    # Python's own exit code for this is 1, which here means that the subject is wrong.
+    print(f"error: {error.name} = not installed, but should be, for {sys.executable}", file=sys.stderr)
+    sys.exit(MISCONFIGURED)
+
+
+def run() -> int:
+    """Run the command that this process was started with; the exit code is the verdict's, whatever becomes of the output."""
     prepare()
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
-    code = main()
+    os.environ.update(remembered())
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else CLEAN
     finish()
-    sys.exit(code)
+    if code and by_make():
+        print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run())

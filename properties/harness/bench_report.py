@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from properties.harness.campaign.command_lines import command_line, pip_line
 from properties.harness.report import revision
 
 Row = Mapping[str, Any]
@@ -60,8 +61,7 @@ def draw(saved: Path) -> str:
     try:
         _draw(device, environment_, target)
     except ImportError:
-        how = "pip install -c constraints.txt matplotlib"
-        return f"no plot: it needs matplotlib ({how}); then: python -m properties bench --plot {saved}"
+        return f"no plot: it needs matplotlib ({pip_line('matplotlib')}); then: {command_line('bench', plot=saved)}"
     return f"drawn {target}"
 
 

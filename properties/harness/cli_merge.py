@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.record import FILE, Record
+from properties.harness.cli_folders import require_own
 
 _DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
 several campaigns, --id chooses, or else the first one found. One campaign that has no shards only gets its report written
@@ -49,6 +50,8 @@ def run_merge(options: argparse.Namespace) -> int:
     from properties.harness.nightly.keeper import Keeper, write_down
     from properties.harness.nightly.merge import merged
 
+    require_own(options.reports, "reports", "reports", "merge")
+    require_own(options.corpus, "corpus", "corpus", "merge")
     found = _found(options.folders, options.id)
     for sentence in found.left_out:
         print(f"left out: {sentence}", file=sys.stderr)

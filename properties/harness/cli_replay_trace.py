@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from properties.harness.cli_folders import require_own
+
 _PLAIN_WIDTH = 120
 _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
     ("requests", int, 2000, "how many of the trace, at most"),
@@ -59,6 +61,7 @@ def run_replay_trace(options: argparse.Namespace) -> int:
     from properties.harness import triton_mode
     from properties.harness.port import choose_device
 
+    require_own(options.out, "replay-trace", "out", "replay-trace")
     # Decided before the subject is imported, which its models' shapes come with.
     triton_mode.prepare(choose_device(options.device))
     from properties.harness.replay_engines import Options

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from properties.harness.cli_folders import require_own
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 
 _PLAIN_WIDTH = 160
@@ -70,6 +71,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         timeout=seconds(options.timeout),
         choose=select,
     )
+    require_own(options.out, "sanitize-gpu", "out", "sanitize-gpu")
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
     run = sanitize(asked, console)
     if run.findings:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from properties.harness.cli_folders import mark, require_own
 from properties.harness.exit_codes import CLEAN
 
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
@@ -44,11 +45,13 @@ def run_vectors(options: argparse.Namespace) -> int:
 
     if options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [vectors]")
+    require_own(options.out, "vectors", "out", "vectors")
     tested = {one.name: one for one in recordable(FUNCTIONS)}
     chosen = [tested[name] for name in select(list(tested), options.only)]
     recording = Recording()
     recorded(chosen, recording.note, seed=options.seed, examples=options.examples)
     vectors = recording.chosen()
+    mark(options.out, "vectors")
     index = write(vectors, options.out, Origin(options.seed, options.examples, options.only))
     _tell(index, options.out)
     return CLEAN

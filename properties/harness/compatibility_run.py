@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from properties.harness import rooms
+from properties.harness.campaign.command_lines import remembered
+from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_options import seconds
 from properties.harness.compatibility import (
     CAMPAIGN,
@@ -48,6 +51,7 @@ class Runner:
         """One release; its folder, with the campaign or with why there is none."""
         folder, started = self.reports / release, time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
+        mark(folder, "reports")
         (folder / CAMPAIGN).unlink(missing_ok=True)
         trouble = ""
         try:
@@ -65,7 +69,7 @@ class Runner:
     def _campaign(self, release: str, environment: Environment, folder: Path) -> str:
         """Run it; why it did not get to its end, or ""."""
         command = [str(environment.python), *self.command, "--reports", str(folder)]
-        variables = {**os.environ, **environment.variables, "VLLM": release}
+        variables = rooms.added_to({**os.environ, **remembered(), **environment.variables, "VLLM": release})
         variables.pop("VLLM_PATH", None)
         try:
             code = _logged(command, variables, folder / _LOG)
@@ -101,6 +105,8 @@ def _campaigns(options: argparse.Namespace) -> list[Path]:
     seconds(options.budget)
     for release in releases or [""]:
         wanted_release(release)
+    require_own(options.reports, "compatibility", "reports", "compatibility")
+    mark(options.reports, "compatibility")
     runner = Runner(Maker(this_base(ROOT), tell=_tell), _command(options), options.reports)
     return [_told(runner, release) for release in releases]
 

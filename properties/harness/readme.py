@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from properties.harness import compatibility, compatibility_table, deviations, symbols
+from properties.harness.campaign.command_lines import command_line
 from properties.harness.docs import citations
 from properties.harness.registry import load_properties
 from properties.subjects import load
@@ -65,9 +66,8 @@ def stale(name: str, text: str) -> list[str]:
         return [place]
     old, new = place[1].split("\n"), text.split("\n")
     lines = list(difflib.unified_diff(old, new, "README.md", "now", lineterm="", n=0))
-    return (
-        [f"README.md: the table of {name} is out of date; `make table` brings it up", *lines] if lines else []
-    )
+    again = command_line("table", write=True)
+    return [f"README.md: the table of {name} is out of date; `{again}` brings it up", *lines] if lines else []
 
 
 def _place(name: str) -> tuple[str, str, str] | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,24 +12,28 @@ from properties.harness.case import Case
 from properties.harness.repro_adapter import carried_source, subject_of, titled
 
 _TOLD = 400
-_IMPORTED_USAGE = """\
-Exit code 1 while the defect is there, 0 once it is gone, 2 where the subject or the device is missing.
-Needs torch and the subject. To try another copy of the subject, name its module or its folder:
+_CODES = """\
+Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or the device is missing.
+`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried."""
+_IMPORTED_USAGE = f"""\
+{_CODES}
+Needs torch and the subject, which is looked for in @FOUND@. To try another copy, name its module or its folder:
 
     SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
-_IMPORTED = """
+_FOUND = """
 HERE = os.path.dirname(os.path.abspath(__file__))
-SUBJECT = os.environ.get("SUBJECT", "@SUBJECT@")
-ROOT = os.environ.get("SUBJECT_PATH") or ("@ROOT@" and os.path.join(HERE, "@ROOT@"))
+SUBJECT = os.environ.setdefault("SUBJECT", @MODULE@)
+ROOT = os.environ.get("SUBJECT_PATH") or (@ROOT@ and os.path.join(HERE, @ROOT@))
 if ROOT:
-    sys.path.insert(0, ROOT)
+    sys.path.insert(0, os.path.abspath(ROOT))
 try:
-    subject = importlib.import_module(SUBJECT)
-except ImportError as error:
-    print(f"cannot import {SUBJECT}: {error}")
-    sys.exit(2)"""
-_CARRIED_USAGE = """\
-Exit code 1 while the defect is there, 0 once it is gone, 2 where @NAME@ or the device is missing.
+    @BIND@importlib.import_module(SUBJECT)
+except KeyboardInterrupt:
+    raise
+except BaseException as error:
+    cannot_try(f"cannot import {SUBJECT}: {type(error).__name__}: {error}")"""
+_CARRIED_USAGE = f"""\
+{_CODES}
 Needs @NAME@, torch and triton, and nothing else; where there is no GPU, no driver either. In an environment that has them:
 
     python repro.py
@@ -44,9 +49,10 @@ if os.environ.get("SUBJECT_PATH"):
     sys.path.insert(0, os.path.abspath(os.environ["SUBJECT_PATH"]))
 try:
     subject = types.SimpleNamespace(**{name: found for name, found in adapter().items() if found is not None})
-except ImportError as error:
-    print(f"cannot import what the case needs: {error}")
-    sys.exit(2)'''
+except KeyboardInterrupt:
+    raise
+except BaseException as error:
+    cannot_try(f"cannot import what the case needs: {type(error).__name__}: {error}")'''
 
 
 @dataclass(frozen=True)
@@ -61,15 +67,24 @@ class SubjectPart:
 def subject_part(case: Case, root: str) -> SubjectPart:
     """For a script about `case`; `root` is the folder to import a subject from, relative to the script, "" for none."""
     subject = subject_of(case)
+    imported = {
+        "@SUBJECT@": case.subject,
+        "@MODULE@": json.dumps(case.subject),
+        "@ROOT@": json.dumps(root),
+        "@DEVICE@": case.device,
+        "@FOUND@": in_docstring(f"{root} from here" if root else "what Python imports from"),
+    }
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
         with suppress(ValueError):
             told = {"@NAME@": case.subject, "@SOURCE@": indent(carried_source(case, subject), "    ")}
-            return SubjectPart(
-                filled(_CARRIED_USAGE, told), filled(_CARRIED, told), titled(case.subject, subject)
-            )
-    told = {"@SUBJECT@": case.subject, "@ROOT@": root, "@DEVICE@": case.device}
-    return SubjectPart(filled(_IMPORTED_USAGE, told), filled(_IMPORTED, told))
+            usage, code = filled(_CARRIED_USAGE, told), filled(_CARRIED, told)
+            if subject.module.__name__ != subject.carried:
+                # Its adapter adapts any port: the port is a module like any other subject.
+                usage = filled(_IMPORTED_USAGE, imported)
+                code = f"{filled(_FOUND, imported | {'@BIND@': ''})}\n\n{code}"
+            return SubjectPart(usage, code, titled(case.subject, subject))
+    return SubjectPart(filled(_IMPORTED_USAGE, imported), filled(_FOUND, imported | {"@BIND@": "subject = "}))
 
 
 def filled(template: str, told: dict[str, str]) -> str:

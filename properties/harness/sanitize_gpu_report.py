@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign.command_lines import command_line
 from properties.harness.sanitize_gpu_parse import Finding
 from properties.harness.sanitize_gpu_run import ToolRun
 
@@ -40,7 +41,7 @@ def tell_findings(runs: Sequence[ToolRun], console: Console) -> None:
             _print(console, f"INCOMPLETE: {run.tool}: {line}")
         _tell_rest(console, run.trouble)
     for path in dict.fromkeys(one.case for one in own if one.case):
-        _print(console, f"again: python -m properties sanitize-gpu {_near(path)}")
+        _print(console, f"again: {command_line('sanitize-gpu', Path(path))}")
 
 
 def _table(findings: Sequence[Finding]) -> Table:

@@ -113,8 +113,9 @@ def module(folder: Path, name: str, source: str) -> Iterator[str]:
 _RUN_SCRIPTS = """
 import contextlib, io, json, os, runpy, sys, traceback
 
+jobs = json.load(open(sys.argv.pop(), encoding="utf-8"))
 results, path = [], list(sys.path)
-for script, variables in json.load(open(sys.argv[1], encoding="utf-8")):
+for script, variables in jobs:
     before, output = dict(os.environ), io.StringIO()
     os.environ.update(variables)
     with contextlib.redirect_stdout(output):

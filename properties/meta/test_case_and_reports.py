@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +58,7 @@ from properties.meta.broken import (
     module,
     run_scripts,
 )
+from properties.meta.processes import run_python
 from properties.strategies.batch import Batch, BlockTable, Request, Splitting, metadata
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, State
@@ -259,7 +258,7 @@ def cases_of_properties(device: str) -> Iterator[Case]:
             continue
         # A property that fails does so in a test of its own.
         with contextlib.suppress(Exception):
-            tested.explore(bench, seed=1, max_examples=2 if tested.launches else 8)
+            tested.explore(bench, seed=1, max_examples=1 if tested.launches else 4)
         for trial in bench.trials:
             # No call, no case: the example was discarded before its first one.
             with contextlib.suppress(IndexError):
@@ -365,16 +364,14 @@ def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_tha
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, ROOT), encoding="utf-8")
     environment = os.environ | {"SUBJECT": "halves", "SUBJECT_PATH": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
-    )
+    ran = run_python(script, env=environment)
     assert (ran.returncode, "6 should not be divided" in ran.stdout) == (code, code == 1), ran
 
 
 def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
     assert (scripts.missing.code, scripts.missing.output) == (
         2,
-        "cannot import no_such_module: No module named 'no_such_module'\n",
+        "cannot import no_such_module: ModuleNotFoundError: No module named 'no_such_module'\n",
     )
 
 
@@ -685,8 +682,8 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
         "\nmamba_get_block_table_tensor(block_table, seq_lens, kv_cache_spec, mamba_cache_mode)\n",
         "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
         "\ndifference  result[1, 0] = 4, but should be 3\n",
-        "make replay CASE=",
-        " SUBJECT=toy_reported`",
+        "-m properties replay ",
+        " --subject toy_reported --device cpu`",
         "repro.py` exits 1",
         "| device | cpu |",
         "| seed | 77 |",

@@ -179,5 +179,5 @@ def test_an_address_without_a_cluster_is_refused() -> None:
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(ValueError, match=r"ray = not installed, but should be: pip install"):
+    with pytest.raises(ValueError, match=r"ray = not installed, but should be: .* -m pip install"):
         run_on_ray(PLAN, Cluster("auto"), run=_quick)

@@ -298,10 +298,11 @@ def test_a_script_needs_the_port_and_nothing_of_the_adapter(tmp_path: Path) -> N
         script = tmp_path / "repro.py"
         script.write_text(repro_script(stored_wrongly(name), tmp_path, tmp_path), encoding="utf-8")
     jobs = [
+        (script, {}),
         (script, {"SUBJECT": "broken_port", "SUBJECT_PATH": str(tmp_path)}),
         (script, {"SUBJECT": "numpy_port", "SUBJECT_PATH": str(EXAMPLE.parent)}),
         (script, {"SUBJECT": "no_such_port"}),
     ]
     verdicts, modules = run_scripts(tmp_path, jobs)
-    assert [verdict.code for verdict in verdicts] == [1, 0, 2], verdicts
+    assert [verdict.code for verdict in verdicts] == [1, 1, 0, 2], verdicts
     assert not [one for one in modules if one.startswith("properties")]

@@ -17,6 +17,7 @@ from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import carried_source
 from properties.harness.values import Function, Returned, call, record
 from properties.meta.broken import a_case
+from properties.meta.processes import run_python
 from properties.subjects import Subject, load
 
 ENGINE = """
@@ -130,14 +131,8 @@ def run(folder: Path, case: Case, engine: str | None) -> subprocess.CompletedPro
     write(folder / "other", {} if engine is None else {"toy_engine": engine})
     hidden = ("PYTHONPATH", "SUBJECT", "SUBJECT_PATH", "DEVICE")
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    return subprocess.run(
-        [sys.executable, str(place / "repro.py")],
-        env=variables | {"PYTHONPATH": str(folder / "other")},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = variables | {"PYTHONPATH": str(folder / "other")}
+    return run_python(place / "repro.py", env=environment, cwd=Path("/"))
 
 
 @pytest.mark.usefixtures("adapter")
@@ -198,7 +193,7 @@ def test_what_cannot_be_carried_is_refused_by_its_place(adapter: Subject) -> Non
 
 def test_a_case_with_an_adapter_that_cannot_be_carried_imports_it(adapter: Subject) -> None:
     text = repro_script(a_division(steps=(call("unused"),)), Path(), None)
-    assert f'os.environ.get("SUBJECT", "{adapter.name}")' in text
+    assert f'os.environ.setdefault("SUBJECT", "{adapter.name}")' in text
 
 
 @pytest.mark.usefixtures("adapter")
@@ -208,6 +203,6 @@ def test_reports_and_scripts_name_the_release() -> None:
 
 
 def test_the_script_of_a_subject_that_cannot_be_imported_here_imports_it() -> None:
-    assert 'os.environ.get("SUBJECT", "toy_elsewhere")' in repro_script(
+    assert 'os.environ.setdefault("SUBJECT", "toy_elsewhere")' in repro_script(
         a_division(subject="toy_elsewhere"), Path(), None
     )

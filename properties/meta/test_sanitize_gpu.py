@@ -429,7 +429,7 @@ def test_a_finding_is_told_with_its_case(folder: Path) -> None:
     run = command(folder, "cases", plan={"memcheck 1": OUT_OF_BOUNDS})
     assert run.code == exit_codes.FALSIFIED
     assert "align.py:88" in run.output
-    assert "again: python -m properties sanitize-gpu cases/1.json" in run.output
+    assert "-m properties sanitize-gpu cases/1.json" in run.output
 
 
 def test_a_finding_is_written_down(folder: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.claim import unclaimed
+from properties.harness.campaign.command_lines import command_line
 from properties.harness.campaign.defects import Defect, label, pending_name, reports_of
 from properties.harness.campaign.gpus import Gpus
 from properties.harness.campaign.pending import (
@@ -393,7 +394,6 @@ class Campaign:
             silent = now - seat.heard
             if seat.stuck > limit or silent > limit + _SILENT_SECONDS:
                 seat.process.kill()
-                seat.process.join()
                 self._hung(seat, max(seat.stuck, silent))
 
     def _hung(self, seat: Seat, seconds: float) -> None:
@@ -539,7 +539,10 @@ class Campaign:
         standing = self.ledger.standings[task.property]
         if case is not None and not task.shown and not self.record.interrupted:
             path = self.pending / f"{task.property}.{seat.process.pid}.unfinished.json"
-            standing.remark = f"still busy when the time was up: make replay CASE={path}"
+            standing.remark = f"still busy when the time was up: {self._replay(path)}"
+
+    def _replay(self, case: Path) -> str:
+        return command_line("replay", case, subject=self.plan.subject, device=self.plan.device)
 
     def _report_known(self) -> None:
         """Report the examples of known defects that were not shrunk."""

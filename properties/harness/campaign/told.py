@@ -4,60 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from pathlib import PurePath
 
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign.causes import Group, grouped
+from properties.harness.campaign.command_lines import command_line, option
+from properties.harness.campaign.names import Name
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
-from properties.harness.case import Case
-from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.verdict import Status
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
-
-
-@dataclass(frozen=True)
-class Group:
-    """Failures of different properties that show the same thing: `rule` says what, without anything of a single input."""
-
-    rule: str
-    buckets: tuple[BucketRecord, ...]
-
-
-def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
-    """Failures by what their cases show: the call, and what is wrong with its outcome."""
-    found: dict[tuple[str, ...], list[BucketRecord]] = {}
-    for one in buckets:
-        found.setdefault(_kind(one), []).append(one)
-    return [Group(kind[-1], tuple(members)) for kind, members in found.items()]
-
-
-def _kind(one: BucketRecord) -> tuple[str, ...]:
-    if not one.case:
-        return (one.id, one.rule)
-    case = Case.from_data(one.case)
-    bucket = bucket_of(case)
-    function = case.failure.function if case.failure is not None else ""
-    return (function, bucket.fault, bucket.rule)
+_MOST_LACKS = 4
 
 
 def tell_failures(tell: Tell, record: Record) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
-        _tell_group(tell, group)
+        _tell_group(tell, group, record.device)
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
     for one in record.properties:
         if one.status in wrong:
             tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+    listed = {one.id for one in record.buckets}
     for entry in record.corpus:
-        if entry.verdict in ("FAILED", "UNREADABLE"):
+        # A case that fails again stands among the failures already.
+        if entry.verdict in ("FAILED", "UNREADABLE") and bucket_in(entry.file) not in listed:
             tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
     for trouble in record.troubles:
         tell(f"trouble: {trouble}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
-        for reason, names in _by_reason(record, status).items():
+        for reason, names in _briefly(record, _by_reason(record, status)).items():
             tell(f"{status.value}: {_listed(names)}: {reason}")
     unchecked = sorted({place for one in record.properties for place in one.unchecked})
     if unchecked:
@@ -76,6 +55,18 @@ def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
     return found
 
 
+def _briefly(record: Record, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
+    lacks = {
+        reason: names for reason, names in found.items() if reason.startswith(f"{record.subject} has no ")
+    }
+    if len(lacks) <= _MOST_LACKS:
+        return found
+    others = {reason: names for reason, names in found.items() if reason not in lacks}
+    together = f"{record.subject} does not offer what they call; the report has the functions of each"
+    return others | {together: [name for names in lacks.values() for name in names]}
+
+
 def _lacked_time(one: PropertyRecord) -> bool:
     return one.status == Status.NOT_TESTED.value and not one.examples
 
@@ -87,7 +78,7 @@ def not_reached(record: Record) -> str:
         return ""
     told = f"not tested for want of time: {_listed(names)}"
     enough = budget_that_would_do(record)
-    return f"{told}; BUDGET={enough}s would do" if enough else told
+    return f"{told}; {option('budget', f'{enough}s')} would do" if enough else told
 
 
 def _listed(names: list[str]) -> str:
@@ -106,38 +97,51 @@ def budget_that_would_do(record: Record) -> int:
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
 
 
-def _tell_group(tell: Tell, group: Group) -> None:
+def _tell_group(tell: Tell, group: Group, device: str) -> None:
     first, *others = group.buckets
     tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
-    _tell_places(tell, first, "  ")
+    _tell_places(tell, first, device, "  ")
     if others:
-        tell(f"  {len(others)} more show the same: {group.rule}")
+        tell(f"  {len(others)} more at the same call and place, {group.title}:")
     for one in others:
         tell(f"    {one.property}")
-        _tell_places(tell, one, "      ")
+        _tell_places(tell, one, device, "      ")
 
 
-def _tell_places(tell: Tell, one: BucketRecord, margin: str) -> None:
+def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> None:
     if one.report:
         tell(f"{margin}report: {one.report}/report.md")
     if one.corpus and not one.report:
-        tell(f"{margin}kept: make replay CASE={one.corpus}")
+        tell(f"{margin}kept: {replay_line(one, device)}")
     if one.note:
         tell(f"{margin}{one.note.strip('*')}")
+
+
+def replay_line(bucket: BucketRecord, device: str) -> str:
+    """The command that replays what the corpus has of a bucket."""
+    path = PurePath(bucket.corpus)
+    # A name alone is one of the folder in which ids are looked up.
+    by_id = path.parent in (PurePath(), PurePath("corpus"))
+    return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
+
+
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of the corpus is of, with which its name ends."""
+    return PurePath(file).stem.rpartition("-")[2]
 
 
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     """A row for each known defect: whether it showed, and in how many examples; None without any."""
     table = Table(show_edge=False, pad_edge=False)
-    table.add_column("known defect", overflow="fold")
-    table.add_column("", no_wrap=True)
+    table.add_column("known defect")
+    table.add_column("", no_wrap=True, min_width=len("not tried enough"))
     for column in ("examples", "properties"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("title", overflow="fold", ratio=1)
+    table.add_column("title", ratio=1)
     for one in defects:
         standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(escape(one.id), standing, *numbers, escape(one.title))
+        table.add_row(Name(one.id), standing, *numbers, escape(one.title))
     return table if table.row_count else None
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = "docs/rules.md"
-FOLDERS = ("corpus", "deploy", "docs", "examples", "impl", "oracle", "properties", "vectors")
+FOLDERS = ("corpus", "deploy", "docs", "examples", "impl", "oracle", "properties", "statecheck", "vectors")
 """Where citations stand, beside the pages in the root."""
 _SUFFIXES = frozenset({".j2", ".js", ".md", ".py", ".slurm", ".toml", ".txt", ".yaml", ".yml"})
 

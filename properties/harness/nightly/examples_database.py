@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, MultiplexedDatabase
 
+from properties.harness.campaign.command_lines import pip_line
+
 VARIABLE = "STATECHECK_REDIS"
 _FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
 _SCHEMES = ("redis", "rediss", "unix")
@@ -62,7 +64,7 @@ def _on_redis(url: str, subject: str) -> ExampleDatabase:
         kind: Any = import_module("hypothesis.extra.redis").RedisExampleDatabase
     except ImportError as error:
         raise ValueError(
-            "redis = not installed, but should be: pip install redis (the extra `redis`) [example_database]"
+            f"redis = not installed, but should be: {pip_line('redis')} (the extra `redis`) [example_database]"
         ) from error
     once = retry.Retry(import_module("redis.backoff").NoBackoff(), 0)
     limits = {"socket_timeout": _WAIT_SECONDS, "socket_connect_timeout": _WAIT_SECONDS, "retry": once}

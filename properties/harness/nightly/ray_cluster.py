@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from properties.harness.campaign.command_lines import pip_line
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
 from properties.harness.execution.verdict import Status
@@ -76,7 +77,7 @@ def _imported() -> Any:
         return import_module("ray")
     except ImportError as error:
         raise ValueError(
-            "ray = not installed, but should be: pip install 'ray>=2.50' (the extra `ray`) [run_on_ray]"
+            f"ray = not installed, but should be: {pip_line('ray>=2.50')} (the extra `ray`) [run_on_ray]"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_every_room_and_every_page_is_read(root: Path) -> None:
     for path in (*(f"{folder}/a.py" for folder in citations.FOLDERS), "README.md"):
         assert found(root, f"document {7}", path) != [], path
         (root / path).unlink()
+
+
+def test_every_folder_of_the_repository_is_read() -> None:
+    found = subprocess.run(
+        ["git", "ls-files"], cwd=citations.ROOT, capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0:
+        pytest.skip(f"no git checkout: {found.stderr.strip()}")
+    tops = {line.partition("/")[0] for line in found.stdout.splitlines() if "/" in line}
+    assert {top for top in tops if top[0] != "."} == set(citations.FOLDERS)
 
 
 def test_a_folder_that_is_not_there_is_told(root: Path) -> None:

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.subjects import KnownDeviation, Subject, offers, safe_getattr
-from properties.subjects.known import known_in
+from properties.subjects import ALIKE, KnownDeviation, Subject, offers, safe_getattr
+from properties.subjects.known import known_in, numbers_of
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import use_port
-from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION
+from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION, Plain
 
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Is told a function's name and its arguments."""
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
 
@@ -47,12 +51,16 @@ class PlainSubject(Subject):
             carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
+        self.functions = tuple(plain.name for plain in FUNCTIONS)
         self._names = SimpleNamespace(**_documented_names())
 
     def has(self, function: str) -> bool:
         if function in SUPPLIED:
             return any(offers(self.module, plain) for plain in SUPPLIED[function])
         return function in NEEDS and all(offers(self.module, plain) for plain in NEEDS[function])
+
+    def provides(self, name: str) -> bool:
+        return offers(self.module, name)
 
     def _resolve(self, function: str) -> Any:
         found: Any = self._names
@@ -64,12 +72,35 @@ class PlainSubject(Subject):
         found = getattr(self._names, type_, None)
         return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
 
+    def told_of(self, tell: Tell) -> PlainSubject:
+        """The same subject, which says with what it calls the port's functions."""
+        found = copy(self)
+        found.module = _Told(self.module, tell)
+        return found
+
     @contextmanager
     def environment(self, variables: dict[str, str]) -> Iterator[None]:
         """As any subject's, with this port as the one that is asked."""
         use_port(self.module)
         with super().environment(variables):
             yield
+
+
+class _Told(ModuleType):
+    """Stands in for a port, and tells of its functions' calls before they are made."""
+
+    def __init__(self, port: ModuleType, tell: Tell) -> None:
+        super().__init__(port.__name__)
+        self._port, self._tell = port, tell
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        plain = next((one for one in FUNCTIONS if one.name == name), None)
+        return found if plain is None else partial(self._called, plain, found)
+
+    def _called(self, plain: Plain, function: Callable[..., Any], **arguments: Any) -> Any:
+        self._tell(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
+        return function(**arguments)
 
 
 def adapted(port: ModuleType) -> PlainSubject:
@@ -83,11 +114,38 @@ def adapted(port: ModuleType) -> PlainSubject:
         _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
     offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
     if not offered:
-        _refuse("functions", "none", "at least one of those in PROTOCOL.md", port)
+        _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
     for plain in offered:
         if not _takes(getattr(port, plain.name), plain.arguments):
             _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
     return PlainSubject(port)
+
+
+def _meant(port: ModuleType) -> str:
+    """Which functions of the protocol some of its names may have been meant to be."""
+    names = [plain.name for plain in FUNCTIONS]
+    near = {name: get_close_matches(name, names, n=1, cutoff=ALIKE) for name in dir(port)}
+    return "".join(f"; did you mean {near[name][0]} by {name}?" for name in near if near[name])
+
+
+def require_declared(module: ModuleType) -> None:
+    """Refuse a module that offers plain functions, and nothing of the documents, and does not say so.
+
+    Raises:
+        ValueError: it does.
+    """
+    documented = {symbol.partition(".")[0] for symbol in NEEDS}
+    plain = [plain.name for plain in FUNCTIONS if offers(module, plain.name)]
+    if not plain or any(offers(module, name) for name in documented):
+        return
+    meant = [name for name in dir(module) if name.startswith("STATECHECK_")]
+    near = f"; did you mean it by {meant[0]}?" if meant else ""
+    _refuse(
+        "STATECHECK_PROTOCOL",
+        "missing",
+        f"{VERSION} in a module that offers {', '.join(plain)}{near}",
+        module,
+    )
 
 
 def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
@@ -128,5 +186,4 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     if path is None:
         return ()
     folder = Path(port.__file__ or "").parent
-    release = tuple(map(int, re.findall(r"\d+", str(safe_getattr(port, "RELEASE", "0")))))
-    return known_in(folder / path, release)
+    return known_in(folder / path, numbers_of(str(safe_getattr(port, "RELEASE", "0"))))
