@@ -144,7 +144,7 @@ types: $(READY)  ## mypy
 table: $(READY)  ## regenerate the table of symbols in the README
 	@$(RUN) table --write
 
-check-table: $(READY)  ## fail if the table of symbols is out of date
+check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
 	@$(RUN) table --check
 
 ci: test lint types check-table  ## what .ci/run checks

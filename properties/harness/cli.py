@@ -117,7 +117,9 @@ def _add_table(commands: Any) -> None:
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
-        "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
+        "--check",
+        action="store_true",
+        help="fail if README.md differs, a symbol lacks a room, or a citation is dead",
     )
     table.set_defaults(run=_table)
 

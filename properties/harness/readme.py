@@ -8,6 +8,7 @@ from pathlib import Path
 
 from properties.harness import compatibility, compatibility_table, deviations, symbols
 from properties.harness.campaign.command_lines import command_line
+from properties.harness.docs import citations
 from properties.harness.registry import load_properties
 from properties.subjects import load
 
@@ -15,13 +16,14 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def run_table(write: bool, check: bool) -> int:
-    """Print the generated parts, put them into the README, or hold it against them.
+    """Print the generated parts, put them into the README, or hold it and what is cited against them.
 
     Returns:
-        1 if a symbol lacks a room, or the README is out of date or has no place for a part.
+        1 if a symbol lacks a room, or the README is out of date or has no place for a part, or a citation or link leads
+        nowhere.
     """
     tested = load_properties()
-    found = symbols.complaints(load("impl"), tested)
+    found = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
     parts = {"symbols": symbols.table(tested), "deviations": deviations.table()} | _saved()
     for name, text in parts.items():
         if write and not found:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness import readme, symbols
+from properties.harness.docs import citations
 
 EMPTY = "\n".join(
     line for name in ("symbols", "deviations") for line in (*readme.markers(name), f"after {name}")
@@ -19,6 +20,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(EMPTY, encoding="utf-8")
     monkeypatch.setattr(readme, "README", path)
     monkeypatch.setattr(symbols, "complaints", lambda *_: [])
+    monkeypatch.setattr(citations, "complaints", list)
     return path
 
 
@@ -29,6 +31,16 @@ def test_what_was_written_is_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"{readme.markers('symbols')[0]}\n| document |")
     assert text.endswith(f"|\n{readme.markers('deviations')[1]}\nafter deviations")
+
+
+@pytest.mark.usefixtures("page")
+def test_a_citation_that_leads_nowhere_fails_the_check(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme.run_table(write=True, check=False)
+    monkeypatch.setattr(citations, "complaints", lambda: ["impl/a.py:1: dead"])
+    assert readme.run_table(write=False, check=True) == 1
+    assert capsys.readouterr().err == "impl/a.py:1: dead\n"
 
 
 def test_a_line_that_somebody_changed_is_shown(page: Path, capsys: pytest.CaptureFixture[str]) -> None:

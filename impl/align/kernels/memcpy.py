@@ -17,7 +17,7 @@ def batch_memcpy_kernel(
     """Copy sizes[i] bytes from address src[i] to address dst[i], each entry as through a temporary.
 
     Grid: any; the programs share out the parts of all entries. Without num_entries there is one per program. An
-    entry whose two runs overlap is done by one program. Source: document 4, `batch_memcpy`; contract 1.8.
+    entry whose two runs overlap is done by one program. Source: contract 1.8, `batch_memcpy`.
     """
     program, programs = this_program()
     count = num_entries

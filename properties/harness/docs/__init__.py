@@ -1,0 +1,1 @@
+"""What the pages in docs/ hold, and the checks of it."""
