@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import platform
-import re
 import subprocess
 from functools import cache
 from html import escape
@@ -20,12 +20,15 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
-from properties.harness.files import write_text
+from properties.harness.files import in_file_name, write_text
 from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.picture import plain, svg
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
 from properties.harness.repro_literals import literal
+from properties.harness.text import brief as on_one_line
+from properties.harness.text.html import POLICY, rendered
+from properties.harness.text.markdown import code, escaped, fenced, inert
 from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
 from properties.subjects import Subject
 
@@ -34,7 +37,9 @@ _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST_OF_ONE_INPUT = 100
 _PICTURE = "timeline.svg"
-_IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
+_IMAGE = f"![block tables over time]({_PICTURE})"
+_SHOWN = f'<p>!<a href="{_PICTURE}">block tables over time</a></p>'
+"""What becomes of that on a page, where pictures are text."""
 _STYLE = """
 body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff;
   font: 1rem/1.5 system-ui, sans-serif; }
@@ -50,6 +55,7 @@ _PAGE = """<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>
 <meta charset="utf-8" />
+<meta http-equiv="Content-Security-Policy" content="{policy}" />
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -80,7 +86,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
 
 def _directory_of(case: Case, reports: Path) -> Path:
     """A folder for the input, and another one where a report of it stands already that shows something else."""
-    name, wanted = f"{_today()}-{case.property_name}-{case.digest}", bucket_of(case).id
+    name, wanted = f"{_today()}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
     for number in range(1, _MOST_OF_ONE_INPUT):
         directory = reports / (name if number == 1 else f"{name}-{number}")
         try:
@@ -119,16 +125,16 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
     rerun = f"make replay CASE={directory / 'case.json'} SUBJECT={case.subject}"
     title, subject = case.property_name.replace("_", " "), subject_of(case)
     parts = [
-        f"# {titled(case.subject, subject)}: {title}",
-        f"**Should hold:** {case.sentence}",
-        f"**Seen instead:** `{case.message}`",
-        f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
-        note,
-        f"## Who did it\n\n{case.finding}" if case.finding else "",
-        f"## What the programs did\n\n{case.interleaving}" if case.interleaving else "",
+        f"# {inert(titled(case.subject, subject))}: {title}",
+        f"**Should hold:** {inert(case.sentence)}",
+        f"**Seen instead:** {code(case.message)}",
+        _IMAGE if case.timeline is not None else "",
+        inert(note),
+        f"## Who did it\n\n{inert(case.finding)}" if case.finding else "",
+        f"## What the programs did\n\n{inert(case.interleaving)}" if case.interleaving else "",
         _story(case),
         "## Input",
-        f"```python\n{_input(case)}\n```",
+        fenced(_input(case), "python"),
         "## Expected and actual",
         _outcomes(case),
         "## Run it again",
@@ -165,7 +171,7 @@ def _story(case: Case) -> str:
     """What the requests did, up to what was seen."""
     if case.timeline is None or not case.timeline.moments:
         return ""
-    return "## What happened\n\n" + "\n".join(f"- {moment.title}" for moment in case.timeline.moments)
+    return "## What happened\n\n" + "\n".join(f"- {inert(moment.title)}" for moment in case.timeline.moments)
 
 
 def report_page(text: str, picture: str = "") -> str:
@@ -175,12 +181,9 @@ def report_page(text: str, picture: str = "") -> str:
         text: what `report_text` wrote.
         picture: the SVG that `text` refers to, to stand in the page itself.
     """
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     title = text.splitlines()[0].removeprefix("# ")
-    body = _IMAGE.sub(lambda _: f"<figure>{picture}</figure>", markdown.render(plain(text)), count=1)
-    return _PAGE.format(title=escape(plain(title)), style=_STYLE, body=body)
+    body = rendered(plain(text)).replace(_SHOWN, f"<figure>{picture}</figure>", 1)
+    return _PAGE.format(title=escape(plain(title)), policy=escape(POLICY), style=_STYLE, body=body)
 
 
 def _input(case: Case) -> str:
@@ -196,10 +199,10 @@ def _input(case: Case) -> str:
 
 
 def _call_lines(call: Call) -> list[str]:
-    lines = [f'os.environ["{name}"] = "{value}"' for name, value in call.environment]
+    lines = [f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in call.environment]
     lines += [f"{name} = {literal(value)}" for name, value in call.named.items() if value != Name(name)]
     arguments = [name for name, _ in call.arguments] + [f"{name}={name}" for name, _ in call.keywords]
-    order = f"  # programs {call.schedule}" if call.schedule else ""
+    order = f"  # programs {on_one_line(call.schedule, 400)}" if call.schedule else ""
     bound = f"{call.bind} = " if call.bind else ""
     return [*lines, f"{bound}{call.function}({', '.join(arguments)}){order}"]
 
@@ -209,16 +212,17 @@ def _outcomes(case: Case) -> str:
     for call, expected, actual in zip(case.calls, case.expected, case.actual, strict=True):
         found = outcome_difference(expected, actual, places=case.device != "cpu")
         lines = [
-            f"`{spell(call) if len(case.calls) > 1 else call.function}`",
-            "```text",
             f"expected    {_expected(expected)}",
             f"actual      {_actual(actual)}",
             f"difference  {found or 'none'}",
             *(_marked(*found.tensors) if found and found.tensors else []),
-            "```",
         ]
-        blocks.append("\n".join(lines))
+        blocks.append(f"{_called(call, case)}\n{fenced(chr(10).join(lines), 'text')}")
     return "\n\n".join(blocks)
+
+
+def _called(call: Call, case: Case) -> str:
+    return code(spell(call) if len(case.calls) > 1 else call.function)
 
 
 def _marked(expected: Tensor, actual: Tensor) -> list[str]:
@@ -261,7 +265,9 @@ def environment() -> dict[str, str]:
 
 def _environment(case: Case) -> str:
     rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    return "| | |\n|---|---|\n" + "\n".join(
+        f"| {name} | {escaped(value, 200)} |" for name, value in rows.items()
+    )
 
 
 @cache

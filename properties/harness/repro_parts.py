@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,17 +10,18 @@ from textwrap import indent, shorten
 
 from properties.harness.case import Case
 from properties.harness.repro_adapter import carried_source, subject_of, titled
+from properties.harness.text import visible
 
 _TOLD = 400
 _IMPORTED_USAGE = """\
 Exit code 1 while the defect is there, 0 once it is gone, 2 where the subject or the device is missing.
 Needs torch and the subject. To try another copy of the subject, name its module or its folder:
 
-    SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
+    SUBJECT=@USED@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
 _IMPORTED = """
 HERE = os.path.dirname(os.path.abspath(__file__))
-SUBJECT = os.environ.get("SUBJECT", "@SUBJECT@")
-ROOT = os.environ.get("SUBJECT_PATH") or ("@ROOT@" and os.path.join(HERE, "@ROOT@"))
+SUBJECT = os.environ.get("SUBJECT", @SUBJECT@)
+ROOT = os.environ.get("SUBJECT_PATH") or (@ROOT@ and os.path.join(HERE, @ROOT@))
 if ROOT:
     sys.path.insert(0, ROOT)
 try:
@@ -64,12 +66,16 @@ def subject_part(case: Case, root: str) -> SubjectPart:
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
         with suppress(ValueError):
-            told = {"@NAME@": case.subject, "@SOURCE@": indent(carried_source(case, subject), "    ")}
+            told = {
+                "@NAME@": in_docstring(case.subject),
+                "@SOURCE@": indent(carried_source(case, subject), "    "),
+            }
             return SubjectPart(
                 filled(_CARRIED_USAGE, told), filled(_CARRIED, told), titled(case.subject, subject)
             )
-    told = {"@SUBJECT@": case.subject, "@ROOT@": root, "@DEVICE@": case.device}
-    return SubjectPart(filled(_IMPORTED_USAGE, told), filled(_IMPORTED, told))
+    told = {"@USED@": in_docstring(case.subject), "@DEVICE@": in_docstring(case.device)}
+    code = {"@SUBJECT@": json.dumps(case.subject), "@ROOT@": json.dumps(root)}
+    return SubjectPart(filled(_IMPORTED_USAGE, told), filled(_IMPORTED, code))
 
 
 def filled(template: str, told: dict[str, str]) -> str:
@@ -78,8 +84,8 @@ def filled(template: str, told: dict[str, str]) -> str:
 
 
 def in_docstring(text: str) -> str:
-    """Text that ends no docstring and has no escapes."""
-    return text.replace("\\", "").replace('"""', "'''")
+    """Text that ends no docstring and has no escapes, of which a reader sees every character."""
+    return visible(text).replace("\\", "").replace('"""', "'''")
 
 
 def seen(case: Case) -> str:

@@ -409,7 +409,7 @@ def test_bytes_that_are_no_text_a_folder_and_a_dead_link_are_told_of(tmp_path: P
     (tmp_path / "b.json").mkdir()
     (tmp_path / "c.json").symlink_to(tmp_path / "gone")
     problems = [entry.problem for entry in Corpus(tmp_path).entries()]
-    assert ["decode" in problems[0], "directory" in problems[1], problems[2]] == [
+    assert ["UTF-8" in problems[0], "a folder" in problems[1], problems[2]] == [
         True,
         True,
         "a link to nothing",

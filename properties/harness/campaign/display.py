@@ -8,7 +8,6 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.campaign.coordinator import Campaign
@@ -17,7 +16,8 @@ from properties.harness.campaign.record import PropertyRecord, Record
 from properties.harness.campaign.standing import Standing
 from properties.harness.execution.verdict import Status
 from properties.harness.kernels import coverage
-from properties.harness.nightly.summary import visible
+from properties.harness.text import visible
+from properties.harness.text.terminal import cell, said
 
 _LINE_SECONDS = 10.0
 _STYLES = {
@@ -41,10 +41,11 @@ def summary(record: Record) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for one in record.properties:
         style = _BY_VALUE.get(one.status, "")
-        status = f"[{style}]{one.status}[/]" if style else one.status
         ended = (f"{_ended(one)[name]:,}" for name in shown)
         rate = f"{one.rate:,.0f}" if one.examples else ""
-        table.add_row(escape(one.name), status, f"{one.examples:,}", f"{one.compared:,}", *ended, rate)
+        table.add_row(
+            cell(one.name), cell(one.status, style), f"{one.examples:,}", f"{one.compared:,}", *ended, rate
+        )
     return table
 
 
@@ -67,7 +68,7 @@ def kernels(record: Record) -> Table | str:
     for column in ("kernels compiled", "variants", "compilations"):
         table.add_column(column, justify="left" if column == "kernels compiled" else "right", no_wrap=True)
     for name, one in record.kernels.items():
-        table.add_row(escape(name), f"{len(one['variants'])}", f"{one['compilations']}")
+        table.add_row(cell(name), f"{len(one['variants'])}", f"{one['compilations']}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -114,12 +115,15 @@ class Display:
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
     ledger, plan = campaign.ledger, campaign.plan
     found = [
-        (one.id, f"FALSIFIED {one.id}: {one.property}: {one.message}") for one in ledger.buckets.values()
+        (one.id, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
+        for one in ledger.buckets.values()
     ]
     found += [
-        (name, f"ERROR: {name}: {_last_line(one)}") for name, one in ledger.standings.items() if one.error
+        (name, f"ERROR: {name}: {said(_last_line(one))}")
+        for name, one in ledger.standings.items()
+        if one.error
     ]
-    found += [(one, f"trouble: {one}") for one in ledger.troubles]
+    found += [(one, f"trouble: {said(one)}") for one in ledger.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
         from properties.harness.campaign.plan import seed_of
 
@@ -142,9 +146,14 @@ def _window(campaign: Campaign, room: int) -> Table:
         )
     for one in shown:
         style = _STYLES.get(one.status, "cyan" if one.running else "")
-        name = f"[{style}]{escape(one.name)}[/]" if style else escape(one.name)
         status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
-        table.add_row(name, status.value, f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
+        table.add_row(
+            cell(one.name, style),
+            status.value,
+            f"{one.examples:,}",
+            f"{one.counts.compared:,}",
+            f"{one.rate:,.0f}",
+        )
     return table
 
 

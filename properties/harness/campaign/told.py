@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.verdict import Status
+from properties.harness.text.terminal import cell, said
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
@@ -35,9 +35,11 @@ def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
 
 
 def _kind(one: BucketRecord) -> tuple[str, ...]:
-    if not one.case:
+    try:
+        case = Case.from_data(one.case)
+    except ValueError:
+        # There is none, or it is from elsewhere.
         return (one.id, one.rule)
-    case = Case.from_data(one.case)
     bucket = bucket_of(case)
     function = case.failure.function if case.failure is not None else ""
     return (function, bucket.fault, bucket.rule)
@@ -50,21 +52,21 @@ def tell_failures(tell: Tell, record: Record) -> None:
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
     for one in record.properties:
         if one.status in wrong:
-            tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+            tell(f"\n{said(one.status)}: {said(one.name)}\n  {said(one.detail)}")
     for entry in record.corpus:
-        if entry.verdict in ("FAILED", "UNREADABLE"):
-            tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
+        if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT"):
+            tell(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
     for trouble in record.troubles:
-        tell(f"trouble: {trouble}")
+        tell(f"trouble: {said(trouble)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _by_reason(record, status).items():
-            tell(f"{status.value}: {_listed(names)}: {reason}")
+            tell(f"{status.value}: {_listed(names)}: {said(reason)}")
     unchecked = sorted({place for one in record.properties for place in one.unchecked})
     if unchecked:
-        tell(f"observed, and not compared with any rule: {_listed(unchecked)}")
+        tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
-            tell(f"{one.name}: {one.detail}")
+            tell(f"{said(one.name)}: {said(one.detail)}")
 
 
 def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
@@ -108,12 +110,12 @@ def budget_that_would_do(record: Record) -> int:
 
 def _tell_group(tell: Tell, group: Group) -> None:
     first, *others = group.buckets
-    tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
+    tell(f"\n{Status.FALSIFIED.value}: {said(first.property)}\n  {said(first.message)}")
     _tell_places(tell, first, "  ")
     if others:
-        tell(f"  {len(others)} more show the same: {group.rule}")
+        tell(f"  {len(others)} more show the same: {said(group.rule)}")
     for one in others:
-        tell(f"    {one.property}")
+        tell(f"    {said(one.property)}")
         _tell_places(tell, one, "      ")
 
 
@@ -123,7 +125,7 @@ def _tell_places(tell: Tell, one: BucketRecord, margin: str) -> None:
     if one.corpus and not one.report:
         tell(f"{margin}kept: make replay CASE={one.corpus}")
     if one.note:
-        tell(f"{margin}{one.note.strip('*')}")
+        tell(f"{margin}{said(one.note.strip('*'))}")
 
 
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
@@ -135,19 +137,19 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("title", overflow="fold", ratio=1)
     for one in defects:
-        standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
+        standing = cell(one.standing, "bold red" if one.stale else "")
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(escape(one.id), standing, *numbers, escape(one.title))
+        table.add_row(cell(one.id), standing, *numbers, cell(one.title))
     return table if table.row_count else None
 
 
 def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
     """Where each known defect is told of, the properties that it showed in, and its report."""
     for one in (one for one in defects if one.standing != "not tried"):
-        tell(f"\nknown defect {one.id}: {one.standing}\n  {one.link}")
+        tell(f"\nknown defect {said(one.id)}: {said(one.standing)}\n  {said(one.link)}")
         if one.properties:
-            tell(f"  in {', '.join(sorted(one.properties))}")
+            tell(f"  in {said(', '.join(sorted(one.properties)))}")
         if one.remark:
-            tell(f"  {one.remark}")
+            tell(f"  {said(one.remark)}")
         if one.report:
             tell(f"  report: {one.report}/report.md")
