@@ -248,7 +248,7 @@ def _opened(path: Path) -> int | None:
     """The lock file, of which another user may be the owner."""
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         with suppress(OSError):
-            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     return None
 
 

@@ -686,7 +686,7 @@ def test_when_a_case_was_first_seen_is_no_part_of_its_identity() -> None:
 @pytest.mark.parametrize("first_seen", [[], None, {"dict": [["date", 5]]}], ids=repr)
 def test_a_first_time_that_is_none_is_refused(first_seen: object) -> None:
     content = json.loads(a_case().to_json()) | {"first_seen": first_seen}
-    with pytest.raises(ValueError, match=r"^first_seen = "):
+    with pytest.raises(ValueError, match=r"^first_seen(\['date'\])? = "):
         Case.from_json(json.dumps(content))
 
 

@@ -81,7 +81,7 @@ def test_all_shards_find_the_same_name(environment: dict[str, str], name: str) -
 
 @pytest.mark.parametrize("name", ["../night", "a b", ".", "näme"])
 def test_a_name_that_is_no_folders_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"CAMPAIGN = .*, but should be at most 100 letters"):
+    with pytest.raises(ValueError, match=r"CAMPAIGN = .*, but should be letters"):
         campaign_of({"CAMPAIGN": name})
 
 

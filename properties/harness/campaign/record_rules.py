@@ -15,7 +15,7 @@ from properties.harness.case.typed import require, spelled
 if TYPE_CHECKING:
     from properties.harness.campaign.record import Record
 
-ID_RULE = "at most 100 letters, digits, '.', '_' and '-', and begin with one of the first two"
+ID_RULE = "letters, digits, '.', '_' and '-', at most 100, and begin with one of the first two"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _BUCKET = re.compile(r"[0-9a-f]{10}")
 _COMMIT = re.compile(r"[\w+ |]{0,1000}", re.ASCII)
