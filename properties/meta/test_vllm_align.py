@@ -32,6 +32,7 @@ from properties.strategies.align_cache import Filling
 from properties.strategies.align_requests import Sampled
 from properties.subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from properties.subjects.vllm_conditions import CONDITIONS
+from properties.subjects.vllm_conditions.calls import raw
 
 SUBJECT = Path(__file__).parents[1] / "subjects" / "vllm"
 POSTPROCESS = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -223,6 +224,11 @@ def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_pa
     assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
 
 
+def case_pool(case: Case) -> bytes:
+    """The first pool before the last call."""
+    return next(raw(step.value) for step in case.steps if isinstance(step, Let) and step.name == "pool0")
+
+
 TWO_GROUPS = Setup((Group((Kept("conv", (3, 1)),)),) * 2, ("conv",), block_size=3, num_spec=1, shared=True)
 COLLAPSES, MOVES_ON = Sampled(1, 2, 1, 2), Sampled(2, 2, 1, 2)
 """Requests that accept a draft: up to the end of their column, where the count is set back, and beyond it."""
@@ -293,6 +299,25 @@ def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
     places: set[int], known: bool
 ) -> None:
     assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1")) == known
+
+
+@pytest.mark.parametrize(
+    ("places", "requests", "order", "known"),
+    [
+        (SECOND, (), "warps:1", True),
+        (SECOND, (), "", False),
+        ({max(FIRST)} | SECOND, (), "warps:1", True),
+        (BEHIND, (COLLAPSES, MOVES_ON), "warps:1", False),
+    ],
+    ids=["beside", "program by program", "within", "a copy of a count that stays"],
+)
+def test_a_shift_is_known_beside_states_that_were_not_copied_because_of_the_count(
+    places: set[int], requests: tuple[Sampled, ...], order: str, known: bool
+) -> None:
+    """A request can show both: one warp sets the count back, and another one reads rows that are overwritten."""
+    case = undone(places, *requests).in_order(order)
+    shifted = with_pools(case, lambda pool: pool[:3] + case_pool(case)[5:6] + pool[4:])
+    assert CONDITIONS["shift_within_a_block"](shifted) == known
 
 
 @pytest.mark.usefixtures("executed")

@@ -1,8 +1,9 @@
 """What is explored when, and with how many examples.
 
-First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once, what
-has just shown something new first; of properties that have had few examples yet, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit
-of work gives the same wherever it is done.
+First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once: first
+what soon has enough examples, then what has just shown something new. Every other round is of properties with few examples only, as
+long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives
+the same wherever it is done.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ class Schedule:
                 return False
             self._examples_at_turn = self._ledger.examples
         chosen = [one for one in self._ledger.standings.values() if one.open]
-        if self._by_time:
+        if self._by_time and self.done % 2 == 0:
+            # Not every round, since what is slow would keep everything else waiting in a campaign of some minutes.
             chosen = [one for one in chosen if self._has_few(one)] or chosen
         for one in chosen:
             one.turn()

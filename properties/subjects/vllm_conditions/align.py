@@ -65,7 +65,7 @@ def _undone(one: Made, in_warps: bool) -> bool:
     """
     due, wrong, found = _places(one, right=True), _places(one), set[Place]()
     for is_first, copy in _copies_of_reset(one):
-        copied = due & {Place(pool, at + byte) for _, (pool, at), length in copy for byte in range(length)}
+        copied = due & _written(copy)
         missed = copied & wrong
         if missed and (is_first if missed == copied else not in_warps):
             return False
@@ -87,6 +87,10 @@ def _copies_of_reset(one: Made) -> Iterator[tuple[bool, Copy]]:
         if move is not None and accepted != counts[slot]:
             for number, state in enumerate(states):
                 yield number == 0, state_copy(state, found.layout, tables[state.group][move.row], move)
+
+
+def _written(copy: Copy) -> set[Place]:
+    return {Place(pool, at + byte) for _, (pool, at), length in copy for byte in range(length)}
 
 
 def _places(one: Made, *, right: bool = False) -> set[Place]:
@@ -128,9 +132,9 @@ def _only(case: Case, holds: Callable[[Made], bool]) -> bool:
 
 def _moves_within_blocks(one: Made) -> bool:
     """Whether everything that is wrong should be what the rules move there from elsewhere in the same block."""
-    pages = _pages(one.call)
+    pages, late = _pages(one.call), _late(one)
     return all(
-        _depends_on_block(one, name, block)
+        _depends_on_block(one, name, block, late)
         for name, _, right, seen in one.wrong_bytes()
         for block in [
             {at for at in changed_blocks(right, seen, 1) if at // page == number}
@@ -140,11 +144,20 @@ def _moves_within_blocks(one: Made) -> bool:
     )
 
 
-def _depends_on_block(one: Made, name: str, wrong: set[int]) -> bool:
+def _late(one: Made) -> set[Place]:
+    """Where warps of V2's postprocess leave what was there, since they read a count that another one has set back."""
+    if one.call.function != SLOTWISE:
+        return set()
+    return {place for _, copy in _copies_of_reset(one) for place in _written(copy)}
+
+
+def _depends_on_block(one: Made, name: str, wrong: set[int], late: set[Place]) -> bool:
     """Whether each of these bytes of a block is one that a late load finds where the rules take it from.
 
-    That is the byte that was there, or what the rules bring to that place in turn, and so on.
+    That is the byte that was there, or what the rules bring to that place in turn, and so on; or one that nobody has brought at
+    all, where that may be.
     """
+    pool, start = _origins(one).get(name, Place(name, 0))
     held, right = raw(one.known[name]), raw(dict(one.expected.after)[name])
     seen = next(seen for wrong_name, _, _, seen in one.wrong_bytes() if wrong_name == name)
     page = _pages(one.call).get(name, len(right))
@@ -152,7 +165,7 @@ def _depends_on_block(one: Made, name: str, wrong: set[int]) -> bool:
     places = range(first, min(first + page, len(held)))
     source = _sources(one, name, places)
     for at in wrong:
-        found, before = set[int](), at
+        found, before = {held[at]} if Place(pool, start + at) in late else set[int](), at
         while (place := source[before - first]) is not None and place != before:
             found.add(held[place])
             before = place
