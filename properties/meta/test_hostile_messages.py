@@ -23,6 +23,7 @@ from properties.harness.nightly.junit import junit
 from properties.harness.nightly.page import page
 from properties.harness.nightly.summary import markdown
 from properties.harness.report import write_report
+from properties.harness.text.markdown import code, fenced, inert
 from properties.harness.values import Returned, call
 from properties.meta.broken import a_case, toy
 from properties.meta.nightly_examples import TIMELINE, a_bucket, a_property, a_record
@@ -192,3 +193,34 @@ def test_a_script_has_what_was_said_in_its_docstring_and_nowhere_else(tmp_path: 
     assert isinstance(second, ast.Import)
     assert [alias.name for alias in second.names] == ["importlib"]
     assert "_exit" not in {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize(
+    ("ours", "text"),
+    [
+        ("**Known** `copy[0]` at `a.py:3`", "**Known** `copy[0]` at `a.py:3`"),
+        ("| 1 | `p[0]`: 2 → 3 |\n|---|---|", "| 1 | `p[0]`: 2 → 3 |\n|---|---|"),
+        ("- one\n- two", "- one\n- two"),
+        ("``a`b`` and `c`", "``a`b`` and `c`"),
+        ("![x](http://x)", "!\\[x\\](http://x)"),
+        ("<b>", "\\<b>"),
+        ("# x", "\\# x"),
+        ("> x", "\\> x"),
+        ("x\n===", "x\n\\==="),
+        ("```\nx\n```", "\\`\\`\\`\nx\n\\`\\`\\`"),
+        ("`never closed", "\\`never closed"),
+    ],
+)
+def test_of_markdown_of_ours_code_tables_lists_and_emphasis_stay(ours: str, text: str) -> None:
+    assert inert(ours) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "code_of_it"), [("x", "`x`"), ("a `b`", "`` a `b` ``"), ("x\ny", "`x y`"), ("\x1b", "`\\x1b`")]
+)
+def test_code_is_in_more_backticks_than_it_has(text: str, code_of_it: str) -> None:
+    assert code(text) == code_of_it
+
+
+def test_a_fence_is_longer_than_all_in_it() -> None:
+    assert fenced("```\nx", "text") == "````text\n```\nx\n````"
