@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _BUCKET = re.compile(r"[0-9a-f]{10}")
 _COMMIT = re.compile(r"[\w+ |]{0,1000}", re.ASCII)
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_MOST = 2**63
+_MOST = 10**300
 _MOST_SHARDS = 1_000_000
 
 
@@ -43,7 +43,7 @@ def check_record(record: Record) -> None:
     require(record, type(record), "")
     for place, number in _numbers(record, ""):
         if not 0 <= number < _MOST:
-            raise _refused(place, number, "a number from 0 to 2^63")
+            raise _refused(place, number, "a number from 0 to 10^300")
     require_id(record.id, "id")
     require_path(record.subject, "subject", indices=False)
     if not _COMMIT.fullmatch(record.commit):

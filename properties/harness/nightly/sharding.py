@@ -47,12 +47,10 @@ def campaign_of(environment: Mapping[str, str]) -> str:
         ValueError: no name for a folder.
     """
     told = {name: environment.get(name, "").strip() for name in (_CAMPAIGN, *_RUNS)}
-    names = {_CAMPAIGN: told[_CAMPAIGN]}
-    names |= {name: f"{kind}-{told[name]}" for name, kind in _RUNS.items() if told[name]}
-    variable, found = next(((name, one) for name, one in names.items() if one), ("", ""))
-    if found:
-        require_id(found, variable)
-    return found
+    if told[_CAMPAIGN]:
+        require_id(told[_CAMPAIGN], _CAMPAIGN)
+    names = (f"{kind}-{told[name]}" for name, kind in _RUNS.items() if told[name])
+    return told[_CAMPAIGN] or next(names, "")
 
 
 def _pair(told: Mapping[str, str], which: str, count: str) -> tuple[int, int]:
