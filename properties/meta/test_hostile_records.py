@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +14,9 @@ from properties.harness import cli
 from properties.harness.campaign.record import FILE, Record
 from properties.harness.case import Case
 from properties.harness.corpus import Corpus, replayed
-from properties.meta.broken import a_case
+from properties.harness.repro import repro_script
+from properties.harness.values import call
+from properties.meta.broken import a_case, toy
 from properties.meta.hostile_records import (
     CASES,
     FILES,
@@ -138,3 +143,17 @@ def test_what_is_no_file_of_a_record_is_left_out_of_a_merge(
     places = ["--reports", str(tmp_path / "reports"), "--corpus", str(tmp_path / "corpus")]
     assert cli.main(["merge", str(tmp_path / "from"), *places]) == 2
     assert f"left out: {tmp_path / 'from' / 'a' / FILE}" in capsys.readouterr().err
+
+
+def test_a_class_that_the_subject_only_imports_is_not_built() -> None:
+    assert type(toy(Path=Path).construct("Path", {"x": 1})) is SimpleNamespace
+
+
+def test_a_script_calls_nothing_that_the_subject_only_imports(tmp_path: Path) -> None:
+    (tmp_path / "my_port.py").write_text("from os import system\n", encoding="utf-8")
+    case = a_case(subject="my_port", steps=(call("system", command=f"touch {MARKER}"),))
+    script = tmp_path / "repro.py"
+    script.write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "system is no function of the subject's own\n")
+    assert not (tmp_path / MARKER).exists()
