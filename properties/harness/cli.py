@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_completion import add_completion
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
-from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
+from properties.harness.cli_test import add_test
 from properties.harness.cli_traces import add_traces
 from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from properties.harness.offers import listed
+from properties.harness.rooms import home, is_checkout
 from properties.harness.text.terminal import said, say
 
 _PLAIN_WIDTH = 120
@@ -57,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m properties", description=__doc__)
+    parser = _Parser(prog=os.environ.get("STATECHECK_COMMAND", "python -m properties"), description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
@@ -67,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(fuzz)
     add_known_options(fuzz)
+    add_require_option(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser(
@@ -86,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _bench_options(bench)
     bench.set_defaults(run=_bench)
+    add_test(commands)
     add_nightly(commands)
     add_merge(commands)
     add_replay_trace(commands)
@@ -94,13 +101,19 @@ def _parser() -> argparse.ArgumentParser:
     add_sanitize_gpu(commands)
     add_vectors(commands)
     add_compatibility(commands)
+    add_completion(commands, parser)
+    if is_checkout():
+        _add_table(commands)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
         "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
     )
     table.set_defaults(run=_table)
-    return parser
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +150,7 @@ def _planned(options: argparse.Namespace) -> Plan:
     from properties.harness.port import choose_device
     from properties.harness.selection import cores
 
-    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(ROOT)
+    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(home())
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
@@ -158,6 +171,7 @@ def _planned(options: argparse.Namespace) -> Plan:
         sanitized=options.sanitized,
         seed=fresh_seed(options.seed),
         as_new=options.as_new,
+        require=listed(options.require),
     )
 
 

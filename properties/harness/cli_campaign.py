@@ -14,11 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
-from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
 from properties.harness.nightly.console import Unbreakable, finish
 
-ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object], None]
@@ -53,8 +52,11 @@ def run_campaign(
     """
     from properties.harness.campaign.start import uninterrupted
 
+    offers = "" if ray else _offers(plan)
     with claimed(plan, named=named) as mine:
         _announce(out, mine, resumed)
+        if offers:
+            _say(out, offers)
         record = _on_ray(mine, out, ray) if ray else _here(mine, out, resumed, more)
         with uninterrupted():
             code = _conclude(mine, out, record)
@@ -62,7 +64,25 @@ def run_campaign(
     return code
 
 
+def _offers(plan: Plan) -> str:
+    """What the subject offers; machines of a cluster may be the only ones that have it.
+
+    Raises:
+        ValueError: not what the plan requires.
+    """
+    from properties.harness.offers import Offers
+    from properties.subjects import load
+
+    offers = Offers(load(plan.subject))
+    offers.require(plan.require)
+    return offers.sentence
+
+
 def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:
+    from properties.harness.device.forkserver import server_for
+
+    # It imports what engines need while this process does the same for itself.
+    server_for(plan.device, ENGINE.partition(":")[0])
     from properties.harness.campaign.coordinator import Campaign
     from properties.harness.campaign.display import Display
     from properties.harness.campaign.start import uninterrupted

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +29,7 @@ from properties.harness.values import Call, Returned
 from properties.harness.variants import Variant, broken_subject, implementation
 from properties.harness.witness import explained
 from properties.meta.breakages import without_memory
+from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_requests import Sampled
@@ -164,8 +163,8 @@ def test_simpler_schedules_have_fewer_switches_or_smaller_numbers() -> None:
 
 
 def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: Path) -> None:
-    kept = _Kept(Bench(early.port.subject, early.port), tmp_path)
-    kept.begin(load_properties()[BY_SLOT])
+    kept = _Kept(tmp_path)
+    kept.begin(load_properties()[BY_SLOT], Bench(early.port.subject, early.port))
     kept.end(Falsified(early.shrunk))
     (path,) = tmp_path.glob("*/case.json")
     assert switches(Case.load(path)) == switches(early.fewest)
@@ -217,10 +216,7 @@ def test_the_script_shows_it_in_an_order_of_the_interpreter_and_the_report_says_
     directory = write_report(case, tmp_path, early.port.subject.module)
 
     def says(**variables: str) -> int:
-        command = [sys.executable, str(directory / "repro.py")]
-        return subprocess.run(
-            command, env=os.environ | variables, capture_output=True, check=False
-        ).returncode
+        return run_python(directory / "repro.py", env=os.environ | variables).returncode
 
     assert says() == 1
     assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0

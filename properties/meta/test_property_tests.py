@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,7 +22,8 @@ from properties.harness.files import write_text, write_whole
 from properties.harness.port import InProcess
 from properties.harness.property_tests import PropertyTests
 from properties.harness.values import Let, Raised, Refusal, Returned, call, int32, record
-from properties.meta.broken import ROOT, a_case, a_property, toy
+from properties.meta.broken import a_case, a_property, toy
+from properties.meta.processes import run_pytest
 
 TYPES = "properties/test_types.py"
 CEILING = (TYPES, "-k", "ceiling_division_rounds_up_for_either_sign")
@@ -56,11 +56,8 @@ def session(folder: Path, subject: str, *options: str, source: str = "", **varia
         "CI": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder),
     } | variables
-    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--device", "cpu"]
-    command += ["--subject", subject, "--reports", str(folder / "reports"), *options]
-    done = subprocess.run(
-        command, cwd=ROOT, env=inherited | variables, capture_output=True, text=True, check=False
-    )
+    chosen = ["--device", "cpu", "--subject", subject, "--reports", str(folder / "reports"), *options]
+    done = run_pytest("-rA", *chosen, env=inherited | variables)
     return Session(folder, done.returncode, done.stdout, done.stderr)
 
 
@@ -169,7 +166,7 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
 
 def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
     told = [("statecheck property", "p"), ("statecheck verdict", "passed"), ("statecheck unchecked", "f: x")]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         where = (name, 1, name)
         report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=told)
@@ -189,7 +186,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
         ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
         ("statecheck launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
     ]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):
             report = pytest.TestReport(
@@ -293,3 +290,16 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
     counts.unchecked["f: result.extra"] += 5
     record = Record("one", "toy", "cpu", "", properties=[Standing(a_property(), counts=counts).record()])
     assert Record.from_json(record.to_json()).properties[0].counts == counts
+
+
+@pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])
+def test_other_tests_of_a_users_own_suite_count_where_nothing_was_compared(own: bool, code: int) -> None:
+    plugin = PropertyTests(Path(), bench_of_nothing() if own else None)
+    told = [("statecheck property", "p"), ("statecheck verdict", "not applicable")]
+    for name, properties in (("test_p", told), ("test_other", [])):
+        where = (name, 1, name)
+        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=properties)
+        plugin.pytest_runtest_logreport(report)
+    session: Any = SimpleNamespace(exitstatus=0, config=SimpleNamespace())
+    plugin.pytest_sessionfinish(session, 0)
+    assert session.exitstatus == code

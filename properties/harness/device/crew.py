@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from properties.harness.device.channel import Channel
 from properties.harness.device.faults import DIED, UNSEEN, Fault, Faulted, death, hang
-from properties.harness.device.forkserver import UNKNOWN, fork, worker_environment
+from properties.harness.device.fork_wire import UNKNOWN
+from properties.harness.device.forkserver import fork, worker_environment
 from properties.harness.device.wire import (
     COMPILING,
     DONE,
@@ -20,6 +20,7 @@ from properties.harness.device.wire import (
     letter_of,
     request,
 )
+from properties.harness.rooms import import_path
 
 _START_SECONDS = 120.0
 _STARTS = 3
@@ -188,4 +189,4 @@ class Crew:
 
 def surroundings() -> tuple[dict[str, str], str, list[str]]:
     """Where this process is: environment, folder and import path. A worker takes them over."""
-    return worker_environment(), str(Path.cwd()), list(sys.path)
+    return worker_environment(), str(Path.cwd()), import_path()

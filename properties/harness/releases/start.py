@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import version_of
 from properties.harness.releases.environment import ROOT, Maker, Wanted, put_down_version
@@ -100,7 +101,7 @@ def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
         here, variables = environment.python, environment.variables
     _tell(f"statecheck: {wanted}, with {here}")
     command = [str(here), "-m", "properties", *arguments]
-    os.execve(command[0], command, {**os.environ, **variables})  # noqa: S606 - a command of our own
+    os.execve(command[0], command, rooms.added_to({**os.environ, **variables}))  # noqa: S606 - a command of our own
 
 
 def _require_importable() -> None:
