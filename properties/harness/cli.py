@@ -29,6 +29,7 @@ from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.offers import listed
 from properties.harness.rooms import home, is_checkout
+from properties.harness.text.terminal import said, say
 
 _PLAIN_WIDTH = 120
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         go_on_in_release(options, arguments)
         code: int = options.run(options)
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {said(str(error))}", sys.stderr)
         return MISCONFIGURED
     except Exception:
         # Python's own exit code for this is 1, which here means that the subject is wrong.
@@ -189,7 +190,7 @@ def _replay(options: argparse.Namespace) -> int:
 
     path = path_of(options.case, options.corpus)
     found = replay_file(path, options.subject, options.device)
-    print(f"{found.verdict}: {found.message}")
+    say(f"{found.verdict}: {said(found.message)}")
     return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
 
 

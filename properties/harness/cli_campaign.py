@@ -145,6 +145,7 @@ def _write(plan: Plan, record: Record, say: Tell) -> None:
 def _on_ray(plan: Plan, out: Console, address: str) -> Record:
     from properties.harness.nightly.ray_actors import Cluster
     from properties.harness.nightly.ray_cluster import run_on_ray
+    from properties.harness.text.terminal import said
 
     told: set[str] = set()
 
@@ -152,14 +153,14 @@ def _on_ray(plan: Plan, out: Console, address: str) -> Record:
         for one in record.buckets:
             if one.id not in told:
                 told.add(one.id)
-                _say(out, f"FALSIFIED {one.id}: {one.property}: {one.message}")
+                _say(out, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
         _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
 
     return run_on_ray(plan, Cluster(address), watch=watch)
 
 
 def _say(out: Console, text: str) -> None:
-    from properties.harness.nightly.summary import visible
+    from properties.harness.text import visible
 
     out.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 

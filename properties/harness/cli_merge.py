@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record_rules import require_id
 from properties.harness.cli_folders import require_own
+from properties.harness.text.terminal import said, say
 
 _DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
-several campaigns, --id chooses, or else the first one found. One campaign that has no shards only gets its report written
-again. 0: clean. 1: something is wrong. 2: incomplete, or a {FILE} could not be used. 3: there is none."""
+shards of several campaigns, --id chooses. One campaign that has no shards only gets its report written again. Shards of another
+subject, commit or seed, and two different records of one shard, are refused before anything is written. 0: clean. 1: something is
+wrong. 2: incomplete, or a {FILE} could not be read. 3: nothing that can be merged."""
 
 
 def add_merge(commands: Any) -> None:
@@ -45,20 +49,22 @@ def run_merge(options: argparse.Namespace) -> int:
     """Merge and report; the exit codes are those of a campaign.
 
     Raises:
-        ValueError: no campaign in the folders.
+        ValueError: no campaign in the folders, or records that do not belong together.
     """
     from properties.harness.nightly.keeper import Keeper, write_down
     from properties.harness.nightly.merge import merged
 
     require_own(options.reports, "reports", "reports", "merge")
     require_own(options.corpus, "corpus", "corpus", "merge")
+    if options.id:
+        require_id(options.id, "id")
     found = _found(options.folders, options.id)
     for sentence in found.left_out:
-        print(f"left out: {sentence}", file=sys.stderr)
+        say(f"left out: {said(sentence)}", sys.stderr)
     if not found.records:
         what = f"campaign {options.id}" if options.id else "campaign"
         raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
-    whole = merged(list(found.records.values()))
+    whole = merged(list(found.records.values()), list(map(str, found.records)))
     whole.troubles += found.left_out
     keeper = Keeper(options.corpus, options.reports, whole.subject)
     return _tell(write_down(whole, options.reports, keeper), options.reports, complete=not found.left_out)
@@ -70,10 +76,10 @@ def _tell(whole: Record, reports: Path, *, complete: bool) -> int:
 
     directory = reports / "campaigns" / whole.id
     told = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
-    print(told.word, *told.reasons, sep="\n  ")
+    say("\n  ".join((told.word, *told.reasons)))
     for trouble in whole.troubles:
-        print(f"trouble: {trouble}")
-    print(f"report: {directory / 'report.html'}")
+        say(f"trouble: {said(trouble)}")
+    say(f"report: {directory / 'report.html'}")
     return told.exit_code if complete or not told.clean else 2
 
 
@@ -82,48 +88,39 @@ def _list(folders: Iterable[Path]) -> str:
 
 
 def _found(folders: Iterable[Path], wanted: str) -> _Found:
-    """The records of one campaign in the folders; its earlier merge is not one of its shards."""
+    """The records of one campaign in the folders.
+
+    Raises:
+        ValueError: several campaigns, of which none was chosen.
+    """
     found = _Found()
     for path in _files(folders):
         try:
             record = Record.load(path)
         except (OSError, ValueError) as error:
-            found.left_out.append(f"{path} cannot be read: {error}")
+            why = error.strerror if isinstance(error, OSError) else error
+            found.left_out.append(f"{path} cannot be read: {why}")
             continue
         if not wanted or record.id == wanted:
-            _sort_in(found, path, record)
+            found.records[path] = record
     if any(one.shards > 1 for one in found.records.values()):
-        _leave_merges(found)
+        # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
+        found.records = {path: one for path, one in found.records.items() if one.shards > 1}
+    names = sorted({one.id for one in found.records.values()})
+    if len(names) > 1:
+        rule = "the name of one of the campaigns in the folders"
+        raise ValueError(f"id = {wanted!r}, but should be {rule}, {', '.join(names)} [merge]")
     return found
-
-
-def _leave_merges(found: _Found) -> None:
-    """Of shards and what an earlier merge made of them only the shards count, and only those of one campaign."""
-    found.records = {path: one for path, one in found.records.items() if one.shards > 1}
-    shards = next(iter(found.records.values())).shards
-    for path, one in list(found.records.items()):
-        if one.shards != shards:
-            found.left_out.append(f"{path} is one of {one.shards} shards, not of {shards}")
-            del found.records[path]
 
 
 def _files(folders: Iterable[Path]) -> Iterator[Path]:
     """Each once, though folders may be given twice or lie in each other."""
     paths = (path for folder in folders for path in sorted(_below(folder)))
-    return iter({path.resolve(): path for path in paths}.values())
+    return iter({os.path.realpath(path): path for path in paths}.values())
 
 
 def _below(folder: Path) -> Iterable[Path]:
+    """Everything in a folder that is called as a record is, whatever it is."""
     if folder.is_file():
         return [folder]
-    return folder.rglob(FILE)
-
-
-def _sort_in(found: _Found, path: Path, record: Record) -> None:
-    first = next(iter(found.records.values()), record)
-    for name in ("id", "subject", "device", "only"):
-        mine, theirs = getattr(first, name), getattr(record, name)
-        if mine != theirs:
-            found.left_out.append(f"{path} is of another campaign: {name} = {theirs!r}, not {mine!r}")
-            return
-    found.records[path] = record
+    return [Path(place, FILE) for place, folders, files in os.walk(folder) if FILE in (*folders, *files)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record_rules import require_id
 from properties.harness.cli_campaign import commit_of, console, name_by_time, run_campaign
 from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
 from properties.harness.nightly.sharding import campaign_of, shard_of
@@ -99,11 +100,17 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     device = "cuda" if elsewhere else choose_device(options.device)
     gpus = () if options.ray else _gpus(options.gpus, device)
     shard, shards = shard_of(environment)
+    name = options.id or campaign_of(environment)
+    if options.id:
+        require_id(options.id, "id")
+    if shards > 1 and not (name or options.resume):
+        rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
+        raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
     commit = commit_of(home())
     plan = Plan(
-        options.id or campaign_of(environment) or name_by_time(commit),
+        name or name_by_time(commit),
         options.subject,
         options.only,
         device,

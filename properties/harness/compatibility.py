@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from properties.harness.case.data import load as read_json
 from properties.harness.execution.verdict import Status
 
 RESULTS = Path(__file__).resolve().parents[2] / "compatibility.json"
@@ -113,7 +114,7 @@ def gone_in(column: Column) -> list[str]:
 
 def loaded(path: Path) -> Compatibility:
     """What `save` wrote."""
-    told = json.loads(path.read_text(encoding="utf-8"))
+    told = read_json(path, "a table of releases")
     cells: dict[str, dict[str, Cell]] = {one["release"]: {} for one in told["releases"]}
     for one in told["properties"]:
         for release, cell in one["cells"].items():
@@ -155,7 +156,7 @@ def by_release(folder: Path) -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     """A file's content; nothing where it is missing or broken, which the column then says."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path, "a campaign's record")
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

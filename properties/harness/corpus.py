@@ -21,7 +21,7 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.execution.replay import replay_case
-from properties.harness.files import HOST, write_whole
+from properties.harness.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.places import Places, print_case
 from properties.harness.port import Port
 from properties.subjects import Subject, load
@@ -30,7 +30,6 @@ _LOCK = ".lock"
 _LOCK_SECONDS = 10.0
 _ATTEMPTS = 5
 _BESIDE = 100
-_LONGEST = 120
 _HOUR, _DAY = 3600.0, 86400.0
 
 Weight = tuple[int, str]
@@ -106,7 +105,7 @@ class Corpus:
             return []
         except OSError as error:
             return [Entry(self.folder, None, f"cannot be listed: {error.strerror}")]
-        return [entry for entry in (_read(self.folder / name) for name in names) if entry is not None]
+        return [entry for entry in (read(self.folder / name) for name in names) if entry is not None]
 
     def find(self, wanted: str) -> Path:
         """The file of a bucket, by its id, the first digits of it, or the file's name.
@@ -145,7 +144,7 @@ def path_of(text: str, folder: Path) -> Path:
 
 
 def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | None = None) -> CorpusRecord:
-    """What becomes of an entry on the subject: "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or "UNREADABLE"; never raises.
+    """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; never raises.
 
     Args:
         device: "cpu" or "cuda", for which the process is prepared.
@@ -164,7 +163,7 @@ def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | Non
 
 def file_name(case: Case) -> str:
     """The name of the file that a case's bucket has in every corpus."""
-    return f"{re.sub(r'[^A-Za-z0-9_]', '_', case.property_name)[:_LONGEST]}-{bucket_of(case).id}.json"
+    return f"{in_file_name(case.property_name)}-{bucket_of(case).id}.json"
 
 
 def _id_of(path: Path) -> str:
@@ -177,15 +176,16 @@ def _weight(case: Case) -> Weight:
     return len(text), text
 
 
-def _read(path: Path) -> Entry | None:
-    """None where there is no such file."""
+def read(path: Path) -> Entry | None:
+    """A file of a corpus, or what is wrong with it; None where there is no such file."""
     try:
+        require_inside(path, path.parent)
         return Entry(path, Case.load(path))
     except FileNotFoundError:
         return None if not path.is_symlink() else Entry(path, None, "a link to nothing")
     except OSError as error:
         return Entry(path, None, f"cannot be read: {error.strerror}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Entry(path, None, str(error))
 
 
@@ -224,7 +224,7 @@ def _place_of(path: Path) -> tuple[Path, Case | None]:
     """Where the bucket's case stands or should, beside files that cannot be read: they are nobody's to overwrite."""
     stem, problem = path.stem, ""
     for number in range(2, _BESIDE):
-        entry = _read(path)
+        entry = read(path)
         if entry is None or entry.case is not None:
             return path, entry.case if entry is not None else None
         path, problem = path.with_name(f"{stem}-{number}.json"), entry.problem
@@ -248,7 +248,7 @@ def _opened(path: Path) -> int | None:
     """The lock file, of which another user may be the owner."""
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         with suppress(OSError):
-            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     return None
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from pathlib import Path
 
 HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40]
 """Who writes: the names of files that are being written have it, and the number of the process."""
+
+_LONGEST = 120
 
 
 def encoded(text: str) -> bytes:
@@ -17,6 +21,63 @@ def encoded(text: str) -> bytes:
 def write_text(path: Path, text: str) -> None:
     """Write a file for people, whatever a subject has put into the text."""
     path.write_bytes(encoded(text))
+
+
+def in_file_name(text: str) -> str:
+    """The text as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text)[:_LONGEST]
+
+
+def read_text(path: Path, largest: int) -> str:
+    """The text of a file that anybody may have put there.
+
+    Raises:
+        OSError: there is no such file, or nobody may read it.
+        ValueError: no regular file, more than `largest` bytes, or not UTF-8.
+    """
+    # What is no file is not even opened: to open a device may do something.
+    _require_file(path, path.stat(), largest)
+    # A FIFO that has taken its place since would keep an ordinary open waiting for a writer.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        _require_file(path, os.fstat(file.fileno()), largest)
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"size = more than {largest} bytes, but should be at most {largest} [{path}]")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"text = bytes that are no UTF-8, but should be UTF-8 [{path}]: {error}") from error
+
+
+def _require_file(path: Path, found: os.stat_result, largest: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"file = {_kind(found.st_mode)}, but should be a regular file [{path}]")
+    if found.st_size > largest:
+        raise ValueError(f"size = {found.st_size} bytes, but should be at most {largest} [{path}]")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+def require_inside(path: Path, folder: Path) -> None:
+    """Refuse a link that leads out of the folder whose files are read.
+
+    Raises:
+        OSError: a link to nothing, or to itself.
+        ValueError: it leads somewhere else.
+    """
+    if path.is_symlink() and not Path(os.path.realpath(path, strict=True)).is_relative_to(
+        os.path.realpath(folder)
+    ):
+        raise ValueError(f"file = a link to elsewhere, but should be inside of {folder} [{path}]")
 
 
 def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = False) -> None:

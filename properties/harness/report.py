@@ -19,7 +19,7 @@ from properties.harness import rooms
 from properties.harness.campaign.command_lines import command_line, script_line
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.files import write_text
+from properties.harness.files import in_file_name, write_text
 from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.picture import svg
 from properties.harness.report_case import ROOM, input_sections, outcome_sections
@@ -28,6 +28,7 @@ from properties.harness.report_page import PICTURE, report_page
 from properties.harness.report_sections import Section, fitted, shortened
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
+from properties.harness.text.markdown import code, escaped, inert
 from properties.subjects import Subject
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
@@ -57,7 +58,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
 
 def _directory_of(case: Case, reports: Path) -> Path:
     """A folder for the input, and another one where a report of it stands already that shows something else."""
-    name, wanted = f"{_today()}-{case.property_name}-{case.digest}", bucket_of(case).id
+    name, wanted = f"{_today()}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
     for number in range(1, _MOST_OF_ONE_INPUT):
         directory = reports / (name if number == 1 else f"{name}-{number}")
         try:
@@ -97,10 +98,8 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
     return fitted(
         [
             Section("", tuple(filter(None, _head(case, subject, note)))),
-            Section("Who did it", tuple(filter(None, [shortened(case.finding, ROOM)])))
-            if case.finding
-            else _NOTHING,
-            Section("What the programs did", (case.interleaving,)) if case.interleaving else _NOTHING,
+            Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
+            Section("What the programs did", (inert(case.interleaving),)) if case.interleaving else _NOTHING,
             _story(case),
             *outcome_sections(case),
             *input_sections(case),
@@ -111,14 +110,14 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
 
 
 def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
-    yield f"# {titled(case.subject, subject)}: {case.property_name.replace('_', ' ')}"
-    yield f"**Should hold:** {case.sentence}"
-    yield f"**Seen instead:** `{_seen(case)}`"
+    yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
+    yield f"**Should hold:** {inert(case.sentence)}"
+    yield f"**Seen instead:** {code(_seen(case))}"
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
     yield f"![block tables over time]({PICTURE})" if case.timeline is not None else ""
-    yield note
+    yield inert(note)
 
 
 def _seen(case: Case) -> str:
@@ -132,8 +131,8 @@ def _seen(case: Case) -> str:
 def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
     return (
-        f"`{script_line(directory / 'repro.py', case.subject)}` exits 1 while the defect is there and 0 once it is gone; it needs "
-        f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
+        f"{code(script_line(directory / 'repro.py', case.subject))} exits 1 while the defect is there and 0 once it is gone; it needs "
+        f"{_needs(case, subject)}.\n{code(rerun)} replays the same input through the harness.{_unstepped(case)}"
     )
 
 
@@ -160,7 +159,8 @@ def _story(case: Case) -> Section:
     """What the requests did, up to what was seen."""
     if case.timeline is None or not case.timeline.moments:
         return _NOTHING
-    return Section("What happened", ("\n".join(f"- {moment.title}" for moment in case.timeline.moments),))
+    told = "\n".join(f"- {inert(moment.title)}" for moment in case.timeline.moments)
+    return Section("What happened", (told,))
 
 
 def environment() -> dict[str, str]:
@@ -177,7 +177,9 @@ def environment() -> dict[str, str]:
 
 def _environment(case: Case) -> str:
     rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    return "| | |\n|---|---|\n" + "\n".join(
+        f"| {name} | {escaped(value, 200)} |" for name, value in rows.items()
+    )
 
 
 @cache

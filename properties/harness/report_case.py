@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from properties.harness.case import Case
@@ -9,13 +10,15 @@ from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.execution.example import spell
 from properties.harness.report_sections import Section, shortened
 from properties.harness.repro_literals import literal
+from properties.harness.text import brief as on_one_line
+from properties.harness.text.markdown import code, fenced
 from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
 
 ROOM = 2_000
 """Characters of a text inside a report."""
 _AROUND = 8
-_LONGEST_LINE, _MOST_IN_OPEN = 1_000, 3_000
-"""Characters of a line of the input, and of an input that stands in the open."""
+_LONGEST_LINE, _MOST_IN_OPEN, _MOST_OF_AN_ORDER = 1_000, 3_000, 400
+"""Characters of a line of the input, of an input that stands in the open, and of the order of a launch's programs."""
 
 
 def input_sections(case: Case) -> Iterator[Section]:
@@ -55,11 +58,11 @@ def _bound(name: str, value: str) -> str:
 
 
 def _call_lines(call: Call) -> list[str]:
-    lines = [f'os.environ["{name}"] = "{value}"' for name, value in call.environment]
+    lines = [f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in call.environment]
     named = {name: literal(value) for name, value in call.named.items() if value != Name(name)}
     lines += [_bound(name, value) for name, value in named.items() if value != name]
     arguments = [name for name, _ in call.arguments] + [f"{name}={name}" for name, _ in call.keywords]
-    order = f"  # programs {call.schedule}" if call.schedule else ""
+    order = f"  # programs {on_one_line(call.schedule, _MOST_OF_AN_ORDER)}" if call.schedule else ""
     bound = f"{call.bind} = " if call.bind else ""
     return [*lines, f"{bound}{call.function}({', '.join(arguments)}){order}"]
 
@@ -86,17 +89,14 @@ def _outcome(case: Case, number: int) -> str:
     found = outcome_difference(expected, actual, places=case.device != "cpu")
     own = case.own_calls[number] if number < len(case.own_calls) else ""
     titles = own.splitlines() or [spell(call) if len(case.calls) > 1 else call.function]
+    *before, last = (code(shortened(title, ROOM)) for title in titles)
     lines = [
-        *(f"`{shortened(title, ROOM)}`  " for title in titles[:-1]),
-        f"`{shortened(titles[-1], ROOM)}`",
-        "```text",
         f"expected    {shortened(_expected(expected), ROOM)}",
         f"actual      {shortened(_actual(actual), ROOM)}",
         f"difference  {shortened(str(found), ROOM) if found else 'none'}",
         *(_marked(*found.tensors) if found and found.tensors else []),
-        "```",
     ]
-    return "\n".join(lines)
+    return "\n".join([*(f"{title}  " for title in before), last, fenced("\n".join(lines), "text")])
 
 
 def _marked(expected: Tensor, actual: Tensor) -> list[str]:

@@ -6,9 +6,11 @@ import re
 from html import escape
 
 from properties.harness.picture import plain
+from properties.harness.text.html import POLICY, rendered
 
 PICTURE = "timeline.svg"
-_IMAGE = re.compile(rf'<p><img src="{re.escape(PICTURE)}"[^>]*></p>')
+_SHOWN = f'<p>!<a href="{PICTURE}">block tables over time</a></p>'
+"""What becomes of the picture on a page, where pictures are text."""
 _FOLDED = re.compile(r"<p>&lt;details&gt;\s*&lt;summary&gt;(.*?)&lt;/summary&gt;</p>")
 _END_OF_FOLDED = "<p>&lt;/details&gt;</p>"
 _STYLE = """
@@ -36,6 +38,7 @@ _PAGE = """<!DOCTYPE html>
 <meta charset="utf-8" />
 <meta name="viewport" content="width=device-width, initial-scale=1" />
 <meta name="color-scheme" content="light dark" />
+<meta http-equiv="Content-Security-Policy" content="{policy}" />
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -54,15 +57,12 @@ def report_page(text: str, picture: str = "") -> str:
     """
     title = text.splitlines()[0].removeprefix("# ")
     body = report_body(text, picture)
-    return _PAGE.format(title=escape(plain(title)), style=_STYLE, body=body)
+    return _PAGE.format(title=escape(plain(title)), policy=escape(POLICY), style=_STYLE, body=body)
 
 
 def report_body(text: str, picture: str = "") -> str:
     """The report as a part of a page."""
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    body = _IMAGE.sub(lambda _: f"<figure>{picture}</figure>", markdown.render(plain(text)), count=1)
+    body = rendered(plain(text)).replace(_SHOWN, f"<figure>{picture}</figure>", 1)
     return _with_folds(body)
 
 

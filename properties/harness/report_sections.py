@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from properties.harness.text.markdown import fenced
+
 MOST = 60_000
 """Characters of a report."""
 _A_SENTENCE = 400
@@ -43,7 +45,7 @@ class Section:
         if self.summary:
             yield f"<details>\n<summary>{self.summary}</summary>"
         if self.pieces and self.language:
-            yield f"```{self.language}\n" + "\n".join(self.pieces) + "\n```"
+            yield fenced("\n".join(self.pieces), self.language)
         elif self.pieces:
             yield "\n\n".join(self.pieces)
         if self.left_out:

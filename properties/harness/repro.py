@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     part = subject_part(case, root)
     body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
     told = {
-        "@PROPERTY@": case.property_name,
+        "@PROPERTY@": in_docstring(case.property_name),
         "@SENTENCE@": in_docstring(case.sentence),
         "@MESSAGE@": seen(case),
         "@WITH@": part.seen_with and f" with {part.seen_with}",
@@ -97,16 +98,17 @@ def _stated(case: Case) -> str:
 def _device(case: Case) -> str:
     if case.order == TRACED:
         return '"cpu"  # Only where Triton interprets them can programs be looked at.'
-    return f'os.environ.get("DEVICE", "{case.device}")'
+    return f'os.environ.get("DEVICE", {json.dumps(case.device)})'
 
 
 def _watched_script(case: Case, directory: Path, root: str) -> str:
     """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
     told = {
-        "@PROPERTY@": case.property_name,
-        "@SUBJECT@": case.subject,
-        "@ROOT@": root,
-        "@STATECHECK@": os.path.relpath(rooms.FOLDER, directory),
+        "@PROPERTY@": in_docstring(case.property_name),
+        "@USED@": in_docstring(case.subject),
+        "@SUBJECT@": json.dumps(case.subject),
+        "@ROOT@": json.dumps(root),
+        "@STATECHECK@": json.dumps(os.path.relpath(rooms.FOLDER, directory)),
     }
     return filled(_WATCHED.read_text(encoding="utf-8"), told)
 

@@ -10,6 +10,7 @@ from textwrap import indent, shorten
 
 from properties.harness.case import Case
 from properties.harness.repro_adapter import carried_source, subject_of, titled
+from properties.harness.text import visible
 
 _TOLD = 400
 _CODES = """\
@@ -68,16 +69,17 @@ def subject_part(case: Case, root: str) -> SubjectPart:
     """For a script about `case`; `root` is the folder to import a subject from, relative to the script, "" for none."""
     subject = subject_of(case)
     imported = {
-        "@SUBJECT@": case.subject,
+        "@SUBJECT@": in_docstring(case.subject),
         "@MODULE@": json.dumps(case.subject),
         "@ROOT@": json.dumps(root),
-        "@DEVICE@": case.device,
+        "@DEVICE@": in_docstring(case.device),
         "@FOUND@": in_docstring(f"{root} from here" if root else "what Python imports from"),
     }
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
         with suppress(ValueError):
-            told = {"@NAME@": case.subject, "@SOURCE@": indent(carried_source(case, subject), "    ")}
+            source = indent(carried_source(case, subject), "    ")
+            told = {"@NAME@": in_docstring(case.subject), "@SOURCE@": source}
             usage, code = filled(_CARRIED_USAGE, told), filled(_CARRIED, told)
             if subject.module.__name__ != subject.carried:
                 # Its adapter adapts any port: the port is a module like any other subject.
@@ -93,8 +95,8 @@ def filled(template: str, told: dict[str, str]) -> str:
 
 
 def in_docstring(text: str) -> str:
-    """Text that ends no docstring and has no escapes."""
-    return text.replace("\\", "").replace('"""', "'''")
+    """Text that ends no docstring and has no escapes, of which a reader sees every character."""
+    return visible(text).replace("\\", "").replace('"""', "'''")
 
 
 def seen(case: Case) -> str:

@@ -24,6 +24,7 @@ from properties.harness.registry import Property, load_properties
 from properties.harness.sanitize_gpu_record import Recorder
 from properties.harness.sanitize_gpu_report import conclusion, tell_findings, tell_run
 from properties.harness.sanitize_gpu_run import Sanitizer, ToolRun, Work, run_tool
+from properties.harness.text import visible
 from properties.subjects import Subject, load
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
@@ -113,7 +114,7 @@ def sanitize(options: Options, console: Console) -> Run:
     _watch(run, kernel_names(), console)
     tell_findings(run.tools, console)
     run.save(options.out / "findings.json")
-    console.print(conclusion(run.tools, options.out), markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(conclusion(run.tools, options.out)), markup=False, highlight=False, soft_wrap=True)
     return run
 
 
@@ -207,7 +208,7 @@ def _record(
     )
     console.print(f"recorded {told}, seed {recorder.seed}", highlight=False)
     for reason, count in gathered.skipped.items():
-        console.print(f"skipped {count}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(f"skipped {count}: {reason}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def kernel_names() -> frozenset[str]:

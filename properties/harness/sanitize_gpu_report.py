@@ -14,6 +14,7 @@ from rich.table import Table
 from properties.harness.campaign.command_lines import command_line
 from properties.harness.sanitize_gpu_parse import Finding
 from properties.harness.sanitize_gpu_run import ToolRun
+from properties.harness.text import visible
 
 _SHOWN = 10
 
@@ -87,4 +88,4 @@ def _tell_rest(console: Console, lines: Sequence[str]) -> None:
 
 
 def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)

@@ -22,6 +22,7 @@ from properties.engine.world import World
 from properties.harness.bench_report import environment, save
 from properties.harness.picture import svg
 from properties.harness.replay_engines import Options
+from properties.harness.text import visible
 from properties.harness.trace_counts import Counts
 from properties.harness.trace_picture import drawn
 from properties.harness.traffic import Summary
@@ -136,7 +137,7 @@ class Progress:
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def headline(options: Options, traffic: Summary, world: World, device: str) -> str:

@@ -19,6 +19,24 @@ Value = Any
 Place = Literal["device", "host"]
 CANARY = 0xA5
 """What every byte of the memory around a tensor holds."""
+ITEM_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+"""Bytes of an element, by the name of its torch dtype."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +50,8 @@ class Tensor:
 
     dtype: str
     shape: tuple[int, ...]
-    elements: tuple[int, ...] | bytes | None
+    elements: tuple[Any, ...] | bytes | None
+    """Ints; floats only in what a subject returned."""
     strides: tuple[int, ...] | None = None
     offset: int = 0
     on: Place = "device"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> Record:
 
 def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> Record:
     """As `a_record`, of another time and therefore of another name."""
-    return a_record(*buckets, id=began, began=began, **changes)
+    return a_record(*buckets, id=re.sub(r"[:+]", "-", began), began=began, **changes)
 
 
 LAUNCHED = [

@@ -273,6 +273,13 @@ def test_what_an_exploration_finds_beside_its_own_failure_is_told_too(tmp_path: 
     assert {one.id for one in record.buckets} == {bucket_of(one).id for one in cases}
 
 
+def test_a_case_that_is_being_replayed_when_the_time_is_up_is_left_out_and_told(tmp_path: Path) -> None:
+    a_case(property_name=EXACT, subject="impl").save(tmp_path / "corpus" / "a.json")
+    record, _ = pretended(tmp_path, passes, budget=0.5, engines=2, replay=lambda task, actor: actor.hang())
+    assert record.corpus == [CorpusRecord("a.json", "LEFT OUT", "left out: the time was up")]
+    assert code_of(record) == 2
+
+
 # Workers that die, or hang.
 
 

@@ -413,7 +413,7 @@ def test_bytes_that_are_no_text_a_folder_and_a_dead_link_are_told_of(tmp_path: P
     (tmp_path / "b.json").mkdir()
     (tmp_path / "c.json").symlink_to(tmp_path / "gone")
     problems = [entry.problem for entry in Corpus(tmp_path).entries()]
-    assert ["decode" in problems[0], "directory" in problems[1], problems[2]] == [
+    assert ["UTF-8" in problems[0], "a folder" in problems[1], problems[2]] == [
         True,
         True,
         "a link to nothing",
@@ -683,7 +683,7 @@ def test_when_a_case_was_first_seen_is_no_part_of_its_identity() -> None:
 @pytest.mark.parametrize("first_seen", [[], None, {"dict": [["date", 5]]}], ids=repr)
 def test_a_first_time_that_is_none_is_refused(first_seen: object) -> None:
     content = json.loads(a_case().to_json()) | {"first_seen": first_seen}
-    with pytest.raises(ValueError, match=r"^first_seen = "):
+    with pytest.raises(ValueError, match=r"^first_seen(\['date'\])? = "):
         Case.from_json(json.dumps(content))
 
 

@@ -14,9 +14,10 @@ from oracle.errors import Refused
 from properties.harness import answers
 from properties.harness.blocks import contents, raw_bytes
 from properties.harness.execution.example import Bench, Falsified, Trial
-from properties.harness.execution.memory import ITEM_SIZES, Memory, as_bytes, as_elements
+from properties.harness.execution.memory import Memory, as_bytes, as_elements
 from properties.harness.port import InProcess
 from properties.harness.values import (
+    ITEM_SIZES,
     Attribute,
     Call,
     Let,

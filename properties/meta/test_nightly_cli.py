@@ -61,6 +61,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
         ("--only (", "only = '(', but should be an expression"),
         ("--time-limit never", "time_limit = 'never', but should be a positive duration"),
+        ("--id ../up --examples 5", "id = '../up', but should be letters"),
         ("--resume", "resume = True, but should only be where a campaign of this kind is incomplete"),
     ],
 )
@@ -79,6 +80,7 @@ def test_what_cannot_be_run_as_given_exits_3_and_says_why(
         ({"SHARDS": "3"}, "SHARD = '', but should be set beside SHARDS"),
         ({"SHARD": "first", "SHARDS": "2"}, "SHARD = 'first', but should be a number"),
         ({"CAMPAIGN": "../up"}, "CAMPAIGN = '../up', but should be letters"),
+        ({"SHARD": "0", "SHARDS": "2"}, "CAMPAIGN = '', but should be the same name on every machine"),
     ],
     ids=str,
 )

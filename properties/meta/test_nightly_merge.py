@@ -21,7 +21,7 @@ from properties.harness.campaign.record import (
     Record,
 )
 from properties.harness.corpus import Corpus
-from properties.harness.nightly.merge import merged
+from properties.harness.nightly.merge import Part, added, merged
 from properties.meta.broken import a_case
 from properties.meta.nightly_examples import bucket_with
 
@@ -168,10 +168,14 @@ def test_a_single_shard_is_not_the_campaign() -> None:
     assert merged([a_shard(1, 2)]).troubles == ["shard 0 of 2 is missing"]
 
 
-def test_a_shard_that_came_twice_counts_once_and_is_told() -> None:
-    whole = merged([a_shard(0, complete=False), a_shard(1), a_shard(0)])
-    assert (whole.examples, whole.complete) == (20, True)
-    assert whole.troubles == ["shard 0 came 2 times, and counts once"]
+def test_a_copy_of_a_record_counts_once() -> None:
+    assert merged([a_shard(0), a_shard(1), a_shard(0)]) == merged([a_shard(0), a_shard(1)])
+
+
+def test_two_different_records_of_a_shard_are_refused() -> None:
+    told = r"shard = 0, but should be another one than in early \[late\]"
+    with pytest.raises(ValueError, match=told):
+        merged([a_shard(0, complete=False), a_shard(1), a_shard(0)], ["early", "other", "late"])
 
 
 @pytest.mark.parametrize(
@@ -187,14 +191,24 @@ def test_a_campaign_without_shards_is_left_as_it_is() -> None:
     assert merged([alone]) == alone
 
 
-def test_different_commits_are_told() -> None:
+def test_different_commits_of_units_are_told() -> None:
     other = replace(a_shard(1), commit="0123456789ab")
     told = "the parts ran different commits: ba9876543210 | 0123456789ab"
-    assert merged([a_shard(0), other]).troubles == [told]
+    assert added([Part("one", a_shard(0)), Part("other", other)]).troubles == [told]
 
 
 @pytest.mark.parametrize(
-    "change", [{"id": "day"}, {"subject": "impl"}, {"device": "cuda"}, {"only": "chunk"}, {"shards": 3}]
+    "change",
+    [
+        {"id": "day"},
+        {"subject": "impl"},
+        {"device": "cuda"},
+        {"only": "chunk"},
+        {"shards": 3},
+        {"commit": "0123456789ab"},
+        {"seed": 5},
+    ],
+    ids=lambda change: next(iter(change)),
 )
 def test_shards_of_different_campaigns_are_refused(change: dict[str, Any]) -> None:
     ((name, value),) = change.items()
@@ -248,23 +262,49 @@ def test_a_missing_shard_is_exit_code_2(tmp_path: Path) -> None:
     assert Desk(tmp_path, [a_shard(0)]).merge() == 2
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [("{", "cannot be read"), (replace(a_shard(1), id="day").to_json(), "id = 'day', not 'night'")],
-    ids=["unreadable", "foreign"],
-)
-def test_what_cannot_be_merged_is_named_and_the_others_are_merged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, told: str
+def test_what_cannot_be_read_is_named_and_the_others_are_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
     path = desk.shards / "job 7" / "campaign.json"
     path.parent.mkdir()
-    path.write_text(content, encoding="utf-8")
+    path.write_text("{", encoding="utf-8")
     assert desk.merge() == 2
     error = capsys.readouterr().err
     assert str(path) in error
-    assert told in error
+    assert "cannot be read" in error
     assert desk.written.examples == 20
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"id": "day"}, "id = '', but should be the name of one of the campaigns in the folders, day, night"),
+        ({"subject": "impl"}, "subject = 'impl', but should be 'toy'"),
+        ({"commit": "0123456789ab"}, "commit = '0123456789ab', but should be 'ba9876543210'"),
+        ({"seed": 5}, "seed = 5, but should be None"),
+        ({"shards": 3}, "shards = 3, but should be 2"),
+        ({"shard": 0}, "shard = 0, but should be another one"),
+    ],
+    ids=["campaign", "subject", "commit", "seed", "shards", "shard twice"],
+)
+def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], told: str
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), replace(a_shard(1), **other)])
+    assert desk.merge() == 3
+    assert told in capsys.readouterr().err
+    assert (desk.reports.exists(), desk.corpus.exists()) == (False, False)
+
+
+def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
+    assert Desk(tmp_path, [replace(a_shard(0, 1), id="day"), a_shard(0), a_shard(1)]).merge() == 0
+
+
+def test_the_latest_record_of_a_folder_of_reports_is_a_copy(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
+    a_shard(1).save(desk.shards / "campaign.json")
+    assert desk.merge() == 0
 
 
 def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def test_the_place_of_a_result_is_told_where_host_and_device_differ(run: Run, de
         (torch.int8, record("dtype")),
         (1j, record("complex")),
         (torch.tensor([True, False]), Tensor("bool", (2,), (1, 0))),
-        (torch.tensor([0.5]), Tensor("float32", (1,), (0.5,))),  # type: ignore[arg-type]
+        (torch.tensor([0.5]), Tensor("float32", (1,), (0.5,))),
     ],
     ids=repr,
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,17 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
 from properties.harness.corpus import Corpus, Entry, replayed
 from properties.harness.execution.example import Bench
-from properties.harness.execution.replay import FAILED, FIXED, KNOWN, NOT_APPLICABLE, replay_case
+from properties.harness.execution.patience import Patient, TooLong
+from properties.harness.execution.replay import (
+    FAILED,
+    FIXED,
+    KNOWN,
+    LEFT_OUT,
+    NOT_APPLICABLE,
+    replay_case,
+)
 from properties.harness.port import InProcess
-from properties.harness.values import Call, Raised, Refusal, Returned, call
+from properties.harness.values import Call, Raised, Refusal, Returned, Tensor, Value, call
 from properties.meta.broken import ROOT, a_case, module, toy
 from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
 
@@ -203,3 +213,34 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
 def test_a_bench_s_port_serves_for_replays_too(trial: Bench) -> None:
     steps: tuple[Call, ...] = (call("cdiv", x=5, y=2),)
     assert replay_case(replace(DIVIDED, steps=steps), trial.subject, "cpu", trial.port).verdict == FIXED
+
+
+ENDLESS = a_case(
+    subject="impl",
+    steps=(call("prepare_chunk_indices", cu_seqlens=Tensor("int32", (2,), (0, 2**31 - 1)), chunk_size=1),),
+    expected=(Returned(None),),
+    actual=(Returned(0),),
+    message="result = 0, but should be None",
+)
+"""One row for each of 2^31 tokens."""
+
+
+def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("properties.harness.execution.replay.Patient", partial(Patient, seconds=0.2))
+    told = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
+    assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, told)
+    # The next one has its own time.
+    assert verdict(DIVIDED, subject_of(right))[0] == FIXED
+
+
+def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
+    def slow(call: Call, _: Mapping[str, Value]) -> Returned:
+        began = time.process_time()
+        while time.process_time() - began < 0.02:
+            """Thinking."""
+        return Returned(call.function)
+
+    rules = Patient(slow, seconds=0.1)
+    asked = (rules(call("cdiv"), {}) for _ in range(10))
+    with pytest.raises(TooLong, match=r"the rules took more than 0\.1 s for cdiv"):
+        list(asked)

@@ -238,7 +238,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
     "an array of objects": (lambda: np.array([object()]), "ndarray"),
     "an array of dates": (lambda: np.array(["2000-01-01"], "datetime64[D]"), "ndarray"),
     "a masked array": (lambda: np.ma.masked_array([1], mask=[True]), "MaskedArray"),
-    "an array of fractions": (lambda: np.array([0.5]), Tensor("float64", (1,), (0.5,))),  # type: ignore[arg-type]
+    "an array of fractions": (lambda: np.array([0.5]), Tensor("float64", (1,), (0.5,))),
     "a field that was never set": (lambda: Unset(1), record("Unset", x=1)),
     "a field that raises": (Exiting, record("Exiting", x=1, y=not_plain("Exiting", "SystemExit: y"))),
     "an object that raises": (Raising, record("Raising")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ __all__ = [
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ABSENT = object()
+_FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
 ALIKE = 0.85
 """How alike two names are, of 1, if one may be a slip for the other: chunk_offset and chunk_offsets."""
 BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
@@ -135,9 +137,11 @@ class Subject:
 
     def construct(self, type_: str, fields: dict[str, Any]) -> Any:
         """An object of the subject's class of that name, or a plain namespace where it has no such class."""
-        # Names come from case files, so that nothing but a class of the subject's own may be called.
+        # Names come from case files, so that nothing but a class of the subject's own may be called: not what it imports.
         found = getattr(self.module, type_, None)
-        return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
+        if isinstance(found, type) and found.__module__.partition(".")[0] not in _FOREIGN:
+            return found(**fields)
+        return SimpleNamespace(**fields)
 
     @contextmanager
     def environment(self, variables: dict[str, str]) -> Iterator[None]:

@@ -80,7 +80,7 @@ def _folder(plan: Plan) -> Path:
 def unclaimed(folder: Path) -> bool:
     """Whether no process runs the campaign in a folder, as far as the file system can tell."""
     try:
-        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
     except OSError:

@@ -50,6 +50,7 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.hang import as_hang
 from properties.harness.corpus import Corpus
+from properties.harness.execution.replay import LEFT_OUT
 
 _POLL_SECONDS = 0.2
 _WARM_UP_SECONDS = 180.0
@@ -532,6 +533,9 @@ class Campaign:
     def _cut_short(self, seat: Seat) -> None:
         """The campaign ends while a worker is busy, which is no error."""
         task, seat.task = seat.task, None
+        if isinstance(task, Replay):
+            path = Path(task.path)
+            self.ledger.replayed(CorpusRecord(path.name, LEFT_OUT, "left out: the time was up"), path, {})
         if not isinstance(task, Explore):
             return
         case = self._what_ran(seat, hung=False)

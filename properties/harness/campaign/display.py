@@ -19,7 +19,8 @@ from properties.harness.campaign.record import PropertyRecord, Record
 from properties.harness.campaign.standing import Standing
 from properties.harness.execution.verdict import Status
 from properties.harness.kernels import coverage
-from properties.harness.nightly.summary import visible
+from properties.harness.text import visible
+from properties.harness.text.terminal import on_one_line, said
 
 _LINE_SECONDS = 10.0
 _STYLES = {
@@ -52,7 +53,9 @@ def summary(record: Record, width: int = 200) -> Table:
         told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
         style = _BY_VALUE.get(one.status, "")
         table.add_row(
-            Name(visible(one.name)), Text(visible(one.status), style), *(told[name] for name in columns)
+            Name(on_one_line(one.name)),
+            Text(on_one_line(one.status), style),
+            *(told[name] for name in columns),
         )
     return table
 
@@ -97,7 +100,7 @@ def kernels(record: Record) -> Table | str:
     for column in ("variants", "compilations"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, one in record.kernels.items():
-        table.add_row(Name(visible(name)), f"{len(one['variants'])}", f"{one['compilations']}")
+        table.add_row(Name(on_one_line(name)), f"{len(one['variants'])}", f"{one['compilations']}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -144,12 +147,15 @@ class Display:
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
     ledger, plan = campaign.ledger, campaign.plan
     found = [
-        (one.id, f"FALSIFIED {one.id}: {one.property}: {one.message}") for one in ledger.buckets.values()
+        (one.id, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
+        for one in ledger.buckets.values()
     ]
     found += [
-        (name, f"ERROR: {name}: {_last_line(one)}") for name, one in ledger.standings.items() if one.error
+        (name, f"ERROR: {name}: {said(_last_line(one))}")
+        for name, one in ledger.standings.items()
+        if one.error
     ]
-    found += [(one, f"trouble: {one}") for one in ledger.troubles]
+    found += [(one, f"trouble: {said(one)}") for one in ledger.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
         from properties.harness.campaign.plan import seed_of
 
@@ -169,7 +175,7 @@ def _window(campaign: Campaign, room: int, width: int) -> Table:
     table = _table(columns, caption=line(campaign), caption_justify="left")
     for one in shown:
         style = _STYLES.get(one.status, "cyan" if one.running else "")
-        name = Text(visible(one.name), style, no_wrap=True, overflow="ellipsis")
+        name = Text(on_one_line(one.name), style, no_wrap=True, overflow="ellipsis")
         status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
         told = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
         table.add_row(name, Text(status.value, style), *told[: len(columns)])

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.launched import KernelRecord
+from properties.harness.campaign.record_rules import check_record
+from properties.harness.case import data
+from properties.harness.case.typed import spelled
 from properties.harness.execution.counts import Counts
 from properties.harness.files import write_whole
 
 SCHEMA = 3
 _READABLE = (3, 2, 1)
 FILE = "campaign.json"
+_RULE = f"a campaign's record of schema {SCHEMA}"
+_LARGEST = 1 << 28
 
 
 @dataclass
@@ -111,7 +116,7 @@ class MarkRecord:
 
 @dataclass
 class CorpusRecord:
-    """A case of the corpus that the campaign replayed: "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or "UNREADABLE"."""
+    """What became of a case of the corpus: "UNREADABLE", or as `Replay` says."""
 
     file: str
     verdict: str
@@ -222,20 +227,31 @@ class Record:
         Raises:
             ValueError: not JSON, another schema, or not the fields of a record.
         """
-        content = json.loads(text)
-        schema = content.pop("schema", None) if isinstance(content, dict) else None
-        if schema not in _READABLE:
-            raise ValueError(f"schema = {schema}, but should be {SCHEMA} [Record.from_json]")
+        return cls.from_data(data.parsed(text, _RULE))
+
+    @classmethod
+    def from_data(cls, told: Any) -> Record:
+        """As `from_json`, of what JSON stands for; `told` stays as it is."""
+        content = dict(told) if isinstance(told, dict) else {}
+        schema = content.pop("schema", None)
+        if type(schema) is not int or schema not in _READABLE:
+            newer = type(schema) is int and schema > SCHEMA
+            why = ": a newer version has written it" if newer else ""
+            raise ValueError(f"schema = {spelled(schema)}, but should be {SCHEMA} [Record.from_json]{why}")
         try:
             for name, kind in _LISTS.items():
                 content[name] = [kind(**item) for item in content.get(name, [])]
             if schema == 1:
                 content["properties"] = [_renamed(one) for one in content["properties"]]
-            return cls(**content)
+            record = cls(**content)
+            check_record(record)
         except (TypeError, KeyError) as error:
             raise ValueError(
                 f"record = {error}, but should have exactly a record's fields [Record.from_json]"
             ) from error
+        except ValueError as error:
+            raise ValueError(f"{error} [Record.from_json]") from error
+        return record
 
     def save(self, path: Path) -> Path:
         """Write it so that at every moment `path` holds a whole record or the one before."""
@@ -245,7 +261,16 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Record:
-        return cls.from_json(path.read_text(encoding="utf-8"))
+        """The record in a file.
+
+        Raises:
+            OSError: there is no such file, or nobody may read it.
+            ValueError: no regular file, too large, or no record; names the file.
+        """
+        try:
+            return cls.from_data(data.load(path, _RULE, largest=_LARGEST))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 _EARLIER = {"not reached": "not tested", "known deviation": "known"}

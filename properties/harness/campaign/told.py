@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
-from rich.markup import escape
 from rich.table import Table
 
 from properties.harness.campaign.causes import Group, grouped
@@ -14,6 +13,7 @@ from properties.harness.campaign.command_lines import command_line, option
 from properties.harness.campaign.names import Name
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
+from properties.harness.text.terminal import cell, on_one_line, said
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
@@ -27,23 +27,23 @@ def tell_failures(tell: Tell, record: Record) -> None:
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
     for one in record.properties:
         if one.status in wrong:
-            tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+            tell(f"\n{said(one.status)}: {said(one.name)}\n  {said(one.detail)}")
     listed = {one.id for one in record.buckets}
     for entry in record.corpus:
         # A case that fails again stands among the failures already.
-        if entry.verdict in ("FAILED", "UNREADABLE") and bucket_in(entry.file) not in listed:
-            tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
+        if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT") and bucket_in(entry.file) not in listed:
+            tell(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
     for trouble in record.troubles:
-        tell(f"trouble: {trouble}")
+        tell(f"trouble: {said(trouble)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
-            tell(f"{status.value}: {_listed(names)}: {reason}")
+            tell(f"{status.value}: {_listed(names)}: {said(reason)}")
     unchecked = sorted({place for one in record.properties for place in one.unchecked})
     if unchecked:
-        tell(f"observed, and not compared with any rule: {_listed(unchecked)}")
+        tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
-            tell(f"{one.name}: {one.detail}")
+            tell(f"{said(one.name)}: {said(one.detail)}")
 
 
 def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
@@ -99,12 +99,12 @@ def budget_that_would_do(record: Record) -> int:
 
 def _tell_group(tell: Tell, group: Group, device: str) -> None:
     first, *others = group.buckets
-    tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
+    tell(f"\n{Status.FALSIFIED.value}: {said(first.property)}\n  {said(first.message)}")
     _tell_places(tell, first, device, "  ")
     if others:
-        tell(f"  {len(others)} more at the same call and place, {group.title}:")
+        tell(f"  {len(others)} more at the same call and place, {said(group.title)}:")
     for one in others:
-        tell(f"    {one.property}")
+        tell(f"    {said(one.property)}")
         _tell_places(tell, one, device, "      ")
 
 
@@ -114,7 +114,7 @@ def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> Non
     if one.corpus and not one.report:
         tell(f"{margin}kept: {replay_line(one, device)}")
     if one.note:
-        tell(f"{margin}{one.note.strip('*')}")
+        tell(f"{margin}{said(one.note.strip('*'))}")
 
 
 def replay_line(bucket: BucketRecord, device: str) -> str:
@@ -139,19 +139,19 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("title", ratio=1)
     for one in defects:
-        standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
+        standing = cell(one.standing, "bold red" if one.stale else "")
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(Name(one.id), standing, *numbers, escape(one.title))
+        table.add_row(Name(on_one_line(one.id)), standing, *numbers, cell(one.title))
     return table if table.row_count else None
 
 
 def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
     """Where each known defect is told of, the properties that it showed in, and its report."""
     for one in (one for one in defects if one.standing != "not tried"):
-        tell(f"\nknown defect {one.id}: {one.standing}\n  {one.link}")
+        tell(f"\nknown defect {said(one.id)}: {said(one.standing)}\n  {said(one.link)}")
         if one.properties:
-            tell(f"  in {', '.join(sorted(one.properties))}")
+            tell(f"  in {said(', '.join(sorted(one.properties)))}")
         if one.remark:
-            tell(f"  {one.remark}")
+            tell(f"  {said(one.remark)}")
         if one.report:
             tell(f"  report: {one.report}/report.md")

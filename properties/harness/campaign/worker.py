@@ -149,16 +149,13 @@ class Worker:
 
     def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
         from properties.harness.case.bucket import bucket_of
-        from properties.harness.corpus import Entry, replayed
+        from properties.harness.corpus import Entry, read, replayed
 
-        try:
-            case, problem = Case.load(path), ""
-        except (OSError, ValueError, RecursionError) as error:
-            case, problem = None, f"{type(error).__name__}: {error}"
+        entry = read(path) or Entry(path, None, "it is gone")
         with quietly():
             port = self.isolated_port() if isolated else self.watched
-            result = replayed(Entry(path, case, problem), self._judged, self.setting.device, port)
-        covered = self.take_coverage()
+            result = replayed(entry, self._judged, self.setting.device, port)
+        covered, case = self.take_coverage(), entry.case
         if case is None or result.verdict != "FAILED":
             return Replayed(result, covered=covered)
         return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)

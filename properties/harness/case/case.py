@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from properties.harness.case import data
 from properties.harness.case.codec import decode, encode, spread
 from properties.harness.case.earlier import failure_in
 from properties.harness.case.failure import Failure
+from properties.harness.case.rules import check_cost, check_names
+from properties.harness.case.typed import require, spelled
 from properties.harness.files import write_whole
 from properties.harness.sanitizer.findings import FINDINGS
 from properties.harness.suspect import Suspect
@@ -30,6 +33,7 @@ _SINCE: dict[int, dict[str, object]] = {
 _STRUCTURED = 6
 """Before that a sentence, `message`, said what went wrong."""
 _VERSIONS = " or ".join(map(str, _READABLE))
+_RULE = f"a case of schema {_VERSIONS}"
 
 
 @dataclass(frozen=True)
@@ -113,69 +117,55 @@ class Case:
         Raises:
             ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
-        return cls.from_data(_parsed(text))
+        return cls.from_data(data.parsed(text, _RULE))
 
     @classmethod
-    def from_data(cls, data: Any) -> Case:
-        """As `from_json`, of what JSON stands for; `data` stays as it is."""
-        content = dict(data) if isinstance(data, dict) else {}
+    def from_data(cls, told: Any) -> Case:
+        """As `from_json`, of what JSON stands for; `told` stays as it is."""
+        content = dict(told) if isinstance(told, dict) else {}
         schema = content.pop("schema", None)
-        if schema not in _READABLE:
-            newer = isinstance(schema, int) and schema > SCHEMA
+        if type(schema) is not int or schema not in _READABLE:
+            newer = type(schema) is int and schema > SCHEMA
             why = ": a newer version has written it" if newer else ""
-            raise ValueError(f"schema = {schema}, but should be {_VERSIONS} [Case.from_json]{why}")
+            raise ValueError(f"schema = {spelled(schema)}, but should be {_VERSIONS} [Case.from_json]{why}")
         for since, absent in _SINCE.items():
             content = (absent if schema < since else {}) | content
         said = "message" if schema < _STRUCTURED else "failure"
         unknown = set(content) ^ (set(cls.__dataclass_fields__) - {"failure"} | {said})
         if unknown:
             raise ValueError(
-                f"case fields = {sorted(unknown)}, but should be exactly a case's [Case.from_json]"
+                f"case fields = {spelled(sorted(unknown))}, but should be exactly a case's [Case.from_json]"
             )
         message = content.pop("message", None)
-        case = cls(**{"failure": None} | {name: decode(item) for name, item in content.items()})
-        case._check_steps()
+        try:
+            case = cls(**{"failure": None} | {name: decode(item) for name, item in content.items()})
+            case._check()
+        except ValueError as error:
+            raise ValueError(f"{error} [Case.from_json]") from error
         return case._as_told(message) if said == "message" else case
 
     def _as_told(self, message: Any) -> Case:
         """The case with the failure that its sentence tells of, as earlier schemas have it."""
         if not isinstance(message, str):
-            raise ValueError(f"message = {message!r}, but should be text [Case.from_json]")
+            raise ValueError(f"message = {spelled(message)}, but should be text [Case.from_json]")
         found = failure_in(message, self.calls, self.expected, self.actual, self.device)
         return replace(self, failure=found)
 
-    def _check_steps(self) -> None:
+    def _check(self) -> None:
         """Refuse what has all the fields of a case and is none."""
-        kinds = {"steps": Step, "expected": Expected, "actual": Outcome}
-        for name, kind in kinds.items():
-            items = getattr(self, name)
-            if not isinstance(items, tuple) or not all(isinstance(item, kind) for item in items):
-                raise ValueError(f"{name} = {items!r}, but should be a tuple of {kind} [Case.from_json]")
-        told = {
-            **dict.fromkeys(("property_name", "sentence", "subject", "device"), str),
-            "failure": Failure | None,
-            "seed": int | None,
-            "timeline": Timeline | None,
-            "suspect": Suspect | None,
-            "finding": str,
-            "interleaving": str,
-            "order": str | None,
-            "own_calls": tuple,
-            "first_seen": dict,
-        }
-        for name, form in told.items():
-            if not isinstance(getattr(self, name), form):
-                raise ValueError(f"{name} = {getattr(self, name)!r}, but should be a {form} [Case.from_json]")
-        if not all(isinstance(one, str) for pair in self.first_seen.items() for one in pair):
-            raise ValueError(f"first_seen = {self.first_seen}, but should be of text [Case.from_json]")
-        if not all(isinstance(one, str) for one in self.own_calls):
-            raise ValueError(f"own_calls = {self.own_calls!r}, but should be of text [Case.from_json]")
+        require(self, Case, "")
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:
             raise ValueError(
-                f"steps with an outcome, expected, actual = {lengths}, but should be as many each [Case.from_json]"
+                f"steps with an outcome, expected, actual = {lengths}, but should be as many each"
             )
+        if self.failure is not None and not 0 <= (self.failure.call or 0) < max(1, asked):
+            raise ValueError(
+                f"failure.call = {self.failure.call}, but should be the number of one of {asked} calls"
+            )
+        check_names(self)
+        check_cost(self)
 
     def save(self, path: Path, *, durable: bool = True) -> Path:
         """Write the case so that at every moment `path` holds a whole case or the one before.
@@ -189,13 +179,13 @@ class Case:
 
     @classmethod
     def load(cls, path: Path) -> Case:
-        return cls.from_json(path.read_text(encoding="utf-8"))
+        """The case in a file; executes nothing.
 
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"case = no JSON ({error}), but should be a case of schema {_VERSIONS} [Case.from_json]"
-        ) from error
+        Raises:
+            OSError: there is no such file, or nobody may read it.
+            ValueError: no regular file, too large, or no case; names the file.
+        """
+        try:
+            return cls.from_data(data.load(path, _RULE))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error

@@ -12,6 +12,7 @@ from typing import Any
 
 from properties.harness import suspect, timeline, values
 from properties.harness.case import failure
+from properties.harness.case.typed import spelled
 from properties.harness.values import Value
 
 _TYPES = {
@@ -102,7 +103,9 @@ def decode(data: Any) -> Value:
     try:
         return _decode(data)
     except (TypeError, AttributeError) as error:
-        raise ValueError(f"data = {data!r}, but should be what encode writes [decode]: {error}") from error
+        raise ValueError(
+            f"data = {spelled(data)}, but should be what encode writes [decode]: {error}"
+        ) from error
 
 
 def _decode(data: Any) -> Value:
@@ -111,7 +114,9 @@ def _decode(data: Any) -> Value:
     if isinstance(data, list):
         return [_decode(item) for item in data]
     if not isinstance(data, dict) or len(data) != 1:
-        raise ValueError(f"data = {data!r}, but should be a scalar, a list or one tagged object [decode]")
+        raise ValueError(
+            f"data = {spelled(data)}, but should be a scalar, a list or one tagged object [decode]"
+        )
     ((tag, content),) = data.items()
     if tag == "bytes":
         return bytes.fromhex(content)
@@ -122,22 +127,24 @@ def _decode(data: Any) -> Value:
     if tag not in ("tuple", "dict"):
         return _decode_dataclass(tag, content)
     if not isinstance(content, list):
-        raise ValueError(f"{tag} = {content!r}, but should be a list [decode]")
+        raise ValueError(f"{tag} = {spelled(content)}, but should be a list [decode]")
     if tag == "tuple":
         return tuple(map(_decode, content))
     return {_decode(key): _decode(item) for key, item in content}
 
 
 def _no_number(content: Any) -> float:
-    if content not in _NO_NUMBERS:
-        raise ValueError(f"float = {content!r}, but should be one of {', '.join(_NO_NUMBERS)} [decode]")
+    if not isinstance(content, str) or content not in _NO_NUMBERS:
+        raise ValueError(
+            f"float = {spelled(content)}, but should be one of {', '.join(_NO_NUMBERS)} [decode]"
+        )
     return _NO_NUMBERS[content]
 
 
 def _unpadded(kept: list[Any], last: int, times: int) -> Value:
     if type(last) is not int or type(times) is not int or not 0 <= times <= _LONGEST:
         raise ValueError(
-            f"padded = {last!r} x {times!r}, but should be an int, at most {_LONGEST} times [decode]"
+            f"padded = {spelled(last)} x {spelled(times)}, but should be an int, at most {_LONGEST} times [decode]"
         )
     return (*map(_decode, kept), *(last,) * times)
 
@@ -145,10 +152,12 @@ def _unpadded(kept: list[Any], last: int, times: int) -> Value:
 def _decode_dataclass(tag: str, content: Any) -> Value:
     kind = _TAGS.get(tag)
     if kind is None:
-        raise ValueError(f"tag = {tag!r}, but should be one of {', '.join(_TAGS)} [decode]")
+        raise ValueError(f"tag = {spelled(tag)}, but should be one of {', '.join(_TAGS)} [decode]")
     known = {field.name for field in fields(kind)}
     if not isinstance(content, dict) or not set(content) <= known:
-        raise ValueError(f"{tag} = {content!r}, but should only have the fields {sorted(known)} [decode]")
+        raise ValueError(
+            f"{tag} = {spelled(content)}, but should only have the fields {sorted(known)} [decode]"
+        )
     return kind(**{field: _decode(item) for field, item in content.items()})
 
 

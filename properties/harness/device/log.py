@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -91,14 +92,14 @@ def recover(path: Path) -> Case | None:
     What the rules expect is worked out anew. No outcome is known: those of the case say so.
     """
     try:
-        data = _left_behind(path)
-    except OSError:
+        records = list(_records(_left_behind(path)))
+        if len(records) < 2:
+            return None
+        about, *messages = records
+        return _case(about, [decode(step) for message in messages for step in message])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        # There is none, somebody is writing it, or it is no log at all.
         return None
-    records = list(_records(data))
-    if len(records) < 2:
-        return None
-    about, *messages = records
-    return _case(about, [decode(step) for message in messages for step in message])
 
 
 def recover_all(folder: Path) -> list[Path]:
@@ -132,7 +133,10 @@ def _in_use(path: Path) -> bool:
 
 
 def _left_behind(path: Path) -> bytes:
-    with path.open("rb") as file:
+    # A FIFO of that name would keep an ordinary open waiting for a writer.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no file")
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return file.read()
 

@@ -27,6 +27,7 @@ from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offer
 from properties.harness.execution.run import Run
 from properties.harness.port import Port
 from properties.harness.suspect import Suspect
+from properties.harness.text import visible
 from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.subjects import KnownDeviation, Subject
@@ -53,7 +54,7 @@ class Falsified(AssertionError):
     """The subject broke a property; `case` is the input that shows it, `origin` what a machine can make it smaller by."""
 
     def __init__(self, case: Case, origin: object = None) -> None:
-        super().__init__(case.message)
+        super().__init__(visible(case.message))
         self.case = case
         self.origin = origin
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from properties.harness.values import (
+    ITEM_SIZES,
     Call,
     Expected,
     Let,
@@ -20,24 +21,6 @@ from properties.harness.values import (
     is_closed,
     resolve,
 )
-
-ITEM_SIZES = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-}
 
 
 @dataclass

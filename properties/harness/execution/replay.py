@@ -18,17 +18,22 @@ from properties.harness.device.faults import DEVICE_FAULT
 from properties.harness.device.port import InWorker
 from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.example import spell
+from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.run import Expectation, Run, recorded
 from properties.harness.port import InProcess, Port, choose_device, ordinary_port
 from properties.harness.values import Call, Raised, Step
 from properties.subjects import Subject, load
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
+LEFT_OUT = "LEFT OUT"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of a case: "FIXED", "FAILED", "KNOWN" or "NOT APPLICABLE", a line that explains it, and the case as it is now."""
+    """What came of a case, a line that explains it, and the case as it is now.
+
+    `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or, where it took too long, "LEFT OUT".
+    """
 
     verdict: str
     message: str
@@ -73,6 +78,8 @@ def replay_case(
         found = _replayed(case, subject, device, port)
     except _Left as left:
         return Replay(NOT_APPLICABLE, str(left), case)
+    except TooLong as late:
+        return Replay(LEFT_OUT, f"left out: {late}", case)
     if found is None and case.sanitized and not _watches(port, device):
         return Replay(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if found is None:
@@ -110,11 +117,11 @@ def _replayed(case: Case, subject: Subject, device: str, port: Port | None) -> C
     """Where the case's fault, or any on a GPU, would take this process along, another one runs it."""
     faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
     if isinstance(port, InWorker) or (port is not None and not faulted):
-        return replay(case, port, subject, answer)
+        return replay(case, port, subject, Patient(answer))
     if device == "cpu" and not faulted:
-        return replay(case, ordinary_port(subject, device), subject, answer)
+        return replay(case, ordinary_port(subject, device), subject, Patient(answer))
     with InWorker(subject.name, device, spare=False) as own:
-        return replay(case, own, subject, answer)
+        return replay(case, own, subject, Patient(answer))
 
 
 def missing_functions(case: Case, subject: Subject) -> list[str]:

@@ -8,7 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from properties.harness.campaign.record import BucketRecord, CorpusRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
-from properties.harness.nightly.summary import WRONG, brief, visible
+from properties.harness.nightly.summary import WRONG
+from properties.harness.text import brief, visible
 
 _TITLE, _TEXT = 300, 4000
 _SKIPPED = (Status.NOT_APPLICABLE.value, Status.NOT_TESTED.value, Status.RUNNING.value)
@@ -110,7 +111,12 @@ def _told(bucket: BucketRecord) -> Iterator[str]:
 
 def _replayed(one: CorpusRecord) -> Element:
     case = _case(one.file)
-    kind = {"FAILED": "failure", "UNREADABLE": "error", "NOT APPLICABLE": "skipped"}.get(one.verdict)
+    kind = {
+        "FAILED": "failure",
+        "UNREADABLE": "error",
+        "NOT APPLICABLE": "skipped",
+        "LEFT OUT": "skipped",
+    }.get(one.verdict)
     if kind is not None:
         _element(case, kind, one.message, message=one.message or one.verdict, type=one.verdict)
     return case

@@ -23,7 +23,7 @@ from properties.harness.campaign.record import (
 from properties.harness.execution.verdict import Status
 
 _MOMENTS = 500
-_SAME = ("id", "subject", "device", "only", "shards")
+_SAME = ("id", "subject", "device", "only", "commit", "seed", "shards")
 _STRONGEST = (
     Status.FALSIFIED,
     Status.ERROR,
@@ -37,7 +37,7 @@ _STRONGEST = (
 )
 _STATUSES = [status.value for status in _STRONGEST]
 _STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
-_VERDICTS = ["FAILED", "UNREADABLE", "KNOWN", "FIXED", "NOT APPLICABLE"]
+_VERDICTS = ["FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "FIXED", "NOT APPLICABLE"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -52,42 +52,40 @@ class Part:
     after: float = 0.0
 
 
-def merged(records: Sequence[Record]) -> Record:
-    """The shards of one campaign, added up; what is missing, and what came twice, is told in `troubles`.
+def merged(records: Sequence[Record], names: Sequence[str] = ()) -> Record:
+    """The shards of one campaign, added up; those that are missing are told in `troubles`.
+
+    Args:
+        names: what people call the records, such as their files.
 
     Raises:
-        ValueError: none, or shards of different campaigns.
+        ValueError: none, shards that do not belong together, or two different records of one shard.
     """
     if not records:
         raise ValueError("records = [], but should have one at least [merged]")
-    _check_same(records)
+    _check_same(records, names or [f"record {number}" for number in range(len(records))])
     if records[0].shards == 1 and len(records) == 1:
         return records[0]
-    shards = {one.shard: one for one in sorted(records, key=_preferred)}
+    shards = {one.shard: one for one in sorted(records, key=lambda one: one.shard)}
     whole = added([Part(f"shard {shard}", one) for shard, one in shards.items()])
     missing = sorted(set(range(records[0].shards)) - set(shards))
     whole.troubles += [f"shard {shard} of {records[0].shards} is missing" for shard in missing]
-    times = Counter(one.shard for one in records)
-    for shard in sorted(shard for shard, many in times.items() if many > 1):
-        whole.troubles.append(f"shard {shard} came {times[shard]} times, and counts once")
     whole.complete = whole.complete and not missing
     return whole
 
 
-def _preferred(record: Record) -> tuple[int, bool, int]:
-    """In the order of shards; of several records of one, that with the most work comes last."""
-    return record.shard, record.complete, record.examples
-
-
-def _check_same(records: Sequence[Record]) -> None:
-    first = records[0]
-    for other in records[1:]:
-        for name in _SAME:
-            mine, theirs = getattr(first, name), getattr(other, name)
+def _check_same(records: Sequence[Record], names: Sequence[str]) -> None:
+    """Refuse records of different campaigns, and different ones of a shard: which of them is the whole one, nobody knows."""
+    first, shards = records[0], dict[int, tuple[Record, str]]()
+    for one, place in zip(records, names, strict=True):
+        for field in _SAME:
+            mine, theirs = getattr(first, field), getattr(one, field)
             if mine != theirs:
-                raise ValueError(
-                    f"{name} = {theirs!r}, but should be {mine!r} as in the first record [merged]"
-                )
+                raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{place}]")
+        # A folder of reports has its latest record twice.
+        known, where = shards.setdefault(one.shard, (one, place))
+        if known != one:
+            raise ValueError(f"shard = {one.shard}, but should be another one than in {where} [{place}]")
 
 
 def added(parts: Sequence[Part]) -> Record:

@@ -25,6 +25,8 @@ from properties.harness.picture import svg
 from properties.harness.report import report_text, subject_root
 from properties.harness.report_page import report_body
 from properties.harness.repro import repro_script
+from properties.harness.text import brief, visible
+from properties.harness.text.html import POLICY
 from properties.subjects import load
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _MOST_IN_FULL, _MOST_ON_TOP, _MOST_ROWS = 200, 20, 1000
 _ROOM, _LARGEST = 9_000_000, 1_500_000
 """Bytes for the reports of all buckets, and of one of them."""
 _TITLE = re.compile(r"\A\s*<h1>.*?</h1>\s*", re.DOTALL)
-_LOADED = re.compile(r"<img\b[^>]*>")
 _COMMANDS = re.compile(r"\n## Run it again\n.*?(?=\n## Environment\n)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\n## Environment\n.*\Z", re.DOTALL)
 
@@ -142,6 +143,7 @@ def page(record: Record, comparison: Comparison, directory: Path) -> str:
     template = _environment().get_template("report.html.j2")
     moments = charts.thinned(record.series)
     return template.render(
+        policy=POLICY,
         record=record,
         comparison=comparison,
         directory=str(directory),
@@ -168,13 +170,13 @@ def _environment() -> Environment:
     found = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True
     )
-    found.filters |= {"brief": summary.brief, "duration": summary.duration, "counted": summary.counted}
+    found.filters |= {"brief": brief, "duration": summary.duration, "counted": summary.counted}
     return found
 
 
 def _shown(value: Any) -> Any:
     """What the page can hold of a value; what is HTML already stays."""
-    return summary.visible(value) if type(value) is str else value
+    return visible(value) if type(value) is str else value
 
 
 def _totals(record: Record) -> list[tuple[str, int, float]]:
@@ -223,7 +225,7 @@ def _view(
     try:
         return _rendered(view, Case.from_data(bucket.case), record, directory)
     except Exception as error:  # a case of another version, or made by whoever
-        why = summary.brief(f"{type(error).__name__}: {error}", 300)
+        why = brief(f"{type(error).__name__}: {error}", 300)
         return replace(view, raw=_raw(bucket), problem=f"The case cannot be shown in words: {why}")
 
 
@@ -284,10 +286,9 @@ def _text(case: Case, folder: Path | None) -> str:
     It is read where it was written before: to write one means to ask for the GPU's name and the revision again.
     """
     text = _read(folder, "report.md") or report_text(case, folder or Path())
-    return summary.visible(_ENVIRONMENT.sub("", _COMMANDS.sub("", text)))
+    return visible(_ENVIRONMENT.sub("", _COMMANDS.sub("", text)))
 
 
 def _body(text: str, picture: str) -> str:
-    """The report as a part of the page, its headings below the page's own; nothing in it is fetched from elsewhere."""
-    body = _LOADED.sub("", _TITLE.sub("", report_body(text, picture)))
-    return body.replace("<h2>", "<h4>").replace("</h2>", "</h4>")
+    """The report as a part of the page, its headings below the page's own."""
+    return _TITLE.sub("", report_body(text, picture)).replace("<h2>", "<h4>").replace("</h2>", "</h4>")

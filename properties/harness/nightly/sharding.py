@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record_rules import require_id
 
 _CAMPAIGN = "CAMPAIGN"
 _RUNS = {"GITHUB_RUN_ID": "github", "SLURM_ARRAY_JOB_ID": "slurm", "BUILDKITE_BUILD_NUMBER": "buildkite"}
@@ -47,9 +47,8 @@ def campaign_of(environment: Mapping[str, str]) -> str:
         ValueError: no name for a folder.
     """
     told = {name: environment.get(name, "").strip() for name in (_CAMPAIGN, *_RUNS)}
-    if not re.fullmatch(r"([A-Za-z0-9][\w.-]*)?", told[_CAMPAIGN], re.ASCII):
-        rule = "letters, digits, '.', '_' and '-', and begin with one of the first two"
-        raise ValueError(f"{_CAMPAIGN} = {told[_CAMPAIGN]!r}, but should be {rule} [campaign_of]")
+    if told[_CAMPAIGN]:
+        require_id(told[_CAMPAIGN], _CAMPAIGN)
     names = (f"{kind}-{told[name]}" for name, kind in _RUNS.items() if told[name])
     return told[_CAMPAIGN] or next(names, "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,31 +15,13 @@ from properties.harness.execution.verdict import Status
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.kernels import coverage
 from properties.harness.nightly.comparison import Comparison
+from properties.harness.text import brief
+from properties.harness.text.markdown import code, escaped
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.RUNNING.value)
-CORPUS_ORDER = ("FAILED", "UNREADABLE", "KNOWN", "NOT APPLICABLE", "FIXED")
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
-)
-_MARKUP = re.compile(r"([\\`|<>*\[\]#~])")
+CORPUS_ORDER = ("FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "NOT APPLICABLE", "FIXED")
 _MOST_BUCKETS, _MOST_LINES, _MOST_NAMES = 12, 75, 5
-
-
-def visible(text: str) -> str:
-    """`text` with an escape for each character that XML forbids, such as NUL, or that would deceive a reader."""
-    return _HIDDEN.sub(lambda found: _escape(ord(found[0])), text)
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def brief(text: str, room: int) -> str:
-    """`text` on one line of at most `room` characters."""
-    # Of a long text only so much is looked at as can be shown.
-    line = " ".join(visible(text[: 4 * room]).split())
-    return line if len(line) <= room else line[: room - 1] + "…"
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -129,6 +110,9 @@ def _missing(record: Record) -> Iterator[str]:
     unreadable = sum(one.verdict == "UNREADABLE" for one in record.corpus)
     if unreadable:
         yield f"{counted(unreadable, 'case')} of the corpus cannot be read."
+    left_out = sum(one.verdict == "LEFT OUT" for one in record.corpus)
+    if left_out:
+        yield f"{counted(left_out, 'case')} of the corpus took too long and {'was' if left_out == 1 else 'were'} left out."
 
 
 def facts(record: Record) -> str:
@@ -205,30 +189,18 @@ def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
     """
     found = verdict(record, comparison)
     lines = [
-        f"# {found.word}: campaign {_escaped(record.id, 80)}",
+        f"# {found.word}: campaign {escaped(record.id, 80)}",
         "",
-        _escaped(facts(record), 400),
+        escaped(facts(record), 400),
         "",
     ]
-    lines += [f"- {_escaped(reason, 400)}" for reason in found.reasons]
-    lines += [f"- Canary: {_escaped(record.canary, 200)}"] if record.canary else []
+    lines += [f"- {escaped(reason, 400)}" for reason in found.reasons]
+    lines += [f"- Canary: {escaped(record.canary, 200)}"] if record.canary else []
     lines += [*_cause_lines(record, comparison, directory), *_trouble_lines(record)]
     lines += [*_comparison_lines(comparison), *_table(record), *_kernel_lines(record)]
-    lines += ["", f"Everything else: {_code(str(directory / 'report.html'))}"]
+    lines += ["", f"Everything else: {code(str(directory / 'report.html'))}"]
     assert len(lines) <= _MOST_LINES, len(lines)
     return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str, room: int) -> str:
-    return _MARKUP.sub(r"\\\1", brief(text, room))
-
-
-def _code(text: str) -> str:
-    """`text` as code, in more backticks than it has."""
-    line = " ".join(visible(text).split())
-    most = max((len(run) for run in re.findall("`+", line)), default=0)
-    fence, pad = "`" * (most + 1), " " if most else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def _cause_lines(record: Record, comparison: Comparison, directory: Path) -> Iterator[str]:
@@ -238,8 +210,8 @@ def _cause_lines(record: Record, comparison: Comparison, directory: Path) -> Ite
     for group in groups[:_MOST_BUCKETS]:
         typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
         how = standing(gravest(group, comparison), comparison)
-        told = f"**{_escaped(group.title, 120)}** ({_escaped(how, 80)}; {_escaped(_broken(group), 240)}):"
-        yield f"- {told} {_escaped(group.shown.message, 240)}{' ' + _code(typed) if typed else ''}"
+        told = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {escaped(_broken(group), 240)}):"
+        yield f"- {told} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
     if len(groups) > _MOST_BUCKETS:
         yield f"- and {len(groups) - _MOST_BUCKETS:,} more"
 
@@ -253,19 +225,19 @@ def _broken(group: Group) -> str:
 def _trouble_lines(record: Record) -> Iterator[str]:
     if record.troubles:
         yield from ("", f"## {counted(len(record.troubles), 'trouble')} of the campaign itself", "")
-    yield from (f"- {_escaped(trouble, 240)}" for trouble in record.troubles[:_MOST_NAMES])
+    yield from (f"- {escaped(trouble, 240)}" for trouble in record.troubles[:_MOST_NAMES])
 
 
 def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.before is None:
         return
-    yield from ("", f"## Since {_escaped(comparison.before.id, 80)}", "")
+    yield from ("", f"## Since {escaped(comparison.before.id, 80)}", "")
     yield f"- {len(comparison.new)} new, {len(comparison.regressions)} regressions, {len(comparison.still)} still there, {len(comparison.gone)} gone"
     if comparison.statuses:
         shown = (f"{one.name}: {one.before} → {one.now}" for one in comparison.statuses[:_MOST_NAMES])
-        yield f"- {counted(len(comparison.statuses), 'status', 'statuses')} changed: {_escaped('; '.join(shown), 400)}"
+        yield f"- {counted(len(comparison.statuses), 'status', 'statuses')} changed: {escaped('; '.join(shown), 400)}"
     if comparison.marks_lost:
-        yield f"- no longer reached: {_escaped(', '.join(comparison.marks_lost), 400)}"
+        yield f"- no longer reached: {escaped(', '.join(comparison.marks_lost), 400)}"
     if comparison.rate is not None:
         yield f"- examples/s: {comparison.rate.before:,.1f} → {comparison.rate.now:,.1f}"
 
@@ -273,14 +245,14 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
 def _kernel_lines(record: Record) -> Iterator[str]:
     launched = coverage.summary(coverage_of(record.launched).launches)
     if launched:
-        yield from ("", "## Kernels", "", f"- {_escaped(launched, 400)}")
+        yield from ("", "## Kernels", "", f"- {escaped(launched, 400)}")
     missed = [(kernel.name, one) for kernel in record.launched for one in kernel.missed]
     existing = sum(len(one.branches) for one in record.launched)
     if existing:
         yield f"- {existing - len(missed):,} of {counted(existing, 'branch', 'branches')} taken"
     for name, one in missed[:_MOST_NAMES]:
         where = f"{one.file}:{one.line} {one.way} ({name})"
-        yield f"- nothing reached {_escaped(where, 240)}: {_code(brief(one.text, 120))}"
+        yield f"- nothing reached {escaped(where, 240)}: {code(brief(one.text, 120))}"
     if len(missed) > _MOST_NAMES:
         yield f"- and {len(missed) - _MOST_NAMES:,} more lines that nothing reached"
 
@@ -289,7 +261,7 @@ def _table(record: Record) -> Iterator[str]:
     yield from ("", "| properties | number | examples | compared |", "|---|---:|---:|---:|")
     for status, found in by_status(record.properties)[: len(Status)]:
         examples, compared = sum(one.examples for one in found), sum(one.compared for one in found)
-        yield f"| {_escaped(status, 40)} | {len(found):,} | {examples:,} | {compared:,} |"
+        yield f"| {escaped(status, 40)} | {len(found):,} | {examples:,} | {compared:,} |"
 
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:

@@ -19,6 +19,7 @@ from rich.syntax import Syntax
 
 from properties.harness import triton_mode
 from properties.harness.sanitizer.findings import Access, Finding
+from properties.harness.text import visible
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 _LINES_AROUND = 3
@@ -154,7 +155,7 @@ def _count(number: int, one: str, more: str) -> str:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _tell_finding(finding: Finding, console: Console) -> None:

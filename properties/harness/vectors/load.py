@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
+from properties.harness.case.data import load as read_json
+from properties.harness.case.typed import spelled
 from properties.harness.vectors.write import SCHEMA
 
 Vector = dict[str, Any]
@@ -19,14 +20,18 @@ def load(folder: Path) -> list[Vector]:
     Raises:
         ValueError: another version of the format.
     """
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    if index["schema"] != SCHEMA:
-        raise ValueError(f"schema = {index['schema']}, but should be {SCHEMA} [{folder}]")
+    index = read_json(folder / "index.json", "an index of vectors")
+    schema = index.get("schema") if isinstance(index, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"schema = {spelled(schema)}, but should be {SCHEMA} [{folder}]")
     return [vector for one in index["files"] for vector in _topic(folder, one["file"], one["npz"])]
 
 
 def _topic(folder: Path, file: str, npz: str | None) -> list[Vector]:
-    vectors = json.loads((folder / file).read_text(encoding="utf-8"))["vectors"]
+    for name in (file, npz or file):
+        if PurePath(name).name != name:
+            raise ValueError(f"file = {name!r}, but should be the name of a file [{folder / 'index.json'}]")
+    vectors = read_json(folder / file, "vectors")["vectors"]
     if npz is None:
         return list(vectors)
     with np.load(folder / npz, allow_pickle=False) as archive:

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from properties.harness.execution.memory import ITEM_SIZES, as_bytes
-from properties.harness.values import Address, Call, Device, DType, Record, Returns, SameAs, Tensor, Value
+from properties.harness.execution.memory import as_bytes
+from properties.harness.values import (
+    ITEM_SIZES,
+    Address,
+    Call,
+    Device,
+    DType,
+    Record,
+    Returns,
+    SameAs,
+    Tensor,
+    Value,
+)
 
 MOST_INLINE = 64
 """Elements that a tensor may have to be spelled in the JSON file."""

@@ -14,9 +14,9 @@ from properties.harness.answers.align import working
 from properties.harness.answers.align_buffers import lists_of
 from properties.harness.answers.align_values import context_of, windows
 from properties.harness.case import Case
-from properties.harness.execution.memory import ITEM_SIZES, as_elements
+from properties.harness.execution.memory import as_elements
 from properties.harness.execution.run import Follower
-from properties.harness.values import Address, Attribute, Call, Fake, Let, Record, Tensor, View
+from properties.harness.values import ITEM_SIZES, Address, Attribute, Call, Fake, Let, Record, Tensor, View
 from properties.subjects import LAYOUT_VARIABLE, Condition
 from properties.subjects.vllm_conditions.calls import (
     Made,

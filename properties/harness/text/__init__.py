@@ -1,0 +1,32 @@
+"""What a subject or a file has said, as text: characters that would steer what shows them are spelled out.
+
+`terminal`, `markdown` and `html` do the rest, each for its own kind of reader.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff\ufff9-\uffff\U000e0000-\U000e007f]"
+)
+"""Controls, among them those of a terminal; what turns the direction of writing or cannot be seen; what XML forbids."""
+
+
+def visible(text: str) -> str:
+    """`text` with an escape for each character that XML forbids, such as NUL, or that would deceive a reader."""
+    return _HIDDEN.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def _escape(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def brief(text: str, room: int) -> str:
+    """`text` on one line of at most `room` characters."""
+    # Of a long text only so much is looked at as can be shown.
+    line = " ".join(visible(text[: 4 * room]).split())
+    return line if len(line) <= room else line[: room - 1] + "…"
