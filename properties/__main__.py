@@ -16,8 +16,9 @@ except ModuleNotFoundError as error:
     print(f"error: {error.name} = not installed, but should be, for {sys.executable}", file=sys.stderr)
     sys.exit(MISCONFIGURED)
 
-if __name__ == "__main__":
-    # The exit code is the verdict's, whatever becomes of the output.
+
+def run() -> int:
+    """Run the command that this process was started with; the exit code is the verdict's, whatever becomes of the output."""
     prepare()
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     os.environ.update(remembered())
@@ -27,5 +28,11 @@ if __name__ == "__main__":
         code = ended.code if isinstance(ended.code, int) else CLEAN
     finish()
     if code and by_make():
-        print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
-    sys.exit(code)
+        print(
+            f"exit {code}: {MEANINGS.get(code, 'ended')}; make itself exits 2 whatever fails", file=sys.stderr
+        )
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product, starmap
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,9 +19,10 @@ from rich.table import Table
 
 from properties.harness import bench_align, bench_builders, bench_report
 from properties.harness.bench_clock import Times, no_collection, quartiles
+from properties.harness.rooms import home
 from properties.subjects import load as subject
 
-RESULTS = Path(__file__).resolve().parents[2] / "build" / "bench.json"
+RESULTS = home() / "build" / "bench.json"
 REQUESTS, TOKENS, CHUNK_SIZE = (8, 64, 512), (8 * 1024, 64 * 1024), 256
 _SEED = 0
 _WARM_UP, _FEWEST, _MOST, _SECONDS = 5, 30, 2000, 0.3

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.table import Table
 
+from properties.harness import rooms
+
 PROGRAM = "ncu"
-_ROOT = Path(__file__).resolve().parents[2]
 _READ, _WRITTEN, _DURATION = "dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"
 _SECONDS = 300
 
@@ -48,7 +49,7 @@ def _count(layout: str, needed: int, program: str) -> Counted:
     try:
         done = subprocess.run(
             [program, *options, *kernel, *launch],
-            cwd=_ROOT,
+            env=os.environ | rooms.variables(),
             capture_output=True,
             text=True,
             check=False,

@@ -7,24 +7,28 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from properties.harness.campaign import command_lines
 from properties.harness.campaign.command_lines import by_make, python
 from properties.harness.campaign.plan import Plan
-from properties.harness.cli_campaign import ROOT, commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli_completion import add_completion
 from properties.harness.cli_examples import add_examples
 from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_merge import add_merge
 from properties.harness.cli_nightly import add_nightly
-from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
 from properties.harness.cli_replay_trace import add_replay_trace
 from properties.harness.cli_sanitize import add_sanitize
 from properties.harness.cli_sanitize_gpu import add_sanitize_gpu
+from properties.harness.cli_test import add_test
 from properties.harness.cli_traces import add_traces
 from properties.harness.cli_vectors import add_vectors
 from properties.harness.cli_vllm import add_compatibility, go_on_in_release
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from properties.harness.offers import listed
+from properties.harness.rooms import home, is_checkout
 
 _PLAIN_WIDTH = 120
 
@@ -73,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(fuzz)
     add_known_options(fuzz)
+    add_require_option(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser(
@@ -92,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _bench_options(bench)
     bench.set_defaults(run=_bench)
+    add_test(commands)
     add_nightly(commands)
     add_merge(commands)
     add_replay_trace(commands)
@@ -100,14 +106,20 @@ def parser() -> argparse.ArgumentParser:
     add_sanitize_gpu(commands)
     add_vectors(commands)
     add_compatibility(commands)
+    add_completion(commands, parser)
+    if is_checkout():
+        _add_table(commands)
+    add_examples(commands.choices, program)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
     table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
     table.add_argument("--write", action="store_true", help="put them into README.md")
     table.add_argument(
         "--check", action="store_true", help="fail if README.md differs or a symbol lacks a room"
     )
     table.set_defaults(run=_table)
-    add_examples(commands.choices, program)
-    return parser
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
@@ -144,7 +156,7 @@ def _planned(options: argparse.Namespace) -> Plan:
     from properties.harness.port import choose_device
     from properties.harness.selection import cores
 
-    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(ROOT)
+    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(home())
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
@@ -165,6 +177,7 @@ def _planned(options: argparse.Namespace) -> Plan:
         sanitized=options.sanitized,
         seed=fresh_seed(options.seed),
         as_new=options.as_new,
+        require=listed(options.require),
     )
 
 

@@ -19,7 +19,6 @@ from properties.harness.campaign.record import Record
 from properties.harness.cli_folders import require_own
 from properties.harness.nightly.console import Unbreakable, finish
 
-ROOT = Path(__file__).resolve().parents[2]
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object], None]
@@ -57,13 +56,30 @@ def run_campaign(
     require_own(Path(plan.reports), "reports", "reports", "campaign")
     if not plan.kept:
         require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
+    offers = "" if ray else _offers(plan)
     with claimed(plan, named=named) as mine:
         _announce(out, mine, resumed)
+        if offers:
+            _say(out, offers)
         record = _on_ray(mine, out, ray) if ray else _here(mine, out, resumed, more)
         with uninterrupted():
             code = _conclude(mine, out, record)
     finish()
     return code
+
+
+def _offers(plan: Plan) -> str:
+    """What the subject offers; machines of a cluster may be the only ones that have it.
+
+    Raises:
+        ValueError: not what the plan requires.
+    """
+    from properties.harness.offers import Offers
+    from properties.subjects import load
+
+    offers = Offers(load(plan.subject))
+    offers.require(plan.require)
+    return offers.sentence
 
 
 def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:

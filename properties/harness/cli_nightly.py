@@ -12,9 +12,11 @@ from typing import Any
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, Record
-from properties.harness.cli_campaign import ROOT, commit_of, console, name_by_time, run_campaign
-from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.cli_campaign import commit_of, console, name_by_time, run_campaign
+from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
 from properties.harness.nightly.sharding import campaign_of, shard_of
+from properties.harness.offers import listed
+from properties.harness.rooms import home
 
 _MOST_WORKERS = 8
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
@@ -53,6 +55,7 @@ def add_nightly(commands: Any) -> None:
     )
     add_port_options(parser)
     add_known_options(parser)
+    add_require_option(parser)
     parser.set_defaults(run=run_nightly)
 
 
@@ -98,7 +101,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     shard, shards = shard_of(environment)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
-    commit = commit_of(ROOT)
+    commit = commit_of(home())
     plan = Plan(
         options.id or campaign_of(environment) or name_by_time(commit),
         options.subject,
@@ -119,6 +122,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         sanitized=options.sanitized,
         workers=workers,
         as_new=options.as_new,
+        require=listed(options.require),
     )
     return replace(plan, first_round=_first_round(plan))
 

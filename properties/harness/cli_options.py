@@ -45,6 +45,13 @@ def add_port_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_require_option(parser: argparse.ArgumentParser) -> None:
+    """What a subject has to offer."""
+    parser.add_argument(
+        "--require", default="", metavar="a,b", help="fail if the subject does not offer these functions"
+    )
+
+
 def add_known_options(parser: argparse.ArgumentParser) -> None:
     """What a campaign makes of the defects that a subject declares."""
     parser.add_argument(

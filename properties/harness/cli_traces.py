@@ -12,14 +12,15 @@ from rich.table import Table
 
 from properties.harness.campaign.plan import Plan
 from properties.harness.cli_campaign import (
-    ROOT,
     commit_of,
     console,
     fresh_seed,
     name_by_time,
     run_campaign,
 )
-from properties.harness.cli_options import add_known_options, add_port_options, seconds
+from properties.harness.cli_options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.offers import listed
+from properties.harness.rooms import home
 from properties.harness.selection import heading
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def add_traces(commands: Any) -> None:
     traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(traces)
     add_known_options(traces)
+    add_require_option(traces)
     traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     traces.set_defaults(run=run_traces)
@@ -62,7 +64,7 @@ def run_traces(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
-    device, commit = choose_device(options.device), commit_of(ROOT)
+    device, commit = choose_device(options.device), commit_of(home())
     plan = Plan(
         name_by_time(commit),
         options.subject,
@@ -79,6 +81,7 @@ def run_traces(options: argparse.Namespace) -> int:
         sanitized=options.sanitized,
         seed=fresh_seed(options.seed),
         as_new=options.as_new,
+        require=listed(options.require),
         steps=options.steps,
         lives=True,
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.campaign.command_lines import remembered
 from properties.harness.cli_folders import mark, require_own
 from properties.harness.cli_options import seconds
@@ -68,7 +69,7 @@ class Runner:
     def _campaign(self, release: str, environment: Environment, folder: Path) -> str:
         """Run it; why it did not get to its end, or ""."""
         command = [str(environment.python), *self.command, "--reports", str(folder)]
-        variables = {**os.environ, **remembered(), **environment.variables, "VLLM": release}
+        variables = rooms.added_to({**os.environ, **remembered(), **environment.variables, "VLLM": release})
         variables.pop("VLLM_PATH", None)
         try:
             code = _logged(command, variables, folder / _LOG)

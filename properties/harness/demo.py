@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness import rooms
 from properties.harness.campaign import command_lines
 from properties.harness.case import Case
 from properties.harness.cli_options import seconds
@@ -81,7 +82,7 @@ def run_demo(budget: str) -> int:
     """Run a campaign of `budget` on each variant; 0 only if each is caught and every report does what it says."""
     seconds(budget)
     intact = implementation()
-    folder = intact.parent / "build" / "demo"
+    folder = rooms.home() / "build" / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     caught = [_catch(variant, intact, folder, budget) for variant in VARIANTS]
     console = Console()
@@ -100,7 +101,7 @@ def _catch(variant: Variant, intact: Path, folder: Path, budget: str) -> Caught:
     console = Console()
     console.rule(f"{variant.package}: impl/{variant.file}")
     console.print(f"- {variant.old}\n+ {variant.new}\n", markup=False, highlight=False)
-    code = _fuzz(variant, intact.parent, reports, budget)
+    code = _fuzz(variant, rooms.home(), reports, budget)
     scripts = sorted(reports.glob("*/repro.py"))
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         findings = list(pool.map(lambda script: _check(script, intact.parent), scripts))
@@ -112,8 +113,7 @@ def _fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:
     command += ["--budget", budget, "--reports", str(reports.relative_to(root)), "--only", _without_kernels()]
     folder = reports.parents[1]
     # A database of its own: each demo starts from nothing, and leaves nothing for the campaigns that count.
-    variables = {
-        "PYTHONPATH": str(folder),
+    variables = rooms.variables([str(folder)]) | {
         command_lines.PYTHONPATH: str(folder),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
     }

@@ -51,9 +51,9 @@ class MachineProperty(Property):
 
     machine: type[TrialMachine] = TrialMachine
 
-    def examples(self, bench: Bench) -> int:
+    def examples(self, bench: Bench, most: int | None = None) -> int:
         """Half as many as of other properties, since a life takes as long as many examples."""
-        return max(1, super().examples(bench) // 2)
+        return max(1, super().examples(bench, most) // 2)
 
     def test(self) -> Callable[..., None]:
         def run(trial: Bench) -> None:
@@ -63,6 +63,10 @@ class MachineProperty(Property):
 
         run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
         return run
+
+    def search(self, bench: Bench, most: int | None = None) -> None:
+        steps = self.machine.steps
+        self._run(bench, self._settled(self.examples(bench, most), stateful_step_count=steps))
 
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         chosen = settings(

@@ -31,6 +31,20 @@ def register() -> None:
     )
 
 
+def limit(max_examples: int | None) -> None:
+    """Let each property have at most so many examples; None leaves it to the profile.
+
+    Raises:
+        ValueError: not a positive number.
+    """
+    if max_examples is None:
+        return
+    if max_examples < 1:
+        raise ValueError(f"max_examples = {max_examples}, but should be >= 1 [limit]")
+    settings.register_profile("limited", settings(max_examples=max_examples))
+    settings.load_profile("limited")
+
+
 def load(name: str | None = None) -> str:
     """Load the profile `name`, by default `ci` where the variable CI is set and `dev` elsewhere; returns its name."""
     register()

@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
@@ -85,13 +85,16 @@ class Property:
         """Whether its examples launch kernels, which take milliseconds each on a CPU."""
         return any(map(launches, self.functions))
 
-    def examples(self, bench: Bench) -> int:
-        """How many examples a test run gives it: those of the profile, or a share of them where kernels are executed on a CPU.
+    def examples(self, bench: Bench, most: int | None = None) -> int:
+        """How many examples a test run gives it: `most`, or a share of them where kernels are executed on a CPU.
 
         These take many times as long as others; campaigns give them time, a test run does not.
+
+        Args:
+            most: by default as many as the profile has.
         """
         shared = _ON_A_CPU if self.launches and bench.port.device == "cpu" else 1
-        return max(1, settings().max_examples // shared)
+        return max(1, (most or settings().max_examples) // shared)
 
     def example(self, bench: Bench, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""
@@ -108,6 +111,22 @@ class Property:
             self.example(trial, **drawn)
 
         return given(**self.strategies)(example)
+
+    def search(self, bench: Bench, most: int | None = None) -> None:
+        """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
+        bench.follow_rules()
+        self._settled(self.examples(bench, most))(self.test())(bench)
+
+    @staticmethod
+    def _settled(max_examples: int, **others: Any) -> settings:
+        """What holds for properties whatever the profile; it decides about the rest."""
+        return settings(
+            max_examples=max_examples,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+            **others,
+        )
 
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
@@ -165,6 +184,8 @@ def written_examples(
 def property_of(test: Any, **parameters: Any) -> Property | None:
     """What a pytest test tests, if that is a property; `parameters` are those of a written example."""
     tested: Property | None = getattr(test, "property", None)
+    if tested is None and hasattr(test, "properties"):
+        return cast(Property, test.properties[parameters["property_name"]])
     if tested is None and hasattr(test, "written"):
         whole, function = test.written
         chosen = function(**parameters)

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
+from properties.harness import rooms
 from properties.harness.campaign.command_lines import command_line, script_line
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -32,7 +33,6 @@ from properties.subjects import Subject
 
 _AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
-_ROOT = Path(__file__).resolve().parents[2]
 _MOST_OF_ONE_INPUT = 100
 _PICTURE = "timeline.svg"
 _IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
@@ -252,8 +252,10 @@ def _actual(actual: Outcome) -> str:
 
 def environment() -> dict[str, str]:
     """Revision, system and versions that results depend on, by name."""
+    installed = rooms.installed_release()
     return {
         "revision": revision(),
+        **({"statecheck": installed} if installed else {}),
         "python": platform.python_version(),
         "platform": platform.platform(),
         **{name: _version(name) for name in _VERSIONS},
@@ -288,11 +290,11 @@ def _version(package: str) -> str:
 
 @cache
 def revision() -> str:
-    """The git revision of this checkout, with `+changes` where files differ from it."""
+    """The git revision of this checkout, or of the port where statecheck is installed, with `+changes` where files differ."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty=+changes"],
-            cwd=_ROOT,
+            cwd=rooms.home(),
             capture_output=True,
             text=True,
             check=False,

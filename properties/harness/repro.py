@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.execution.memory import Memory
 from properties.harness.execution.replay import differs
@@ -36,7 +37,6 @@ from properties.harness.values import (
 
 _TEMPLATE = Path(__file__).with_name("repro_template.txt")
 _WATCHED = Path(__file__).with_name("repro_watched_template.txt")
-_ROOT = Path(__file__).resolve().parents[2]
 _SCHEDULES = Path(__file__).with_name("schedules.py")
 _RACES = Path(__file__).with_name("repro_races.py")
 TRACED = "traced"
@@ -106,7 +106,7 @@ def _watched_script(case: Case, directory: Path, root: str) -> str:
         "@PROPERTY@": case.property_name,
         "@SUBJECT@": case.subject,
         "@ROOT@": root,
-        "@STATECHECK@": os.path.relpath(_ROOT, directory),
+        "@STATECHECK@": os.path.relpath(rooms.FOLDER, directory),
     }
     return filled(_WATCHED.read_text(encoding="utf-8"), told)
 

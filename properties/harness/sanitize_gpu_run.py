@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.sanitize_gpu_parse import Finding, Parsed, parse
 
 ERROR_EXITCODE = 86
@@ -205,11 +206,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[2])
-    # The repository comes first, wherever the command is run; subjects may be found behind it.
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    return kept | _ENVIRONMENT | {"PYTHONPATH": path}
+    return kept | _ENVIRONMENT | rooms.variables()
 
 
 def _note(run: ToolRun, text: str, process: Process, work: Work) -> int:

@@ -23,7 +23,7 @@ from types import FrameType
 import numpy as np
 import torch
 
-from properties.harness import triton_mode
+from properties.harness import rooms, triton_mode
 from properties.harness.blocks import GUARD_BYTES, Block, Window
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
@@ -45,7 +45,6 @@ _STRAY = OutsideView.__name__
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
 _FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
-_ROOT = Path(__file__).resolve().parents[2]
 ORDERS = (
     "",
     "reversed",
@@ -139,8 +138,7 @@ def _asked(path: Path, seconds: float) -> str:
     """What another process says, in which kernels are executed on the CPU."""
     command = [sys.executable, "-m", "properties.harness.witness", str(path), str(seconds)]
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
-    variables = kept | {"CUDA_VISIBLE_DEVICES": ""}
-    variables["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
+    variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
     try:
         told = subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
@@ -162,7 +160,7 @@ def _place(trace: str) -> str:
     import triton
 
     installed = (str(Path(triton.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
-    machinery = (str(_ROOT / "properties" / "harness"), *installed, "<")
+    machinery = (str(rooms.FOLDER / "properties" / "harness"), *installed, "<")
     frames = _FRAME.findall(trace)
     found = (f", at {Path(file).name}:{line}" for file, line in frames if not file.startswith(machinery))
     return next(found, "")

@@ -193,7 +193,10 @@ def test_nothing_is_executed_before_it_is_asked_for() -> None:
 
 
 def test_a_run_on_the_cpu_needs_no_variable_and_minds_none() -> None:
-    assert in_a_process(f"import conftest; prepare('cpu'); {KIND}", **INTERPRETED) == "JITFunction True"
+    assert (
+        in_a_process(f"import properties.harness.pytest_options; prepare('cpu'); {KIND}", **INTERPRETED)
+        == "JITFunction True"
+    )
 
 
 def test_a_process_whose_triton_interprets_is_refused() -> None:

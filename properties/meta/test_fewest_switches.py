@@ -164,8 +164,8 @@ def test_simpler_schedules_have_fewer_switches_or_smaller_numbers() -> None:
 
 
 def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: Path) -> None:
-    kept = _Kept(Bench(early.port.subject, early.port), tmp_path)
-    kept.begin(load_properties()[BY_SLOT])
+    kept = _Kept(tmp_path)
+    kept.begin(load_properties()[BY_SLOT], Bench(early.port.subject, early.port))
     kept.end(Falsified(early.shrunk))
     (path,) = tmp_path.glob("*/case.json")
     assert switches(Case.load(path)) == switches(early.fewest)

@@ -349,6 +349,15 @@ def test_properties_that_do_not_apply_for_one_reason_are_told_together() -> None
     assert told == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
 
 
+def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
+    rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
+    others = [of("q", "not applicable", "needs cuda, runs on cpu")]
+    told = told_of(a_record(properties=[*rows, *others], corpus=[]))
+    assert told[0] == "not applicable: q: needs cuda, runs on cpu"
+    assert told[1].startswith("not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer")
+    assert len(told) == 2
+
+
 def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> None:
     rows = [
         of("a", "not tested", "all 4 examples ended before", 4),

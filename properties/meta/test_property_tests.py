@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -169,7 +170,7 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
 
 def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
     told = [("statecheck property", "p"), ("statecheck verdict", "passed"), ("statecheck unchecked", "f: x")]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         where = (name, 1, name)
         report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=told)
@@ -189,7 +190,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
         ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
         ("statecheck launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
     ]
-    plugin = PropertyTests(bench_of_nothing(), Path())
+    plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):
             report = pytest.TestReport(
@@ -293,3 +294,16 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
     counts.unchecked["f: result.extra"] += 5
     record = Record("one", "toy", "cpu", "", properties=[Standing(a_property(), counts=counts).record()])
     assert Record.from_json(record.to_json()).properties[0].counts == counts
+
+
+@pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])
+def test_other_tests_of_a_users_own_suite_count_where_nothing_was_compared(own: bool, code: int) -> None:
+    plugin = PropertyTests(Path(), bench_of_nothing() if own else None)
+    told = [("statecheck property", "p"), ("statecheck verdict", "not applicable")]
+    for name, properties in (("test_p", told), ("test_other", [])):
+        where = (name, 1, name)
+        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=properties)
+        plugin.pytest_runtest_logreport(report)
+    session: Any = SimpleNamespace(exitstatus=0, config=SimpleNamespace())
+    plugin.pytest_sessionfinish(session, 0)
+    assert session.exitstatus == code

@@ -340,14 +340,14 @@ def test_a_pytest_session_with_an_option_that_means_nothing_is_a_usage_error(
     options: tuple[str, str], complaint: str
 ) -> None:
     # In this process: a session of its own costs seconds, and the hook is the whole of the matter.
-    import conftest
+    from properties.harness import pytest_options
 
     class Stub:
         stash = pytest.Stash()
 
         @staticmethod
-        def getoption(name: str) -> str:
-            return dict([("--subject", "impl"), ("--device", "cpu"), options])[name]
+        def getoption(name: str) -> str | None:
+            return dict([("--subject", "impl"), ("--device", "cpu"), options]).get(name, None)
 
     with pytest.raises(pytest.UsageError, match=complaint):
-        conftest.pytest_configure(Stub())  # type: ignore[arg-type]
+        pytest_options.pytest_configure(Stub())  # type: ignore[arg-type]

@@ -39,6 +39,8 @@ __all__ = [
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ABSENT = object()
+ALIKE = 0.85
+"""How alike two names are, of 1, if one may be a slip for the other: chunk_offset and chunk_offsets."""
 BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
 
 
@@ -100,6 +102,8 @@ class Subject:
         self.release = release
         self.carried = carried
         self.supplied = supplied
+        self.functions: tuple[str, ...] = ()
+        """What its author can offer, where these are other names than the documents'."""
         self._environment: dict[str, str] | None = None
         self.resolve = lru_cache(maxsize=None)(self._resolve)
 
@@ -118,6 +122,10 @@ class Subject:
         except AttributeError:
             return False
         return True
+
+    def provides(self, name: str) -> bool:
+        """Whether it has what its author calls so."""
+        return self.has(name)
 
     def _resolve(self, function: str) -> Any:
         found: Any = self.module
@@ -171,14 +179,24 @@ def load(name: str) -> Subject:
         if from_outside(error):
             raise
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {spelled(error)}") from error
+    return adapted(module, name)
+
+
+def adapted(module: ModuleType, name: str = "") -> Subject:
+    """A module as a subject.
+
+    Raises:
+        ValueError: it offers plain functions in another way than PROTOCOL.md says.
+    """
+    from properties.subjects import plain
+
     own = safe_getattr(module, "SUBJECT", None)
     if issubclass(type(own), Subject):
         return cast(Subject, own)
     if offers(module, "STATECHECK_PROTOCOL"):
-        from properties.subjects.plain import adapted
-
-        return adapted(module)
-    return Subject(name, module)
+        return plain.adapted(module)
+    plain.require_declared(module)
+    return Subject(name or module.__name__, module)
 
 
 def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:

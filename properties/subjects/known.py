@@ -54,6 +54,11 @@ def known_in(
     return tuple(known for known, versions in made if has(versions, release))
 
 
+def numbers_of(release: str) -> tuple[int, ...]:
+    """The numbers of a release such as "0.25.1"."""
+    return tuple(map(int, re.findall(r"\d+", release)))
+
+
 def declared_in(
     path: Path, conditions: Mapping[str, Condition] | None = None
 ) -> tuple[tuple[KnownDeviation, str], ...]:

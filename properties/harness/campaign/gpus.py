@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.device.forkserver import worker_environment
 
-_ROOT = Path(__file__).resolve().parents[3]
 _STARTS = 5
 
 
@@ -57,13 +56,12 @@ class Gpus:
         return [gpu for gpu in self.every if not gpu.gone]
 
     def _start(self, gpu: Gpu) -> None:
-        path = os.pathsep.join(filter(None, (str(_ROOT), *sys.path)))
         chosen = {"CUDA_VISIBLE_DEVICES": gpu.index} if gpu.index else {}
         command = [sys.executable, "-m", "properties.harness.device.share", self.device, self.subject]
         gpu.starts += 1
         gpu.process = subprocess.Popen(
             [*command, str(self.workers), gpu.address],
-            env=worker_environment() | chosen | {"PYTHONPATH": path},
+            env=worker_environment() | chosen | rooms.variables(),
             stdin=subprocess.DEVNULL,
         )
 

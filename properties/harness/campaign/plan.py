@@ -24,6 +24,7 @@ class Plan:
         kept: folder of the cases that fail in this campaign; "" for the corpus.
         seed: from which the random choices follow, None where they follow from the commit.
         as_new: what the subject declares as known is taken for new.
+        require: functions without which the campaign does not begin.
         steps: rules in the life of a state machine, at most; None: as many as it says.
         lives: only properties that follow requests through an engine.
         workers: processes per GPU in which the subject runs.
@@ -48,6 +49,7 @@ class Plan:
     kept: str = ""
     seed: int | None = None
     as_new: bool = False
+    require: tuple[str, ...] = ()
     steps: int | None = None
     lives: bool = False
     redis: str = ""

@@ -18,6 +18,7 @@ from properties.harness.execution.verdict import Status
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
+_MOST_LACKS = 4
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def tell_failures(tell: Tell, record: Record) -> None:
     for trouble in record.troubles:
         tell(f"trouble: {trouble}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
-        for reason, names in _by_reason(record, status).items():
+        for reason, names in _briefly(record, _by_reason(record, status)).items():
             tell(f"{status.value}: {_listed(names)}: {reason}")
     unchecked = sorted({place for one in record.properties for place in one.unchecked})
     if unchecked:
@@ -76,6 +77,18 @@ def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
         if one.status == status.value and not _lacked_time(one):
             found.setdefault(one.detail, []).append(one.name)
     return found
+
+
+def _briefly(record: Record, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
+    lacks = {
+        reason: names for reason, names in found.items() if reason.startswith(f"{record.subject} has no ")
+    }
+    if len(lacks) <= _MOST_LACKS:
+        return found
+    others = {reason: names for reason, names in found.items() if reason not in lacks}
+    together = f"{record.subject} does not offer what they call; the report has the functions of each"
+    return others | {together: [name for names in lacks.values() for name in names]}
 
 
 def _lacked_time(one: PropertyRecord) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from properties.harness.device.wire import (
     letter_of,
     request,
 )
+from properties.harness.rooms import import_path
 
 _START_SECONDS = 120.0
 _STARTS = 3
@@ -188,4 +188,4 @@ class Crew:
 
 def surroundings() -> tuple[dict[str, str], str, list[str]]:
     """Where this process is: environment, folder and import path. A worker takes them over."""
-    return worker_environment(), str(Path.cwd()), list(sys.path)
+    return worker_environment(), str(Path.cwd()), import_path()

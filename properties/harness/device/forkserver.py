@@ -23,9 +23,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[3]
+from properties.harness import rooms
+
 _REQUEST, _REPLY = struct.Struct("<cqd"), struct.Struct("<q")
 _FORK, _END = b"f", b"e"
 _PR_SET_PDEATHSIG = 1
@@ -116,10 +116,9 @@ def fork(device: str) -> tuple[ForkServer, int, socket.socket]:
 
 
 def _environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
     # One thread each: a library's pool of threads would not survive the fork.
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return worker_environment() | one_thread | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    return rooms.added_to(worker_environment() | one_thread)
 
 
 def worker_environment() -> dict[str, str]:

@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from properties.harness import rooms
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
 
-_ROOT = Path(__file__).resolve().parents[3]
 _NOT_SHIPPED = [".git", ".venv", ".hypothesis", "reports", "build", "**/__pycache__", "**/.*_cache"]
 _TELL_SECONDS = 5.0
 Run = Callable[[Plan, Callable[[Record], None] | None], Record]
@@ -42,7 +42,7 @@ class Cluster:
         """Ray's runtime environment of the campaign's actors."""
         path = os.pathsep.join(filter(None, (self.shared, *self.path)))
         variables = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"} | ({"PYTHONPATH": path} if path else {})
-        shipped = {} if self.shared else {"working_dir": str(_ROOT), "excludes": _NOT_SHIPPED}
+        shipped = {} if self.shared else {"working_dir": str(rooms.FOLDER), "excludes": _NOT_SHIPPED}
         return {"env_vars": variables, **shipped}
 
 

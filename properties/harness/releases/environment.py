@@ -19,10 +19,11 @@ from properties.harness.files import write_whole
 from properties.harness.releases import checkout as checkouts
 from properties.harness.releases.base import Base
 from properties.harness.releases.pip import install, install_release
-from properties.harness.releases.probe import ADAPTER, REPOSITORY, probe
+from properties.harness.releases.probe import ADAPTER, probe
 from properties.harness.releases.requirements import LIGHT, Needed, bringing, light, needed
+from properties.harness.rooms import home
 
-ROOT = REPOSITORY / ".vllm"
+ROOT = home() / ".vllm"
 _FILLED, _COMPLETE = "filled.json", "complete.json"
 """Written last, with the recipe: everything is installed that was known to be needed, and then that this was enough."""
 _ROUNDS = 12

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from properties.harness import rooms
+
 ADAPTER = "properties.subjects.vllm"
 _MISSING, _BROKEN = "statecheck-missing ", "statecheck-broken "
 # Libraries that import lazily raise an error of their own, which the one with the module's name is the cause of.
 _SCRIPT = f"""
 import importlib, sys
+
+from properties.harness import rooms
 try:
     importlib.import_module(sys.argv[1])
 except BaseException as error:
@@ -48,13 +51,12 @@ def probe(python: Path, module: str = ADAPTER, variables: Mapping[str, str] | No
         variables: of the environment, beside this process's.
     """
     given = {**os.environ, **(variables or {})}
-    path = os.pathsep.join(filter(None, (str(REPOSITORY), given.get("PYTHONPATH", ""))))
     done = subprocess.run(
         [str(python), "-c", _SCRIPT, module],
         capture_output=True,
         text=True,
         check=False,
-        env={**given, "PYTHONPATH": path},
+        env=rooms.added_to(given),
     )
     return Probed() if done.returncode == 0 else _read(done)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.campaign.command_lines import remembered
 from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import version_of
@@ -101,7 +102,8 @@ def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
         here, variables = environment.python, environment.variables
     _tell(f"statecheck: {wanted}, with {here}")
     command = [str(here), "-m", "properties", *arguments]
-    os.execve(command[0], command, {**os.environ, **remembered(), **variables})  # noqa: S606 - a command of our own
+    variables = rooms.added_to({**os.environ, **remembered(), **variables})
+    os.execve(command[0], command, variables)  # noqa: S606 - a command of our own
 
 
 def _require_importable() -> None:

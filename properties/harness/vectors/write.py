@@ -10,6 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import hypothesis
 import numpy as np
 from numpy.lib import format as npy
 
+from properties.harness import rooms
 from properties.harness.case.codec import spread
 from properties.harness.vectors.choose import Vector, blobs
 from properties.harness.vectors.topics import FUNCTIONS, TOPICS
@@ -24,10 +26,10 @@ from properties.harness.vectors.values import Blob
 
 SCHEMA = 1
 """The version of the format. It grows with every change that a reader can notice."""
-ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "vectors"
+FOLDER = rooms.FOLDER / "vectors"
 COMPANIONS = ("README.md", "schema.json", "check.js", "port_batches.js", "port_shapes.js", "port_copies.js")
 """What a corpus brings along, so that it is complete without this repository."""
+_NAME = "statecheck"
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
@@ -66,7 +68,9 @@ def _of(topic: str, vectors: Iterable[Vector]) -> list[Vector]:
 
 
 def _package() -> dict[str, str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if not rooms.is_checkout():
+        return {"name": _NAME, "version": version(_NAME)}
+    project = tomllib.loads((rooms.FOLDER / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {"name": project["name"], "version": project["version"]}
 
 

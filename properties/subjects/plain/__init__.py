@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.subjects import KnownDeviation, Subject, offers, safe_getattr
-from properties.subjects.known import known_in
+from properties.subjects import ALIKE, KnownDeviation, Subject, offers, safe_getattr
+from properties.subjects.known import known_in, numbers_of
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import use_port
 from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION
@@ -47,12 +47,16 @@ class PlainSubject(Subject):
             carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
+        self.functions = tuple(plain.name for plain in FUNCTIONS)
         self._names = SimpleNamespace(**_documented_names())
 
     def has(self, function: str) -> bool:
         if function in SUPPLIED:
             return any(offers(self.module, plain) for plain in SUPPLIED[function])
         return function in NEEDS and all(offers(self.module, plain) for plain in NEEDS[function])
+
+    def provides(self, name: str) -> bool:
+        return offers(self.module, name)
 
     def _resolve(self, function: str) -> Any:
         found: Any = self._names
@@ -83,11 +87,38 @@ def adapted(port: ModuleType) -> PlainSubject:
         _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
     offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
     if not offered:
-        _refuse("functions", "none", "at least one of those in PROTOCOL.md", port)
+        _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
     for plain in offered:
         if not _takes(getattr(port, plain.name), plain.arguments):
             _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
     return PlainSubject(port)
+
+
+def _meant(port: ModuleType) -> str:
+    """Which functions of the protocol some of its names may have been meant to be."""
+    names = [plain.name for plain in FUNCTIONS]
+    near = {name: get_close_matches(name, names, n=1, cutoff=ALIKE) for name in dir(port)}
+    return "".join(f"; did you mean {near[name][0]} by {name}?" for name in near if near[name])
+
+
+def require_declared(module: ModuleType) -> None:
+    """Refuse a module that offers plain functions, and nothing of the documents, and does not say so.
+
+    Raises:
+        ValueError: it does.
+    """
+    documented = {symbol.partition(".")[0] for symbol in NEEDS}
+    plain = [plain.name for plain in FUNCTIONS if offers(module, plain.name)]
+    if not plain or any(offers(module, name) for name in documented):
+        return
+    meant = [name for name in dir(module) if name.startswith("STATECHECK_")]
+    near = f"; did you mean it by {meant[0]}?" if meant else ""
+    _refuse(
+        "STATECHECK_PROTOCOL",
+        "missing",
+        f"{VERSION} in a module that offers {', '.join(plain)}{near}",
+        module,
+    )
 
 
 def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
@@ -128,5 +159,4 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     if path is None:
         return ()
     folder = Path(port.__file__ or "").parent
-    release = tuple(map(int, re.findall(r"\d+", str(safe_getattr(port, "RELEASE", "0")))))
-    return known_in(folder / path, release)
+    return known_in(folder / path, numbers_of(str(safe_getattr(port, "RELEASE", "0"))))

@@ -1,0 +1,30 @@
+"""The command `statecheck`, which is `python -m statecheck` too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from statecheck._rooms import FOLDER, open_rooms, with_working_folder
+
+
+def main() -> int:
+    """Run one command; the exit code."""
+    open_rooms()
+    with_working_folder()
+    # Processes that multiprocessing starts have this path, and nothing else that leads to the rooms.
+    sys.path.insert(0, str(FOLDER))
+    # How commands that are printed begin.
+    os.environ["STATECHECK_COMMAND"] = "statecheck" if _is_script() else "python -m statecheck"
+    from properties.__main__ import run
+
+    return run()
+
+
+def _is_script() -> bool:
+    return Path(sys.argv[0]).name != "__main__.py"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
