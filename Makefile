@@ -72,8 +72,8 @@ help:  ## this list
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
-test: $(READY)  ## every property and the tests of the harness, on all cores
-	@$(PY) -m pytest -n auto -q $(PYTEST_ARGS)
+test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
+	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \

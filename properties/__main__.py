@@ -28,9 +28,7 @@ def run() -> int:
         code = ended.code if isinstance(ended.code, int) else CLEAN
     finish()
     if code and by_make():
-        print(
-            f"exit {code}: {MEANINGS.get(code, 'ended')}; make itself exits 2 whatever fails", file=sys.stderr
-        )
+        print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
     return code
 
 

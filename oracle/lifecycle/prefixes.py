@@ -18,6 +18,7 @@ class Prefixes:
         self._numbers: dict[tuple[int, int], int] = {}
         self._parents = [0]
         self._lengths = [0]
+        self._tokens = [0]
 
     def extended(self, prefix: int, token: int) -> int:
         """The prefix with one more token."""
@@ -26,6 +27,7 @@ class Prefixes:
             self._numbers[key] = len(self._parents)
             self._parents.append(prefix)
             self._lengths.append(self._lengths[prefix] + 1)
+            self._tokens.append(token)
         return self._numbers[key]
 
     def path(self, prefix: int, tokens: Iterable[int]) -> list[int]:
@@ -43,6 +45,14 @@ class Prefixes:
     def parent(self, prefix: int) -> int:
         """The prefix without its last token."""
         return self._parents[prefix]
+
+    def tokens(self, prefix: int) -> list[int]:
+        """The tokens that it is a number for."""
+        found = []
+        while prefix:
+            found.append(self._tokens[prefix])
+            prefix = self._parents[prefix]
+        return found[::-1]
 
     def last(self, prefix: int, count: int) -> list[int]:
         """The prefixes that end with each of its last `count` tokens, oldest first; 0 for tokens before the first.

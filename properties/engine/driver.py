@@ -14,6 +14,7 @@ from oracle.lifecycle.requests import Request, Row, Wish
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.checks import Checks
+from properties.engine.contents import Contents
 from properties.engine.flaws import SubjectFailed, Violation, subject_raised
 from properties.engine.forward import Forward, Kernels
 from properties.engine.marks import Marks
@@ -44,6 +45,7 @@ class Engine:
     make_model: Callable[[Sequence[Place]], Model] = Fingerprints
     checked: bool = True
     marks: Marks = field(default_factory=Marks)
+    contents: Contents | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.steps = 0
@@ -53,7 +55,7 @@ class Engine:
         self.scheduler = Scheduler(self.world.geometry)
         self.ledger = Ledger(self.world.geometry, self.scheduler.prefixes)
         self._set_up_states()
-        self.story = Story(self.scheduler, self.ledger)
+        self.story = Story(self.scheduler, self.ledger, self.contents)
         self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
         try:
             for step in self.world.begin():
@@ -78,6 +80,7 @@ class Engine:
         self.model = self.make_model(self.mirror.places)
         self.words = Words(self.scheduler, self.ledger, self.model)
         self.checks = Checks(self.mirror, self.ledger, self.model, self.words)
+        self.contents = Contents(self.scheduler, self.ledger, self.mirror, self.model)
         checks = self.checks if self.checked else None
         self.forward: Kernels = Forward(self.world, self.mirror, self.model, checks)
 
@@ -201,6 +204,7 @@ class Engine:
         changed = set(touched or ())
         if pools is not None:
             changed |= self.checks.written(pools, writable, moment)
+        self.story.look()
         if self.checked:
             self.checks.promised(moment, changed)
 

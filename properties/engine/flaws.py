@@ -15,7 +15,8 @@ class Flaw:
 
     `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
     "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes.
+    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes. `request` is whose output
+    is wrong.
     """
 
     seen: str
@@ -29,6 +30,7 @@ class Flaw:
     place: str = field(default="", kw_only=True)
     function: str = field(default="", kw_only=True)
     outcome: Raised | None = field(default=None, kw_only=True)
+    request: str = field(default="", kw_only=True)
 
     @property
     def message(self) -> str:

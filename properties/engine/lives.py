@@ -12,6 +12,7 @@ from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
 from properties.engine.recurrent import Recurrent
 from properties.engine.runners import Execute
+from properties.engine.words import tokens as told
 from properties.engine.world import World
 
 FIRST_SAMPLE = 1_000_000
@@ -194,10 +195,12 @@ class GreedyLife(Life):
             said = request.tokens[request.num_prompt :]
             for number, (token, wanted) in enumerate(zip(said, self.one_run(request), strict=False)):
                 if token != wanted:
+                    after = told(request.num_prompt + number)
                     raise Violation(
                         Flaw(
-                            f"after step {self.engine.steps - 1}, token {number} of {request.id}'s output = {token}",
+                            f"after step {self.engine.steps - 1}, what {request.id} says after {after} = {token}",
                             wanted=f"should be {wanted}, as in one run without batches, chunks, drafts and caches",
                             place="output",
+                            request=request.id,
                         )
                     )

@@ -86,7 +86,7 @@ class Recurrences:
         states, written, following = self._layers(read), [], []
         for token in tokens:
             states, after = self.recurrent.advance(states, token)
-            written.append(self._by_place(states))
+            written.append(self.by_place(states))
             following.append(after)
         return written, following
 
@@ -102,8 +102,8 @@ class Recurrences:
             for layer in sorted(layers)
         ]
 
-    def _by_place(self, states: Sequence[LayerState]) -> dict[int, bytes]:
-        """The newest row of each window, and each temporal state."""
+    def by_place(self, states: Sequence[LayerState]) -> dict[int, bytes]:
+        """The newest row of each window, and each temporal state, by number of the place."""
         found: dict[int, bytes] = {}
         parts = {number: (iter(state.windows), iter(state.temporal)) for number, state in enumerate(states)}
         for place in self.places:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.ledger import NOTHING, Held, Ledger
 from oracle.lifecycle.scheduler import Scheduler
+from properties.engine.contents import Content, Contents, Pools
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import Batch
 from properties.engine.words import tokens as told
@@ -29,14 +30,17 @@ class Snapshot:
     columns: dict[str, int]
     published: frozenset[int]
     present: tuple[str, ...]
+    pools: Pools | None = None
+    """The pools once they were looked at; None where the moment was not over, or nobody looks at them."""
 
 
 @dataclass(eq=False)
 class Story:
-    """The last moments of an engine."""
+    """The last moments of an engine; without `contents`, blocks are said to hold what is promised of them."""
 
     scheduler: Scheduler
     ledger: Ledger
+    contents: Contents | None = None
     _snapshots: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def before(self, step: int, batch: Batch) -> None:
@@ -59,10 +63,18 @@ class Story:
         held = dict(self.ledger.held)
         self._snapshots.append(Snapshot(title, tables, held, dict(self.ledger.columns), published, ids))
 
+    def look(self) -> None:
+        """The pools hold now what they hold at the moment that was kept last."""
+        if self.contents is not None and self._snapshots:
+            self._snapshots[-1] = replace(self._snapshots[-1], pools=self.contents.copied())
+
     def timeline(self, flaw: Flaw) -> Timeline:
         """The picture of a violation: the moments up to it, and the wrong block where it is in a table."""
+        if self._snapshots and self._snapshots[-1].pools is None:
+            self.look()
         moments = tuple(self._moment(snapshot, flaw, last) for snapshot, last in self._with_last())
-        return Timeline(moments, tuple(self._arrows()), self._finding(flaw))
+        arrows = tuple(_with_arrival(arrow, moments) for arrow in self._arrows())
+        return Timeline(moments, arrows, self._finding(flaw, moments))
 
     def _with_last(self) -> list[tuple[Snapshot, bool]]:
         count = len(self._snapshots)
@@ -81,13 +93,27 @@ class Story:
         return TableRow(request, group, snapshot.columns[request], cells)
 
     def _cell(self, snapshot: Snapshot, group: int, block: int, flaw: Flaw | None) -> Cell:
+        if block == NULL_BLOCK:
+            return Cell(block, "", published=block in snapshot.published)
         held = snapshot.held.get((group, block), NOTHING)
+        found = self._found(snapshot, group, block, held)
+        accused = flaw is not None and (flaw.group, flaw.block) == (group, block)
+        tokens = None if found.prefix is None else self.scheduler.prefixes.length(found.prefix)
+        owner = "" if found.prefix is None else self._owner(found.prefix)
+        part, expected = ("" if found.row is None else f"row {found.row}: "), ""
+        if found.promised is not None:
+            count = self.scheduler.prefixes.length(found.promised)
+            expected = f"{told(count)} {self._owner(found.promised)}" if count else "zeros"
+        wrong = accused or bool(expected)
+        published = block in snapshot.published
+        return Cell(block, part + found.words, tokens, owner, published, wrong, expected)
+
+    def _found(self, snapshot: Snapshot, group: int, block: int, held: Held) -> Content:
+        if self.contents is not None and snapshot.pools is not None:
+            return self.contents.of(snapshot.pools, group, block, held)
         prefix = held.temporal if held.temporal is not None else held.window.end if held.window else None
-        wrong = flaw is not None and (flaw.group, flaw.block) == (group, block) and block != NULL_BLOCK
-        tokens = None if prefix is None else self.scheduler.prefixes.length(prefix)
-        words = "" if block == NULL_BLOCK else "nothing" if tokens is None else told(tokens)
-        owner = "" if prefix is None else self._owner(prefix)
-        return Cell(block, words, tokens, owner, block in snapshot.published, wrong)
+        words = "no promise" if prefix is None else told(self.scheduler.prefixes.length(prefix))
+        return Content(words, prefix)
 
     def _owner(self, prefix: int) -> str:
         count = self.scheduler.prefixes.length(prefix)
@@ -123,12 +149,30 @@ class Story:
                     arrows.append(Arrow(number, request, group, source, column))
         return arrows
 
-    def _finding(self, flaw: Flaw) -> Finding | None:
+    def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+        if flaw.request:
+            return self._first_wrong(flaw, moments)
         place = self._place(len(self._snapshots) - 1, flaw.group, flaw.block)
         if place is None or flaw.group is None:
             return None
         moment, request, column = place
         return Finding(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
+
+    def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+        """Of a wrong output: the first block that does not hold what it should; else where the request ran at the end."""
+        if not moments:
+            return None
+        for number, moment in enumerate(moments):
+            for row in moment.rows:
+                for column, cell in enumerate(row.cells):
+                    if cell.expected:
+                        text = f"{cell.holds} instead of {cell.expected}; {flaw.message}"
+                        return Finding(number, row.request, row.group, column, text)
+        last = (row for row in moments[-1].rows if row.request == flaw.request and row.run is not None)
+        ran = next(last, None)
+        if ran is None or ran.run is None or ran.run >= len(ran.cells):
+            return None
+        return Finding(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
 
     def _place(self, moment: int, group: int | None, block: int | None) -> tuple[int, str, int] | None:
         if moment < 0 or group is None or not block:
@@ -149,6 +193,14 @@ class Story:
                 if place is not None and group == flaw.group and block != flaw.block:
                     return (moment, place[1], group, place[2])
         return None
+
+
+def _with_arrival(arrow: Arrow, moments: tuple[Moment, ...]) -> Arrow:
+    """A copy whose target holds something else has not arrived."""
+    rows = moments[arrow.moment].rows
+    row = next(row for row in rows if (row.request, row.group) == (arrow.request, arrow.group))
+    missing = bool(row.cells[arrow.target].expected)
+    return replace(arrow, label="did not arrive", arrived=False) if missing else arrow
 
 
 def _work(batch: Batch) -> str:

@@ -33,7 +33,7 @@ class Words:
             return "zeros, as before the first token"
         request = self._request_with(prefix)
         return (
-            f"that of token {count - 1} of {request}"
+            f"that of the last of {tokens(count)} of {request}"
             if row
             else f"the state after {tokens(count)} of {request}"
         )

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
-from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
 from properties.harness.cli_folders import require_own
 from properties.harness.nightly.console import Unbreakable, finish
@@ -83,6 +83,10 @@ def _offers(plan: Plan) -> str:
 
 
 def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:
+    from properties.harness.device.forkserver import server_for
+
+    # It imports what engines need while this process does the same for itself.
+    server_for(plan.device, ENGINE.partition(":")[0])
     from properties.harness.campaign.coordinator import Campaign
     from properties.harness.campaign.display import Display
     from properties.harness.campaign.start import uninterrupted
@@ -105,7 +109,7 @@ def _show(out: Console, record: Record, say: Tell) -> None:
     from properties.harness.campaign.display import kernels, summary
     from properties.harness.campaign.told import known_table, tell_failures, tell_known
 
-    out.print(summary(record))
+    out.print(summary(record, out.width))
     _show_kernels(out, kernels(record), say)
     table = known_table(record.known)
     if table is not None:

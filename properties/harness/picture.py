@@ -23,7 +23,8 @@ _RED, _RED_TEXT, _INK, _GREY, _PALE = "#d55e00", "#a03c00", "#000000", "#6b6b6b"
 _FONT = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _MARGIN, _LABEL, _GUTTER, _PAD = 12, 84, 28, 6
 _NUMBERS, _BOX, _GAP, _LANE = 15, 46, 13, 15
-_NARROWEST, _WIDEST, _LEAST_ROOM = 58, 104, 400
+_NARROWEST, _WIDEST, _LEAST_ROOM = 58, 140, 400
+_WIDEST_LINE = 1440
 _MARKS = 14
 """Room for what stands beside a line of a cell: the lock, the triangle, `RW`."""
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -71,10 +72,18 @@ def _add(parent: Element, tag: str, text: str | None = None, /, **attributes: st
     return element
 
 
+def _lines(cell: Cell) -> tuple[str, str]:
+    """What stands below a block's id: what it holds, and whose that is; or, where it is wrong, what it should hold."""
+    holds = cell.holds or ("" if cell.block else "null")
+    if not cell.expected:
+        return holds, cell.owner
+    return " ".join(filter(None, (holds, cell.owner))), f"({cell.expected})"
+
+
 def _cell_width(cells: tuple[Cell, ...]) -> int:
     """Room for every cell's words, within limits."""
-    words = [_MARKS + max(6.6 * len(f"#{c.block}"), 6 * len(c.owner)) for c in cells]
-    words += [6.0 * len(c.holds) for c in cells]
+    words = [_MARKS + max(6.6 * len(f"#{c.block}"), 6 * len(_lines(c)[1])) for c in cells]
+    words += [6.0 * len(_lines(c)[0]) for c in cells]
     return max(_NARROWEST, min(_WIDEST, ceil(max(words, default=0)) + 2 * _PAD))
 
 
@@ -121,7 +130,12 @@ def _style(fill: str, stroke: str = "#8a8a8a", thickness: int = 1) -> _Style:
 
 _NULL, _NOBODYS, _WRONG = _style(_PALE, "#c8c8c8"), _style("#e6e6e6"), _style(mix(_RED, 0.4), _RED, 3)
 _PLAIN, _LOCKED = _style("none"), _style("#ffffff", _INK, 3)
-_DASHED = {"stroke_dasharray": "5 3"}
+_DASHED, _DOTTED = {"stroke_dasharray": "5 3"}, {"stroke_dasharray": "1 4", "stroke_linecap": "round"}
+_LINES: dict[str, tuple[str, dict[str, str]]] = {
+    "arrow": (_INK, {}),
+    "dashes": (_INK, _DASHED),
+    "dots": (_RED, _DOTTED),
+}
 _HALO = {"stroke": "#ffffff", "stroke_width": "4", "paint_order": "stroke"}
 _KEY = 34
 """How much room the mark of an entry of the legend takes."""
@@ -153,7 +167,7 @@ class _Sheet:
             hues={owner: _HUES[number % len(_HUES)] for number, owner in enumerate(owners)},
             most=max((cell.tokens or 0 for cell in cells), default=0),
             cell=_cell_width(cells),
-            per_line=min(LONG, max(per_row, default=0)),
+            per_line=min(LONG, max(per_row, default=0), _WIDEST_LINE // _cell_width(cells)),
         )
 
     @property
@@ -241,10 +255,10 @@ class _Sheet:
     def _words(self, group: Element, at: Point, cell: Cell, ink: str) -> None:
         """What stands in a box, beside its marks."""
         (x, y), room = at, self.cell - 2 * _PAD
-        holds = cell.holds or ("" if cell.block else "null")
+        holds, below = _lines(cell)
         _write(group, (x, y + 14), fit(f"#{cell.block}", room - _MARKS, 11), 11, bold=True, fill=ink)
         _write(group, (x, y + 27), fit(holds, room, 10), 10, fill=ink)
-        _write(group, (x, y + 40), fit(cell.owner, room - _MARKS, 10), 10, fill=ink)
+        _write(group, (x, y + 40), fit(below, room - _MARKS, 10), 10, fill=ink)
 
     def _look(self, cell: Cell, wrong: bool) -> _Style:
         if wrong:
@@ -263,7 +277,7 @@ class _Sheet:
         last = max(y for spot, (_, y) in self.boxes.items() if spot[:3] == arrow.spots[0][:3])
         depth = self.y + 2 - last - _BOX if source[1] == last else _GAP - 4
         points = self._route(source, target, depth, self.right + 8)
-        _polyline(group, points, _INK)
+        _polyline(group, points, _INK, **({} if arrow.arrived else _DASHED))
         text = fit(words, self.right - self.left, 10)
         end = max(x for x, _ in points[:2] + points[-2:])
         x = max(self.left, min(end + 6, self.right - len(text) * 10 * EM))
@@ -290,7 +304,7 @@ class _Sheet:
         when = self.timeline.moments[moment].title
         words = f"the wrong bytes come from {request}, group {group}, column {column}: {when}"
         points = self._route(self.boxes[origin], self.boxes[wrong], 5, self.right + 18)
-        _polyline(_group(self.root, "origin", words), points, _RED, **_DASHED)
+        _polyline(_group(self.root, "origin", words), points, _RED, **_DOTTED)
 
     def legend(self) -> None:
         """What each mark that occurs means, as many on a line as there is room for."""
@@ -323,9 +337,16 @@ class _Sheet:
             ),
             ("R", _PLAIN, "read in this step", any(row.reads for row in rows)),
             ("W", _PLAIN, "written in this step", any(row.writes for row in rows)),
-            ("arrow", _PLAIN, "copy", self.timeline.arrows),
+            ("arrow", _PLAIN, "copy", any(arrow.arrived for arrow in self.timeline.arrows)),
+            (
+                "dashes",
+                _PLAIN,
+                "copy that did not arrive",
+                any(not arrow.arrived for arrow in self.timeline.arrows),
+            ),
+            ("( )", _WRONG, "what the block should hold", any(cell.expected for cell in cells)),
             ("✗", _WRONG, "wrong", found is not None or any(cell.wrong for cell in cells)),
-            ("dashes", _PLAIN, "where the wrong bytes came from", found is not None and found.origin),
+            ("dots", _PLAIN, "where the wrong bytes came from", found is not None and found.origin),
             ("…", _PLAIN, "columns that never change", self.timeline.elides),
         )
         yield from ((kind, style, words) for kind, style, words, occurs in occurring if occurs)
@@ -338,12 +359,12 @@ def _sample(parent: Element, kind: str, style: _Style, x: float, y: float) -> No
             _box(parent, x + 9 * number, y, 9, 16, _style(mix(_HUES[0], share)))
     elif kind == "triangle":
         _triangle(parent, x + 9, y + 4)
-    elif kind in ("arrow", "dashes"):
-        color, more = (_INK, {}) if kind == "arrow" else (_RED, _DASHED)
+    elif kind in _LINES:
+        color, more = _LINES[kind]
         _polyline(parent, ((x + 3, y + 2), (x + 3, y + 13), (x + 23, y + 13), (x + 23, y + 2)), color, **more)
     elif style is not _PLAIN:
         _box(parent, x + 1.5, y, 25, 16, style)
     if kind == "lock":
         _lock(parent, x + 9.5, y + 2)
-    elif len(kind) == 1:
-        _write(parent, (x + 11, y + 12), kind, 10, bold=True)
+    elif kind not in (*_LINES, "", "shades", "triangle"):
+        _write(parent, (x + 14 - 3 * len(kind), y + 12), kind, 10, bold=True)

@@ -21,6 +21,7 @@ from properties.harness.execution.verdict import Status, Verdict, verdict_of
 from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
 from properties.harness.machines import MachineProperty
+from properties.harness.own_calls import with_own_calls
 from properties.harness.places import Places, print_case
 from properties.harness.registry import Property, property_of
 from properties.harness.report import write_report
@@ -253,7 +254,7 @@ class _Kept:
 
     def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
         module, told = bench.subject.module, []
-        case = with_fewest_switches(case, bench.port)
+        case = with_own_calls(with_fewest_switches(case, bench.port), bench.subject)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:
             better = explained(case, bench.subject)

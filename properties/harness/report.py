@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
-from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -20,44 +19,21 @@ from properties.harness import rooms
 from properties.harness.campaign.command_lines import command_line, script_line
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.case.compare import brief, outcome_difference
-from properties.harness.execution.example import spell
 from properties.harness.files import write_text
 from properties.harness.kernels.orders.switches import for_interpreter
-from properties.harness.picture import plain, svg
+from properties.harness.picture import svg
+from properties.harness.report_case import ROOM, input_sections, outcome_sections
+from properties.harness.report_meaning import rule_of, served_text
+from properties.harness.report_page import PICTURE, report_page
+from properties.harness.report_sections import Section, fitted, shortened
 from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import subject_of, titled
-from properties.harness.repro_literals import literal
-from properties.harness.values import Call, Expected, Let, Name, Outcome, Overwrite, Raised, Refusal, Tensor
 from properties.subjects import Subject
 
-_AROUND = 8
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _MOST_OF_ONE_INPUT = 100
-_PICTURE = "timeline.svg"
-_IMAGE = re.compile(rf'<p><img src="{re.escape(_PICTURE)}"[^>]*></p>')
-_STYLE = """
-body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff;
-  font: 1rem/1.5 system-ui, sans-serif; }
-pre, code { font: 0.85rem/1.45 ui-monospace, Menlo, Consolas, monospace; background: #f4f4f4; }
-pre { padding: 0.8rem; overflow-x: auto; }
-p code { overflow-wrap: anywhere; }
-table { border-collapse: collapse; }
-td { padding: 0.2rem 0.8rem; border: 1px solid #d0d0d0; }
-figure { margin: 1rem 0; overflow-x: auto; }
-svg { max-width: 100%; height: auto; }
-"""
-_PAGE = """<!DOCTYPE html>
-<html xmlns="http://www.w3.org/1999/xhtml" lang="en">
-<head>
-<meta charset="utf-8" />
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}</body>
-</html>
-"""
+_LONGEST_MESSAGE = 500
+_NOTHING = Section("", ())
 
 
 def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "") -> Path:
@@ -72,7 +48,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
     picture = svg(case.timeline) if case.timeline is not None else ""
-    _write_picture(directory / _PICTURE, picture)
+    _write_picture(directory / PICTURE, picture)
     text = report_text(case, directory, note)
     write_text(directory / "report.md", text)
     write_text(directory / "report.html", report_page(text, picture))
@@ -116,31 +92,49 @@ def subject_root(module: ModuleType) -> Path | None:
 
 
 def report_text(case: Case, directory: Path, note: str = "") -> str:
-    """The report as Markdown."""
+    """The report as Markdown that an issue tracker takes: what differs in the open, the rest folded, at most `MOST` characters."""
+    subject = subject_of(case)
+    return fitted(
+        [
+            Section("", tuple(filter(None, _head(case, subject, note)))),
+            Section("Who did it", tuple(filter(None, [shortened(case.finding, ROOM)])))
+            if case.finding
+            else _NOTHING,
+            Section("What the programs did", (case.interleaving,)) if case.interleaving else _NOTHING,
+            _story(case),
+            *outcome_sections(case),
+            *input_sections(case),
+            Section("Run it again", (_commands(case, directory, subject),)),
+            Section("Environment", (_environment(case),)),
+        ]
+    )
+
+
+def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
+    yield f"# {titled(case.subject, subject)}: {case.property_name.replace('_', ' ')}"
+    yield f"**Should hold:** {case.sentence}"
+    yield f"**Seen instead:** `{_seen(case)}`"
+    effect, rule = served_text(case), rule_of(case)
+    yield f"**In a served text:** {effect}" if effect else ""
+    yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
+    yield f"![block tables over time]({PICTURE})" if case.timeline is not None else ""
+    yield note
+
+
+def _seen(case: Case) -> str:
+    """The message; where the call in it is long, its name alone, since the call itself stands below."""
+    failure = case.failure
+    if failure is None or len(case.message) <= _LONGEST_MESSAGE or not failure.shown:
+        return shortened(case.message, ROOM)
+    return f"{shortened(failure.sentence, ROOM)} [{failure.shown.partition('(')[0]}]"
+
+
+def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
-    title, subject = case.property_name.replace("_", " "), subject_of(case)
-    parts = [
-        f"# {titled(case.subject, subject)}: {title}",
-        f"**Should hold:** {case.sentence}",
-        f"**Seen instead:** `{case.message}`",
-        f"![block tables over time]({_PICTURE})" if case.timeline is not None else "",
-        note,
-        f"## Who did it\n\n{case.finding}" if case.finding else "",
-        f"## What the programs did\n\n{case.interleaving}" if case.interleaving else "",
-        _story(case),
-        "## Input",
-        f"```python\n{_input(case)}\n```",
-        "## Expected and actual",
-        _outcomes(case),
-        "## Run it again",
-        (
-            f"`{script_line(directory / 'repro.py', case.subject)}` exits 1 while the defect is there and 0 once it is gone; it needs "
-            f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
-        ),
-        "## Environment",
-        _environment(case),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return (
+        f"`{script_line(directory / 'repro.py', case.subject)}` exits 1 while the defect is there and 0 once it is gone; it needs "
+        f"{_needs(case, subject)}.\n`{rerun}` replays the same input through the harness.{_unstepped(case)}"
+    )
 
 
 def _unstepped(case: Case) -> str:
@@ -162,92 +156,11 @@ def _needs(case: Case, subject: Subject | None) -> str:
     return "torch and the subject"
 
 
-def _story(case: Case) -> str:
+def _story(case: Case) -> Section:
     """What the requests did, up to what was seen."""
     if case.timeline is None or not case.timeline.moments:
-        return ""
-    return "## What happened\n\n" + "\n".join(f"- {moment.title}" for moment in case.timeline.moments)
-
-
-def report_page(text: str, picture: str = "") -> str:
-    """The report as one HTML page that is well-formed XML too.
-
-    Args:
-        text: what `report_text` wrote.
-        picture: the SVG that `text` refers to, to stand in the page itself.
-    """
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    title = text.splitlines()[0].removeprefix("# ")
-    body = _IMAGE.sub(lambda _: f"<figure>{picture}</figure>", markdown.render(plain(text)), count=1)
-    return _PAGE.format(title=escape(plain(title)), style=_STYLE, body=body)
-
-
-def _input(case: Case) -> str:
-    lines: list[str] = []
-    for step in case.steps:
-        if isinstance(step, Let):
-            lines.append(f"{step.name} = {literal(step.value)}")
-        elif isinstance(step, Overwrite):
-            lines.append(f"{step.name}[...] = {literal(step.elements)}  # in place")
-        else:
-            lines += _call_lines(step)
-    return "\n".join(lines).replace(", device=DEVICE", "")
-
-
-def _call_lines(call: Call) -> list[str]:
-    lines = [f'os.environ["{name}"] = "{value}"' for name, value in call.environment]
-    lines += [f"{name} = {literal(value)}" for name, value in call.named.items() if value != Name(name)]
-    arguments = [name for name, _ in call.arguments] + [f"{name}={name}" for name, _ in call.keywords]
-    order = f"  # programs {call.schedule}" if call.schedule else ""
-    bound = f"{call.bind} = " if call.bind else ""
-    return [*lines, f"{bound}{call.function}({', '.join(arguments)}){order}"]
-
-
-def _outcomes(case: Case) -> str:
-    blocks = []
-    for call, expected, actual in zip(case.calls, case.expected, case.actual, strict=True):
-        found = outcome_difference(expected, actual, places=case.device != "cpu")
-        lines = [
-            f"`{spell(call) if len(case.calls) > 1 else call.function}`",
-            "```text",
-            f"expected    {_expected(expected)}",
-            f"actual      {_actual(actual)}",
-            f"difference  {found or 'none'}",
-            *(_marked(*found.tensors) if found and found.tensors else []),
-            "```",
-        ]
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
-
-
-def _marked(expected: Tensor, actual: Tensor) -> list[str]:
-    """Both tensors around the first element in which they differ, in row-major order, with a mark below it."""
-    want, got = expected.values(), actual.values()
-    pairs = enumerate(zip(want, got, strict=False))
-    at = next((i for i, (one, other) in pairs if one != other), min(len(want), len(got)))
-    first = max(0, at - _AROUND)
-    skipped = "... " if first else ""
-    texts = [", ".join(map(str, values[first : at + _AROUND])) for values in (want, got)]
-    before = ", ".join(map(str, got[first:at]))
-    column = len(skipped) + len(before) + (2 if before else 0)
-    labels = (f"  expected  {skipped}", f"  actual    {skipped}")
-    return [
-        f"from element {first} on, {expected.dtype}{list(expected.shape)} and {actual.dtype}{list(actual.shape)}:",
-        *(label + text for label, text in zip(labels, texts, strict=True)),
-        f"{' ' * 12}{' ' * column}^ element {at}",
-    ]
-
-
-def _expected(expected: Expected) -> str:
-    if isinstance(expected, Refusal):
-        return f"{expected.exception}{f' that names {expected.argument}' if expected.argument else ''}"
-    return brief(expected.value)
-
-
-def _actual(actual: Outcome) -> str:
-    return f"{actual.exception}: {actual.message}" if isinstance(actual, Raised) else brief(actual.value)
+        return _NOTHING
+    return Section("What happened", ("\n".join(f"- {moment.title}" for moment in case.timeline.moments),))
 
 
 def environment() -> dict[str, str]:

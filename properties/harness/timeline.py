@@ -22,6 +22,7 @@ class Cell:
         owner: the request whose prefix that is.
         published: the prefix cache may hand the block to others.
         wrong: the block does not hold what it should.
+        expected: what it should hold, in words as `holds`, where it holds something else.
     """
 
     block: int
@@ -30,6 +31,7 @@ class Cell:
     owner: str = ""
     published: bool = False
     wrong: bool = False
+    expected: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,14 @@ class TableRow:
         facts += ["the request runs here"] if column == self.run else []
         facts += ["read"] if column in self.reads else []
         facts += ["written"] if column in self.writes else []
+        facts += [f"should be {cell.expected}"] if cell.expected else []
         facts += ["wrong"] if cell.wrong else []
         return f"{self.request}, group {self.group}, column {column}: {'; '.join(filter(None, facts))}"
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """A copy between two columns of a row."""
+    """A copy between two columns of a row; `arrived` says whether the target holds by then what was copied."""
 
     moment: int
     request: str
@@ -72,6 +75,7 @@ class Arrow:
     source: int
     target: int
     label: str = ""
+    arrived: bool = True
 
     @property
     def spots(self) -> tuple[Spot, Spot]:

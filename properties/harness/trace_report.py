@@ -20,22 +20,15 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.world import World
 from properties.harness.bench_report import environment, save
-from properties.harness.campaign.command_lines import pip_line
 from properties.harness.picture import svg
 from properties.harness.replay_engines import Options
 from properties.harness.trace_counts import Counts
+from properties.harness.trace_picture import drawn
 from properties.harness.traffic import Summary
 
 _LINE_SECONDS = 10.0
 _MOST_SPANS = 48
 """Bars that can be told apart."""
-_COLORS = ("#7fb3d5", "#f5cba7", "#a9dfbf", "#d7bde2", "#f9e79f", "#aeb6bf")
-_EVENTS = {
-    "boundary": ("D", "black", 0.85),
-    "prefix hit": ("^", "tab:green", 0.15),
-    "preempted": ("X", "tab:red", 0.15),
-}
-"""Marker, colour, and where in a step it stands, beside the ids of blocks."""
 _BOUNDARIES = (
     "boundary hit exactly by acceptance",
     "boundary crossed by one",
@@ -259,39 +252,7 @@ def tell_no_engine(console: Console, options: Options, violation: Violation) -> 
 
 def draw(content: Mapping[str, Any], target: Path) -> str:
     """Draw the blocks of one request over time as SVG; returns what became of it."""
-    timeline = content["timeline"]
-    if timeline is None:
+    if content["timeline"] is None:
         return "no plot: nothing was computed"
-    try:
-        _draw(timeline, target)
-    except ImportError:
-        return f"no plot: it needs matplotlib ({pip_line('matplotlib')})"
-    return f"drawn {target}, the blocks of {timeline['request']}"
-
-
-def _draw(timeline: Mapping[str, Any], target: Path) -> None:
-    from matplotlib.figure import Figure
-
-    spans, events = timeline["spans"], timeline["events"]
-    columns = sorted({span[0] for span in spans} | {column for _, column, _ in events})
-    figure = Figure(figsize=(12, 1.5 + 0.28 * len(columns)), layout="constrained")
-    axes = figure.subplots()
-    _draw_spans(axes, spans, columns)
-    for which, (marker, color, shift) in _EVENTS.items():
-        at = [(step + shift, columns.index(column)) for step, column, event in events if event == which]
-        if at:
-            axes.scatter(*zip(*at, strict=True), marker=marker, color=color, label=which, zorder=3)
-    # Columns that never had a block are left out.
-    axes.set_yticks(range(len(columns)), [str(column) for column in columns])
-    axes.set(xlabel="step", ylabel="column of the block table", title=f"blocks of {timeline['request']}")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    axes.invert_yaxis()
-    figure.savefig(target, format="svg")
-
-
-def _draw_spans(axes: Any, spans: Sequence[Sequence[int]], columns: Sequence[int]) -> None:
-    """A bar for each block that a column has had, with the block's id."""
-    for column, block, first, last in spans:
-        place, color = columns.index(column), _COLORS[block % len(_COLORS)]
-        axes.barh(place, last + 1 - first, left=first, height=0.8, color=color, edgecolor="white")
-        axes.text((first + last + 1) / 2, place, str(block), ha="center", va="center", fontsize="x-small")
+    target.write_text(drawn(content["timeline"]) + "\n", encoding="utf-8")
+    return f"drawn {target}, the blocks of {content['timeline']['request']}"

@@ -65,7 +65,7 @@ _CRASH = Variant(
 )
 _BREAKAGES = tuple(one for one in STATELESS if one.name in _DEFECTS)
 FAILING = (*(name for one in _BREAKAGES for name in one.caught_by), _CRASHING)
-_GONE_SECONDS = 3.0
+_GONE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 _TRIES = 5
 _FAILED, _FIXED = "FAILED", "FIXED"
@@ -110,6 +110,7 @@ class Process:
 
     pid: int
     parent: int
+    name: str
     command: str
     state: str
 
@@ -124,11 +125,12 @@ def _process(folder: Path, mark: bytes) -> Process | None:
     try:
         if mark not in (folder / "environ").read_bytes():
             return None
+        name = (folder / "comm").read_text(encoding="utf-8").strip()
         command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         state, parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
     except OSError:
         return None
-    return Process(int(folder.name), int(parent), command, state) if state not in "ZX" else None
+    return Process(int(folder.name), int(parent), name, command, state) if state not in "ZX" else None
 
 
 class Trail:
@@ -169,9 +171,9 @@ class Trail:
         found = sorted(self.reports.glob(f"campaigns/*/{FILE}"))
         return Record.load(found[-1]) if found else None
 
-    def survivors(self, seconds: float = _GONE_SECONDS) -> list[Process]:
-        """What still runs `seconds` from now; it is then ended."""
-        deadline = time.monotonic() + seconds
+    def survivors(self) -> list[Process]:
+        """What still runs after a while; it is then ended."""
+        deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         for one in found:
@@ -212,12 +214,9 @@ class Running(Trail):
     def victims(self, kind: str) -> list[Process]:
         """The processes of a kind that there are at the moment."""
         ours = processes_of(self.mark)
-        engines = [
-            one for one in ours if one.parent == self.process.pid and "multiprocessing.spawn" in one.command
-        ]
-        forking = [one for one in ours if "device.forkserver" in one.command]
-        servers = [one for one in forking if one.parent in {engine.pid for engine in engines}]
-        workers = [one for one in forking if one.parent in {server.pid for server in servers}]
+        engines = [one for one in ours if one.name == "engine"]
+        workers = [one for one in ours if one.name == "worker"]
+        servers = [one for one in ours if one.pid in {worker.parent for worker in workers}]
         here = [one for one in ours if one.pid == self.process.pid]
         return {WORKER: workers, SERVER: servers, ENGINE: engines, COORDINATOR: here, CAMPAIGN: here}[kind]
 

@@ -20,6 +20,7 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.timeline import Arrow, Cell, Finding, TableRow, Timeline
 from properties.harness.timeline import Moment as Step
+from properties.harness.values import call
 from properties.meta.broken import a_case
 
 BEGAN = "2026-11-21T22:00:00+00:00"
@@ -72,6 +73,11 @@ def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> Bucke
         "case": case.to_data(),
     }
     return BucketRecord(**fields | changes)
+
+
+def bucket_of_its_own(number: int, **changes: Any) -> BucketRecord:
+    """One that no other shows the cause of."""
+    return a_bucket(number, a_case(steps=(call(f"divide_{number}", x=5, y=2),)), **changes)
 
 
 def a_record(*buckets: BucketRecord, **changes: Any) -> Record:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -14,7 +13,7 @@ from properties.harness import triton_mode
 from properties.harness.registry import load_properties
 from properties.harness.variants import Breakage, broken_subject
 from properties.meta.breakages import BREAKAGES, FILE, described, find, hunt
-from properties.subjects import load
+from properties.subjects import Subject, load
 
 NEED_CUDA = {
     "nothing_waits_for_the_device": "on the CPU there is nothing to wait for",
@@ -30,17 +29,26 @@ PAIRS = [(breakage, name) for breakage in BREAKAGES for name in breakage.caught_
 CAUGHT = {name for _, name in PAIRS}
 
 
+@pytest.fixture(scope="module")
+def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    """A copy with one defect, made once for all properties that it names."""
+    with broken_subject(request.param.variant, tmp_path_factory.mktemp("broken")) as subject:
+        yield subject
+
+
 @pytest.mark.parametrize(
-    ("breakage", "name"), PAIRS, ids=[f"{breakage.name}: {name}" for breakage, name in PAIRS]
+    ("broken", "breakage", "name"),
+    [(breakage, breakage, name) for breakage, name in PAIRS],
+    ids=[f"{breakage.name}: {name}" for breakage, name in PAIRS],
+    indirect=["broken"],
 )
 def test_a_defect_is_found_by_the_properties_that_it_names(
-    breakage: Breakage, name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    broken: Subject, breakage: Breakage, name: str, record_property: Callable[[str, object], None]
 ) -> None:
     """Unshrunk: shrinking what is found takes minutes, and is for the table."""
     if load_properties()[name].launches and not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
-    with broken_subject(breakage.variant, tmp_path) as subject:
-        catch = find(breakage, name, load_properties(), subject, shrink=False)
+    catch = find(breakage, name, load_properties(), broken, shrink=False)
     record_property("examples", catch.examples)
     record_property("seen", catch.seen)
     print(f"{breakage.name}: {name} after {catch.examples} examples: {catch.seen}")

@@ -42,13 +42,7 @@ from properties.meta.broken import (
 )
 from properties.meta.pretended import Actor, Body, falsifies, found_in, passes, stage
 
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_is_heard() -> Iterator[None]:
-    """Under nohup, and in the background of a script, Ctrl-C is ignored, in all that is started there too."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("signals_are_heard")
 
 
 @pytest.fixture
@@ -378,7 +372,7 @@ def test_ctrl_c_twice_still_prints_the_summary_and_saves_it(tmp_path: Path) -> N
         os.killpg(running.pid, signal.SIGINT)
         time.sleep(0.02)
         os.killpg(running.pid, signal.SIGINT)
-        rest, complaints = running.communicate(timeout=30)
+        rest, complaints = running.communicate()
     assert (running.returncode, complaints) == (2, "")
     assert re.search(r"^interrupted; 1 (not tested|passed); ", rest, re.MULTILINE)
     assert Record.load(tmp_path / "reports" / FILE).interrupted

@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +58,7 @@ from properties.meta.broken import (
     module,
     run_scripts,
 )
+from properties.meta.processes import run_python
 from properties.strategies.batch import Batch, BlockTable, Request, Splitting, metadata
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, State
@@ -259,7 +258,7 @@ def cases_of_properties(device: str) -> Iterator[Case]:
             continue
         # A property that fails does so in a test of its own.
         with contextlib.suppress(Exception):
-            tested.explore(bench, seed=1, max_examples=2 if tested.launches else 8)
+            tested.explore(bench, seed=1, max_examples=1 if tested.launches else 4)
         for trial in bench.trials:
             # No call, no case: the example was discarded before its first one.
             with contextlib.suppress(IndexError):
@@ -365,9 +364,7 @@ def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_tha
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, ROOT), encoding="utf-8")
     environment = os.environ | {"SUBJECT": "halves", "SUBJECT_PATH": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
-    )
+    ran = run_python(script, env=environment)
     assert (ran.returncode, "6 should not be divided" in ran.stdout) == (code, code == 1), ran
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +24,8 @@ from properties.harness.campaign.record import Record
 from properties.harness.campaign.tasks import Explored
 from properties.harness.compilations import Compiled, added, count, take
 from properties.harness.execution.example import Bench
-from properties.meta.broken import ROOT, a_property
+from properties.meta.broken import a_property
+from properties.meta.processes import run_python
 
 HOOK = "jit_post_compile_hook"
 
@@ -168,14 +167,7 @@ def test_a_process_that_is_prepared_is_settled(trial: Bench) -> None:
 
 def in_a_process(source: str, **variables: str) -> str:
     clean = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
-    done = subprocess.run(
-        [sys.executable, "-c", f"from properties.harness.triton_mode import *\n{source}"],
-        env=clean | variables,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", f"from properties.harness.triton_mode import *\n{source}", env=clean | variables)
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 

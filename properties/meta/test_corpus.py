@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.files import HOST
 from properties.harness.values import Refusal, Returned, call
 from properties.meta.broken import ROOT, a_case, earlier_json, toy
+from properties.meta.processes import COMMANDS, Started, run_pytest
 from properties.subjects import KnownDeviation, Symptom
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
@@ -90,11 +92,20 @@ def test_nothing_is_left_but_the_case_and_the_lock(tmp_path: Path) -> None:
     assert contents(tmp_path) == [".lock", path.name]
 
 
-def test_a_hundred_thousand_failing_examples_leave_one_file_within_seconds(tmp_path: Path) -> None:
-    kept, cases = Corpus(tmp_path), [sized(number) for number in range(40)]
-    began = time.process_time()
-    paths = {kept.add(cases[(number * 7 + 20) % 40], first_seen=SEEN) for number in range(100_000)}
-    assert (time.process_time() - began < 10, len(paths), len(kept.entries())) == (True, 1, 1)
+def test_failing_examples_without_number_leave_one_file_and_only_smaller_ones_go_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, cases, locked = Corpus(tmp_path), [sized(number) for number in range(40)], corpus._locked
+    locks: list[Path] = []
+
+    def counted(folder: Path) -> contextlib.AbstractContextManager[None]:
+        locks.append(folder)
+        return locked(folder)
+
+    monkeypatch.setattr(corpus, "_locked", counted)
+    paths = {kept.add(cases[(number * 7 + 20) % 40], first_seen=SEEN) for number in range(2_000)}
+    # The sizes are 20, 27, 34, 1, and so on: three of them are smaller than all before.
+    assert (len(locks), len(paths), len(kept.entries())) == (3, 1, 1)
 
 
 def test_a_case_no_smaller_than_the_one_that_is_kept_is_not_written(
@@ -169,20 +180,15 @@ def at_once(folder: Path, script: str) -> list[str]:
     """What two processes print that begin at the same time."""
     both = [started(script, str(number), str(folder)) for number in (0, 1)]
     for one in both:
-        assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"
     for one in both:
-        assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
-    return [one.communicate(timeout=100)[0].strip() for one in both]
+    return [one.communicate()[0].strip() for one in both]
 
 
-def started(script: str, *arguments: str) -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", script, *arguments]
-    path = {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=os.environ | path, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+def started(script: str, *arguments: str) -> Started:
+    return Started("-c", script, *arguments, env=os.environ | {"PYTHONPATH": str(ROOT)}, like=COMMANDS)
 
 
 def everything_is_there(folder: Path) -> None:
@@ -265,7 +271,7 @@ print(len(kept.troubles))
 
 def test_where_no_folder_is_left_the_whole_case_is_printed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    told, printed = started(_NOWHERE, str(tmp_path / "file")).communicate(timeout=100)
+    told, printed = started(_NOWHERE, str(tmp_path / "file")).communicate()
     assert Case.from_json(printed).steps == a_case().steps
     assert int(told) >= 1
 
@@ -289,7 +295,7 @@ print(kept.troubles)
 def added_by(corpus_folder: Path, fallback: Path, before: str, calls: int = 1) -> tuple[Path, str]:
     """Where a process of its own has put a case, and its troubles."""
     script = _ADD_ONE.format(before=before, calls=calls)
-    told, errors = started(script, str(corpus_folder), str(fallback)).communicate(timeout=100)
+    told, errors = started(script, str(corpus_folder), str(fallback)).communicate()
     assert told.count("\n") == 2, errors
     path, troubles = told.splitlines()
     return Path(path), troubles
@@ -320,9 +326,7 @@ def test_a_folder_that_is_read_only_is_left_as_it_is(public: Path) -> None:
 def test_a_case_larger_than_any_file_may_be_goes_elsewhere_whole_or_not_at_all(tmp_path: Path) -> None:
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
     script = _ADD_ONE.format(before=limit, calls=200)
-    _, printed = started(script, str(tmp_path / "corpus"), str(tmp_path / "fallback")).communicate(
-        timeout=100
-    )
+    _, printed = started(script, str(tmp_path / "corpus"), str(tmp_path / "fallback")).communicate()
     assert len(Case.from_json(printed).steps) == 200
     assert Corpus(tmp_path / "corpus").entries() == Corpus(tmp_path / "fallback").entries() == []
     assert [one for one in contents(tmp_path / "corpus") if one != ".lock"] == []
@@ -634,14 +638,7 @@ def test_the_command_names_the_cases_that_an_unknown_id_could_mean(
 def suite_run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """A test run of everything that is collected from these two files, with that corpus."""
     files = ["properties/test_types.py", "properties/test_corpus.py"]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    return subprocess.run(
-        [*command, "--corpus", str(folder), "--device", "cpu", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_pytest("-p", "no:xdist", *files, "--corpus", str(folder), "--device", "cpu", *options)
 
 
 def test_a_test_run_replays_the_corpus_before_anything_else(tmp_path: Path) -> None:

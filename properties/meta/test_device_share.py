@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from properties.harness.campaign.gpus import start_share
+from properties.harness.device.forkserver import Forked
 from properties.harness.device.port import InWorker
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.example import Bench
 from properties.harness.values import Device, Let, Name, Raised, Returned, Tensor, call
-from properties.meta.broken import FAULTY, ROOT, module
+from properties.meta.broken import FAULTY, module
 
 
 @dataclass
 class Shared:
     """A process that shares the workers of a subject that faults, and where it listens."""
 
-    process: subprocess.Popen
+    process: Forked
     subject: str
     device: str
     address: str
@@ -40,21 +39,11 @@ class Shared:
 @contextmanager
 def sharing(folder: Path, subject: str, device: str, workers: int = 1) -> Iterator[Shared]:
     address = str(folder / "share")
-    path = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
-    command = [
-        sys.executable,
-        "-m",
-        "properties.harness.device.share",
-        device,
-        subject,
-        str(workers),
-        address,
-    ]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as process:
-        try:
-            yield Shared(process, subject, device, address)
-        finally:
-            process.kill()
+    process = start_share(device, subject, workers, address, {})
+    try:
+        yield Shared(process, subject, device, address)
+    finally:
+        process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +126,6 @@ def test_clients_wait_for_who_shares_to_come_back(trial: Bench, tmp_path: Path) 
         port.begin()
         assert added(port, 1) == Returned(2)
         first.process.kill()
-        first.process.wait()
         with sharing(tmp_path, name, trial.port.device):
             assert added(port, 2) == Returned(3)
 

@@ -263,7 +263,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             1,
             nothing_copied(),
             "in step 1, before the forward, row 0 of layer0's conv state in block 2, column 2 of a = "
-            "what nobody has written, but should be that of token 5 of a",
+            "what nobody has written, but should be that of the last of 6 tokens of a",
         ),
         case(
             "a copy of the temporal state is not made",
@@ -281,7 +281,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             1,
             copied(4, 2, CONV),
             "in step 1, before the forward, row 0 of layer0's conv state in block 2, column 2 of a = "
-            "that of token 5 of b, but should be that of token 5 of a",
+            "that of the last of 6 tokens of b, but should be that of the last of 6 tokens of a",
         ),
         case(
             "a temporal state is copied from another request",
@@ -299,7 +299,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             2,
             nothing_copied(),
             "in step 2, after the step, row 0 of layer0's conv state in block 2, column 2 of a = "
-            "that of token 7 of a, but should be that of token 9 of a",
+            "that of the last of 8 tokens of a, but should be that of the last of 10 tokens of a",
         ),
         case(
             "the state of the wrong draft is kept",
@@ -317,7 +317,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             0,
             2,
             flipped(2, CONV[0]),
-            " which is no state, but should be that of token 7 of a",
+            " which is no state, but should be that of the last of 8 tokens of a",
         ),
         case(
             "bytes that are no state",
@@ -325,7 +325,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             0,
             1,
             flipped(2, CONV[0]),
-            " which is no state, but should be that of token 5 of a",
+            " which is no state, but should be that of the last of 6 tokens of a",
         ),
     ],
 )

@@ -47,21 +47,21 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             world(),
             f"{TWO}; step a+2 b+2",
             edited("state_indices_tensor_d", 0, 5),
-            f"{READS} 5, column 2 of b = that of token 7 of b, but should read that of token 7 of a",
+            f"{READS} 5, column 2 of b = that of the last of 8 tokens of b, but should read that of the last of 8 tokens of a",
         ),
         case(
             "too large an accepted count",
             world(),
             f"{TEN}; step a+2=2; step a+2",
             edited("num_accepted_tokens", 0, 3),
-            f"{READS} 3, column 3 of a = that of token 10 of a, but should read that of token 9 of a",
+            f"{READS} 3, column 3 of a = that of the last of 11 tokens of a, but should read that of the last of 10 tokens of a",
         ),
         case(
             "too small an accepted count",
             IN_ONE_COLUMN,
             "new a 5; step a; step a+2=3; step a",
             edited("num_accepted_tokens", 0, 2),
-            f"{READS} 1, column 0 of a = that of token 4 of a, but should read that of token 5 of a",
+            f"{READS} 1, column 0 of a = that of the last of 5 tokens of a, but should read that of the last of 6 tokens of a",
         ),
         case(
             "an accepted count of nothing",
@@ -125,7 +125,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             "new a 10; step a",
             edited("state_indices_tensor_p", 0, 2),
             "after the forward, row 0 of layer0's conv state in block 1, column 1 of a = "
-            "what nobody has written, but should be that of token 5 of a",
+            "what nobody has written, but should be that of the last of 6 tokens of a",
         ),
         case(
             "a draft's state goes one column too far",
@@ -147,7 +147,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             EVERY_BOUNDARY,
             "new a 9; step a-5; step a",
             edited("block_idx_last_computed_token", 0, 0),
-            f"{READS} 1, which the prefix cache has = that of token 1 of a, but should read that of token 2 of a",
+            f"{READS} 1, which the prefix cache has = that of the last of 2 tokens of a, but should read that of the last of 3 tokens of a",
         ),
         case(
             "mode all, a boundary that is left out",
@@ -155,7 +155,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             "new a 9; step a",
             edited("block_idx_first_scheduled_token_p", 0, 1),
             "after the forward, row 0 of layer0's conv state in block 1, column 0 of a = "
-            "what nobody has written, but should be that of token 1 of a",
+            "what nobody has written, but should be that of the last of 2 tokens of a",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_metadata_that_mislead_the_forward_are_named(
             "block of another request",
             f"{TWO}; step a+2 b",
             edited("spec_state_indices_tensor", 0, 5),
-            f"{READS} 5, column 2 of b = that of token 7 of b, but should read that of token 7 of a",
+            f"{READS} 5, column 2 of b = that of the last of 8 tokens of b, but should read that of the last of 8 tokens of a",
         ),
         case(
             "tokens of another request",

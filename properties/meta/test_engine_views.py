@@ -306,8 +306,8 @@ def test_cells_say_what_blocks_hold_and_whether_they_are_published(trial: Bench)
         Cell(0, ""),
         Cell(1, "8 tokens", 8, "a", published=True),
         Cell(2, "10 tokens", 10, "a"),
-        Cell(3, "nothing"),
-        Cell(4, "nothing"),
+        Cell(3, "never written"),
+        Cell(4, "never written"),
     )
 
 
@@ -375,6 +375,25 @@ def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:
     assert wrong == [(3, "a", 2)]
 
 
+def test_a_wrong_cell_holds_what_is_there_and_not_what_was_promised(trial: Bench) -> None:
+    timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
+    cell = timeline.moments[3].rows[0].cells[2]
+    assert (cell.holds, cell.owner, cell.expected) == ("8 tokens", "b", "8 tokens a")
+
+
+def test_a_conv_row_that_is_wrong_is_named(trial: Bench) -> None:
+    timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
+    cell = timeline.moments[3].rows[0].cells[2]
+    assert (cell.holds, cell.owner, cell.expected) == ("row 2: 8 tokens", "b", "8 tokens a")
+
+
+def test_a_copy_whose_target_holds_something_else_did_not_arrive(trial: Bench) -> None:
+    timeline, _ = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
+    arrived = {arrow.moment: arrow.arrived for arrow in timeline.arrows}
+    assert arrived[3] is False
+    assert timeline.moments[3].rows[0].cells[2].holds == "never written"
+
+
 def test_bytes_that_belong_elsewhere_are_traced_to_where_they_were_last(trial: Bench) -> None:
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
     assert timeline.finding == Finding(3, "a", 0, 2, message, (3, "b", 0, 1))
@@ -397,7 +416,9 @@ def test_bytes_that_nobody_has_written_have_no_origin(trial: Bench) -> None:
 def test_a_conv_row_that_belongs_elsewhere_has_no_origin(trial: Bench) -> None:
     # The row of the last token before a boundary, where the state after it is promised too.
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
-    assert message.endswith("that of token 7 of b, but should be that of token 7 of a")
+    assert message.endswith(
+        "that of the last of 8 tokens of b, but should be that of the last of 8 tokens of a"
+    )
     assert timeline.finding == Finding(3, "a", 0, 2, message)
 
 

@@ -108,6 +108,7 @@ def _environment_put_back() -> Iterator[None]:
     os.environ.update(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_environment_put_back")
 def test_each_mode_is_timed_with_the_same_examples(trial: Bench) -> None:
     (found,) = rates(trial.port.device, 0.5, RATED[:1])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +29,7 @@ from properties.harness.values import Call, Returned
 from properties.harness.variants import Variant, broken_subject, implementation
 from properties.harness.witness import explained
 from properties.meta.breakages import without_memory
+from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_requests import Sampled
@@ -179,7 +178,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
     """Who arrives last sets a count that the first program has read, and reads again."""
     text = report_text(explained_in(early), Path())
     head, _, *rows = re.findall(
-        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Input")[0], re.MULTILINE
+        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
     )
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
@@ -217,10 +216,7 @@ def test_the_script_shows_it_in_an_order_of_the_interpreter_and_the_report_says_
     directory = write_report(case, tmp_path, early.port.subject.module)
 
     def says(**variables: str) -> int:
-        command = [sys.executable, str(directory / "repro.py")]
-        return subprocess.run(
-            command, env=os.environ | variables, capture_output=True, check=False
-        ).returncode
+        return run_python(directory / "repro.py", env=os.environ | variables).returncode
 
     assert says() == 1
     assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0

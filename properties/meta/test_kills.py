@@ -14,6 +14,7 @@ from properties.harness.campaign.record import BucketRecord, Record
 from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.example import Bench
 from properties.harness.values import Returned, call
+from properties.meta import kills
 from properties.meta.broken import a_case
 from properties.meta.kills import (
     CAMPAIGN,
@@ -41,6 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, trial: Bench) -> Iterator[Ra
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [WORKER, ENGINE, CAMPAIGN])
 def test_no_counterexample_that_was_announced_is_lost_by_a_kill(place: Range, kind: str) -> None:
@@ -118,7 +120,10 @@ def test_an_input_that_was_being_run_need_not_fail(trail: Trail, place: Range) -
     assert (seen.wrong, seen.announced, unfinished(trail.pending)) == ([], set(), {path})
 
 
-def test_a_process_that_stays_behind_is_an_orphan_and_is_ended(trail: Trail, place: Range) -> None:
+def test_a_process_that_stays_behind_is_an_orphan_and_is_ended(
+    trail: Trail, place: Range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kills, "_GONE_SECONDS", 0.1)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(
         command, env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": trail.mark}, start_new_session=True

@@ -7,7 +7,7 @@ import pytest
 from properties.meta.breakages import BREAKAGES
 from properties.meta.known_lint import linted
 
-pytestmark = pytest.mark.usefixtures("executed")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("executed")]
 
 SAME = {
     (

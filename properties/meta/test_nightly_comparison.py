@@ -44,6 +44,14 @@ def test_without_an_earlier_campaign_a_bucket_is_new_unless_its_first_day_is_ear
     assert (ids(found.new), ids(found.known)) == (["0000000001", "0000000003"], ["0000000002"])
 
 
+def test_a_saved_case_that_fails_again_is_a_regression_unless_it_failed_last_night() -> None:
+    bucket = a_bucket(1, first_seen=OLD)
+    replays = [CorpusRecord(f"corpus/chunks_end-{bucket.id}.json", "FAILED", "wrong")]
+    found = compared(a_record(bucket, corpus=replays), night())
+    assert (ids(found.regressions), found.known, found.new) == ([bucket.id], (), ())
+    assert compared(a_record(bucket, corpus=replays), night(bucket)).regressions == ()
+
+
 def test_a_bucket_is_gone_only_if_its_property_ran_examples() -> None:
     ran, idle = a_bucket(1, property="ran"), a_bucket(2, property="idle")
     removed = a_bucket(3, property="removed")

@@ -17,6 +17,7 @@ def here() -> Iterator[Ground]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - _SLOW))
 def test_a_campaign_survives_the_fault_and_keeps_what_it_found(name: str, here: Ground) -> None:
     seen = FAULTS[name].run(here)

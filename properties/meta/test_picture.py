@@ -234,11 +234,38 @@ def test_the_wrong_cell_is_red_and_says_so_without_colour() -> None:
     assert texts(groups(root, "finding")[0]) == ["✗ column 1: 10 tokens, but should be 8 & no more"]
 
 
-def test_a_dashed_line_leads_from_where_the_wrong_bytes_came_from() -> None:
+def test_a_dotted_line_leads_from_where_the_wrong_bytes_came_from() -> None:
     root = drawn(STORY)
     (line,) = groups(root, "origin")[0].iter("polyline")
-    assert (line.get("stroke"), line.get("stroke-dasharray")) == ("#d55e00", "5 3")
+    assert (line.get("stroke"), line.get("stroke-dasharray")) == ("#d55e00", "1 4")
     assert leads(line, box_of(root, 1, 2), box_of(root, 2, 1))
+
+
+def missing_copy() -> Element:
+    """A copy that did not arrive."""
+    cells = (
+        Cell(1, "8 tokens", 8, "r0"),
+        Cell(2, "6 tokens", 6, "r1", wrong=True, expected="8 tokens r0"),
+    )
+    moment = Moment("step 1", (TableRow("r0", 0, 1, cells),))
+    return drawn(Timeline((moment,), (Arrow(0, "r0", 0, 0, 1, "did not arrive", arrived=False),)))
+
+
+def test_a_wrong_cell_shows_what_the_block_holds_and_in_brackets_what_it_should() -> None:
+    root = missing_copy()
+    (wrong,) = [cell for cell in groups(root, "cell") if "#2" in texts(cell)]
+    assert texts(wrong) == ["1 ✗", "#2", "6 tokens r1", "(8 tokens r0)"]
+    assert "should be 8 tokens r0; wrong" in titles(root, "cell")[1]
+    assert "what the block should hold" in texts(groups(root, "legend")[0])
+
+
+def test_a_copy_that_did_not_arrive_is_dashed_and_says_so() -> None:
+    root = missing_copy()
+    (arrow,) = groups(root, "arrow")
+    assert next(arrow.iter("polyline")).get("stroke-dasharray") == "5 3"
+    assert texts(arrow) == ["0 → 1: did not arrive"]
+    legend = texts(groups(root, "legend")[0])
+    assert ("copy that did not arrive" in legend, "copy" in legend) == (True, False)
 
 
 def test_the_legend_explains_what_occurs() -> None:
@@ -330,6 +357,7 @@ cells_ = st.builds(
     owner=words,
     published=st.booleans(),
     wrong=st.booleans(),
+    expected=words,
 )
 
 
@@ -375,7 +403,7 @@ def arrows_from(moments: tuple[Moment, ...], spot: Spot) -> st.SearchStrategy[Ar
     number, request, group, source = spot
     (row,) = [row for row in moments[number].rows if (row.request, row.group) == (request, group)]
     targets = st.sampled_from(range(len(row.cells)))
-    return st.builds(Arrow, *map(st.just, (number, request, group, source)), targets, words)
+    return st.builds(Arrow, *map(st.just, (number, request, group, source)), targets, words, st.booleans())
 
 
 def overlapping(root: Element) -> list[tuple[Box, Box]]:
@@ -473,14 +501,15 @@ def page(report: Path) -> Element:
 
 def test_the_page_is_well_formed_and_has_the_picture_after_what_was_seen(story: Path) -> None:
     kinds = [element.tag for element in page(story)[1]]
-    assert kinds[:5] == ["h1", "p", "p", "figure", "p"]
-    assert [child.tag for child in page(story)[1][3]] == ["svg"]
+    first = kinds.index("figure")
+    assert kinds[: first + 2] == ["h1", *["p"] * (first - 1), "figure", "p"]
+    assert [child.tag for child in page(story)[1][first]] == ["svg"]
 
 
 def test_the_page_has_the_report_s_blocks_and_its_table(story: Path) -> None:
     body = page(story)[1]
     headings = [heading.text for heading in body.iter("h2")]
-    assert headings[:3] == ["What happened", "Input", "Expected and actual"]
+    assert headings[:3] == ["What happened", "Expected and actual", "Input"]
     assert any((code.text or "").startswith("expected ") for code in body.iter("code"))
     assert {"device", "revision", "torch"} <= {cell.text for cell in body.iter("td")}
 
@@ -489,10 +518,10 @@ def test_the_page_lists_what_happened(story: Path) -> None:
     assert [item.text for item in page(story)[1].iter("li")] == list(TITLES)
 
 
-def test_the_report_lists_what_happened_before_the_input(story: Path) -> None:
+def test_the_report_lists_what_happened_before_what_came_of_it(story: Path) -> None:
     text = (story / "report.md").read_text(encoding="utf-8")
     listed = "\n".join(f"- {title}" for title in TITLES)
-    assert f"\n\n## What happened\n\n{listed}\n\n## Input\n\n" in text
+    assert f"\n\n## What happened\n\n{listed}\n\n## Expected and actual\n\n" in text
 
 
 def test_a_report_without_a_timeline_does_not_tell_what_happened(tmp_path: Path) -> None:

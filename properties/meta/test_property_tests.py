@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +22,8 @@ from properties.harness.files import write_text, write_whole
 from properties.harness.port import InProcess
 from properties.harness.property_tests import PropertyTests
 from properties.harness.values import Let, Raised, Refusal, Returned, call, int32, record
-from properties.meta.broken import ROOT, a_case, a_property, toy
+from properties.meta.broken import a_case, a_property, toy
+from properties.meta.processes import run_pytest
 
 TYPES = "properties/test_types.py"
 CEILING = (TYPES, "-k", "ceiling_division_rounds_up_for_either_sign")
@@ -57,11 +56,8 @@ def session(folder: Path, subject: str, *options: str, source: str = "", **varia
         "CI": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder),
     } | variables
-    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--device", "cpu"]
-    command += ["--subject", subject, "--reports", str(folder / "reports"), *options]
-    done = subprocess.run(
-        command, cwd=ROOT, env=inherited | variables, capture_output=True, text=True, check=False
-    )
+    chosen = ["--device", "cpu", "--subject", subject, "--reports", str(folder / "reports"), *options]
+    done = run_pytest("-rA", *chosen, env=inherited | variables)
     return Session(folder, done.returncode, done.stdout, done.stderr)
 
 

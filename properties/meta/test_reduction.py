@@ -714,9 +714,19 @@ def test_a_state_that_was_not_brought_along_shows_in_the_text(port: InProcess) -
     assert violation is not None
     one_run = RECURRENT.generate((1, 2, 3, 4, 5, 6), 1)
     assert str(violation) == (
-        f"after step 1, token 0 of x's output = {spoken(life, 'x')[0]}, but should be {one_run[0]}, "
+        f"after step 1, what x says after 6 tokens = {spoken(life, 'x')[0]}, but should be {one_run[0]}, "
         "as in one run without batches, chunks, drafts and caches"
     )
+    timeline = life.engine.story.timeline(violation.flaw)
+    assert timeline.finding is not None
+    moment, request, group, column = timeline.finding.spot
+    (row,) = [one for one in timeline.moments[moment].rows if (one.request, one.group) == (request, group)]
+    assert timeline.moments[moment].title.startswith("step 1, before the forward")
+    assert (request, row.cells[column].expected) == ("x", "4 tokens x")
+    assert timeline.finding.text.endswith(str(violation))
+    assert False in {arrow.arrived for arrow in timeline.arrows if arrow.moment == moment}
+    before = [cell for one in timeline.moments[:moment] for row in one.rows for cell in row.cells]
+    assert [cell for cell in before if cell.wrong] == []
 
 
 def test_a_real_model_keeps_its_setup(port: InProcess) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +24,7 @@ from properties.harness.replay_trace import Serving
 from properties.harness.trace_counts import Moves, moves_of
 from properties.harness.trace_report import Histories, Progress, draw
 from properties.harness.traffic import arrivals
+from properties.meta.nightly_examples import parsed
 from properties.strategies.align import Kept
 from properties.strategies.builders import CLASSES
 from properties.strategies.layout import environment
@@ -382,21 +381,23 @@ def test_the_history_of_a_resumed_request_is_chosen_and_has_a_span_for_each_time
 TIMELINE = {"request": "r", "spans": [[0, 5, 0, 2], [9, 6, 1, 3]], "events": [(2, 0, "boundary")]}
 
 
-def test_a_timeline_is_drawn_where_matplotlib_is_installed(tmp_path: Path) -> None:
-    told = draw({"timeline": TIMELINE}, tmp_path / "timeline.svg")
-    assert (
-        (tmp_path / "timeline.svg").exists()
-        == told.startswith("drawn")
-        == (find_spec("matplotlib") is not None)
-    )
+def test_a_request_s_blocks_over_time_are_drawn(tmp_path: Path) -> None:
+    assert draw({"timeline": TIMELINE}, tmp_path / "timeline.svg").startswith("drawn ")
+    root = parsed((tmp_path / "timeline.svg").read_text(encoding="utf-8"))
+    told = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    # Columns 0 and 9, a block in each, and an event that the legend names.
+    assert [told.count(words) for words in ("0", "9", "5", "6", "boundary", "preempted")] == [
+        2,
+        1,
+        1,
+        1,
+        1,
+        0,
+    ]
 
 
-def test_without_matplotlib_one_line_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "pip install" in draw({"timeline": TIMELINE}, tmp_path / "timeline.svg")
+def test_a_request_that_has_computed_nothing_is_not_drawn(tmp_path: Path) -> None:
+    assert draw({"timeline": None}, tmp_path / "timeline.svg") == "no plot: nothing was computed"
 
 
 def test_outside_a_terminal_progress_is_a_line_now_and_then(

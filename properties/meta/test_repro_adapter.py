@@ -17,6 +17,7 @@ from properties.harness.repro import repro_script
 from properties.harness.repro_adapter import carried_source
 from properties.harness.values import Function, Returned, call, record
 from properties.meta.broken import a_case
+from properties.meta.processes import run_python
 from properties.subjects import Subject, load
 
 ENGINE = """
@@ -130,14 +131,8 @@ def run(folder: Path, case: Case, engine: str | None) -> subprocess.CompletedPro
     write(folder / "other", {} if engine is None else {"toy_engine": engine})
     hidden = ("PYTHONPATH", "SUBJECT", "SUBJECT_PATH", "DEVICE")
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
-    return subprocess.run(
-        [sys.executable, str(place / "repro.py")],
-        env=variables | {"PYTHONPATH": str(folder / "other")},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = variables | {"PYTHONPATH": str(folder / "other")}
+    return run_python(place / "repro.py", env=environment, cwd=Path("/"))
 
 
 @pytest.mark.usefixtures("adapter")

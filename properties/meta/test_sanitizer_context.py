@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from properties.harness import triton_mode
 from properties.harness.kernels import interpreted
 from properties.harness.kernels.launch import STATE
 from properties.harness.kernels.orders.schedule import program_schedule
+from properties.meta.processes import run_python
 from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -209,10 +208,7 @@ def test_a_script_needs_nothing_but_the_context(tmp_path: Path, interpret: tuple
     path = tmp_path / "script.py"
     path.write_text(OWN_SCRIPT)
     clean = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
-    done = subprocess.run(
-        [sys.executable, str(path), *interpret],
-        env=clean | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python(path, *interpret, env=clean | {"PYTHONPATH": str(ROOT)})
     assert (done.stdout, done.stderr) == ("2 OutsideView\n", "")
 
 

@@ -17,6 +17,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.kernels import launch
 from properties.harness.kernels.source.ir import NotUnderstoodError
 from properties.harness.sanitizer import script as scripts
+from properties.meta.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 KERNELS = '''\
@@ -262,16 +263,8 @@ def test_source_is_coloured_on_a_terminal(command: Command) -> None:
 def child(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A Python process of its own, with the repository's packages and no word on how kernels are run."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment
-        | {"PYTHONPATH": os.pathsep.join([str(ROOT), *environment.get("PYTHONPATH", "").split(os.pathsep)])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    path = os.pathsep.join([str(ROOT), *environment.get("PYTHONPATH", "").split(os.pathsep)])
+    return run_python(*arguments, cwd=folder, env=environment | {"PYTHONPATH": path})
 
 
 MAIN = """\

@@ -15,6 +15,7 @@ from properties.strategies.align_runner import runner_steps, shifting_steps
 from properties.strategies.align_sessions import History, histories
 from properties.strategies.align_steps import afters, befores
 
+pytestmark = pytest.mark.slow
 _BY_WARPS = 4
 """A program takes as many times as long when it is run by several warps."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from properties.harness.case import Case
 from properties.harness.execution.example import Bench, Falsified, KnownFailure, Trial
 from properties.harness.port import InProcess
 from properties.harness.values import Let, Name, Overwrite, call, int32
-from properties.meta.broken import ROOT, a_property, module, toy
+from properties.meta.broken import a_property, module, toy
+from properties.meta.processes import run_pytest
 from properties.subjects import KnownDeviation, Symptom, load
 
 
@@ -273,16 +272,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     # CI=1, so that the failures are the same ones each time.
     variables = {"PYTHONPATH": str(folder), "CI": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder)}
-    command = [sys.executable, "-m", "pytest", "-v", "-rA", "-p", "no:cacheprovider", "--device", "cpu"]
-    command += ["--subject", "toy_of_session", "--reports", str(folder / "reports")]
-    done = subprocess.run(
-        [*command, "properties/test_types.py"],
-        cwd=ROOT,
-        env=inherited | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    chosen = ["--device", "cpu", "--subject", "toy_of_session", "--reports", str(folder / "reports")]
+    done = run_pytest("-v", "-rA", *chosen, "properties/test_types.py", env=inherited | variables)
     assert done.returncode == 1, done.stdout + done.stderr
     return folder, done.stdout
 

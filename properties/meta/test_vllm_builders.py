@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from properties.meta.processes import run_python
 
 STAND_IN = '''
 import importlib.machinery, importlib.metadata, sys, types
@@ -47,10 +45,7 @@ def pretend(release):
 def told(release: str, script: str) -> str:
     """What `script` prints with a stand-in of that release."""
     source = f"{STAND_IN}\n{script}".replace("pretend()", f"pretend({release!r})")
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, cwd=root, check=False
-    )
+    done = run_python("-c", f"import warnings\nwarnings.simplefilter('ignore')\n{source}")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

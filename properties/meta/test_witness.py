@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from properties.harness.values import Raised, Returned
 from properties.harness.variants import Variant, broken_subject
 from properties.harness.witness import explain_case, explained
 from properties.meta.broken import ROOT, a_case
+from properties.meta.processes import run_python
 from properties.subjects import Subject, load
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -93,9 +92,7 @@ def script_says(found: Found, folder: Path, subject: str = "", path: Path | None
     """The exit code of the case's `repro.py` in `folder`, about the broken copy or another subject."""
     directory = write_report(found.case, folder, load("impl").module)
     variables = os.environ | {"SUBJECT": subject or found.subject, "SUBJECT_PATH": str(path or found.folder)}
-    return subprocess.run(
-        [sys.executable, str(directory / "repro.py")], env=variables, capture_output=True, check=False
-    ).returncode
+    return run_python(directory / "repro.py", env=variables).returncode
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +253,7 @@ def divide(x, y):
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

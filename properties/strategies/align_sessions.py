@@ -158,7 +158,9 @@ class History(NamedSituations):
             found = self.recurrence.read(place, request, column, offset, pools)
             right = self.recurrence.right(place, request, tokens)
             if found != right:
-                what = f"{place}, column {column} and {offset} tokens on, of request {request}"
+                which = f"state {place.number} of group {place.group} in {place.pool}"
+                further = f" and {offset} tokens on" if offset else ""
+                what = f"{which}, column {column}{further} of request {request}"
                 return f"{what} = {found.hex(' ')}, but should be {right.hex(' ')}, the state after {tokens} tokens"
         return ""
 

@@ -394,7 +394,6 @@ class Campaign:
             silent = now - seat.heard
             if seat.stuck > limit or silent > limit + _SILENT_SECONDS:
                 seat.process.kill()
-                seat.process.join()
                 self._hung(seat, max(seat.stuck, silent))
 
     def _hung(self, seat: Seat, seconds: float) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from properties.harness.campaign.coordinator import Campaign
 from properties.harness.campaign.launched import coverage_of
+from properties.harness.campaign.names import Name
 from properties.harness.campaign.record import PropertyRecord, Record
 from properties.harness.campaign.standing import Standing
 from properties.harness.execution.verdict import Status
@@ -28,23 +30,50 @@ _STYLES = {
     Status.KNOWN: "yellow",
 }
 _BY_VALUE = {status.value: style for status, style in _STYLES.items()}
+_LEAST_OF_NAMES, _LEAST_OF_STATUS, _LEAST_OF_A_NUMBER, _BETWEEN = 20, 15, 7, 3
+"""Columns of a terminal that these have at least, and that lie between two of a table's."""
 _ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
 
 
-def summary(record: Record) -> Table:
-    """A row for each property: verdict, examples, those that were compared, and where the others ended."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("property", overflow="fold")
-    table.add_column("status", no_wrap=True)
+def summary(record: Record, width: int = 200) -> Table:
+    """A row for each property: verdict, examples, those that were compared, and where the others ended.
+
+    In a terminal of `width` columns: numbers that have no room beside the names and verdicts are left out.
+    """
     shown = [name for name in _ENDED_BEFORE if any(_ended(one)[name] for one in record.properties)]
-    for name in ("examples", "compared", *shown, "examples/s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    every = ("examples", "compared", *shown, "examples/s")
+    columns = _fitting(every, width)
+    left_out = ", ".join(every[len(columns) :])
+    caption = f"{left_out}: on the page, or in a wider terminal" if left_out else None
+    table = _table(columns, caption=caption, caption_justify="left")
     for one in record.properties:
-        style = _BY_VALUE.get(one.status, "")
-        status = f"[{style}]{one.status}[/]" if style else one.status
-        ended = (f"{_ended(one)[name]:,}" for name in shown)
         rate = f"{one.rate:,.0f}" if one.examples else ""
-        table.add_row(escape(one.name), status, f"{one.examples:,}", f"{one.compared:,}", *ended, rate)
+        numbers = {"examples": one.examples, "compared": one.compared, **_ended(one)}
+        told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
+        style = _BY_VALUE.get(one.status, "")
+        table.add_row(
+            Name(visible(one.name)), Text(visible(one.status), style), *(told[name] for name in columns)
+        )
+    return table
+
+
+def _fitting(columns: Sequence[str], width: int) -> list[str]:
+    """As many of these as have room beside names and verdicts, the first ones."""
+    room, found = width - _LEAST_OF_NAMES - _LEAST_OF_STATUS, []
+    for name in columns:
+        room -= max(len(name), _LEAST_OF_A_NUMBER) + _BETWEEN
+        if room < 0:
+            break
+        found.append(name)
+    return found
+
+
+def _table(columns: Sequence[str], **look: Any) -> Table:
+    table = Table(show_edge=False, pad_edge=False, **look)
+    table.add_column("property", ratio=1 if columns else None)
+    table.add_column("status", no_wrap=True, min_width=_LEAST_OF_STATUS)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -64,10 +93,11 @@ def kernels(record: Record) -> Table | str:
         launched = coverage.summary(coverage_of(record.launched).launches)
         return f"kernels: {launched}" if launched else ""
     table = Table(show_edge=False, pad_edge=False)
-    for column in ("kernels compiled", "variants", "compilations"):
-        table.add_column(column, justify="left" if column == "kernels compiled" else "right", no_wrap=True)
+    table.add_column("kernels compiled")
+    for column in ("variants", "compilations"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, one in record.kernels.items():
-        table.add_row(escape(name), f"{len(one['variants'])}", f"{one['compilations']}")
+        table.add_row(Name(visible(name)), f"{len(one['variants'])}", f"{one['compilations']}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -96,7 +126,7 @@ class Display:
     def watch(self, campaign: Campaign) -> None:
         """Show where it stands, and each new failure once."""
         if self._live is not None:
-            self._live.update(_window(campaign, max(4, self.console.height - 6)))
+            self._live.update(_window(campaign, max(4, self.console.height - 6), self.console.width))
         elif time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
             self.say(line(campaign))
@@ -132,19 +162,17 @@ def _last_line(one: Standing) -> str:
     return one.error.strip().splitlines()[-1]
 
 
-def _window(campaign: Campaign, room: int) -> Table:
+def _window(campaign: Campaign, room: int, width: int) -> Table:
     """The busiest part of the table, so that it fits the terminal."""
     shown = sorted(campaign.ledger.standings.values(), key=_importance)[:room]
-    table = Table(caption=line(campaign), caption_justify="left", show_edge=False, pad_edge=False)
-    for column in ("property", "status", "examples", "compared", "examples/s"):
-        table.add_column(
-            column, no_wrap=True, justify="left" if column in ("property", "status") else "right"
-        )
+    columns = _fitting(("examples", "compared", "examples/s"), width)
+    table = _table(columns, caption=line(campaign), caption_justify="left")
     for one in shown:
         style = _STYLES.get(one.status, "cyan" if one.running else "")
-        name = f"[{style}]{escape(one.name)}[/]" if style else escape(one.name)
+        name = Text(visible(one.name), style, no_wrap=True, overflow="ellipsis")
         status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
-        table.add_row(name, status.value, f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
+        told = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
+        table.add_row(name, Text(status.value, style), *told[: len(columns)])
     return table
 
 

@@ -216,7 +216,9 @@ class Exploration:
         return self._falsified(self._latest, _CUT_SHORT, shrunk=False)
 
     def _falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
-        case = self._with_fewest_switches(case)
+        from properties.harness.own_calls import with_own_calls
+
+        case = with_own_calls(self._with_fewest_switches(case), self.bench.subject)
         if self.task.shown:
             self._report_known(case, note)
             return "falsified", case.message

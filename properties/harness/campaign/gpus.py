@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from properties.harness import rooms
-from properties.harness.device.forkserver import worker_environment
+from properties.harness.device.crew import surroundings
+from properties.harness.device.fork_wire import Fork
+from properties.harness.device.forkserver import SHARE, Forked, fork
 
 _STARTS = 5
 
@@ -20,7 +21,7 @@ class Gpu:
 
     index: str
     address: str = ""
-    process: subprocess.Popen[bytes] | None = None
+    process: Forked | None = None
     starts: int = 0
     gone: str = ""
 
@@ -57,21 +58,18 @@ class Gpus:
 
     def _start(self, gpu: Gpu) -> None:
         chosen = {"CUDA_VISIBLE_DEVICES": gpu.index} if gpu.index else {}
-        command = [sys.executable, "-m", "properties.harness.device.share", self.device, self.subject]
         gpu.starts += 1
-        gpu.process = subprocess.Popen(
-            [*command, str(self.workers), gpu.address],
-            env=worker_environment() | chosen | rooms.variables(),
-            stdin=subprocess.DEVNULL,
-        )
+        gpu.process = start_share(self.device, self.subject, self.workers, gpu.address, chosen)
 
     def watch(self) -> list[str]:
         """Start again what has ended; a sentence for each."""
         told = []
         for gpu in self.usable:
-            if gpu.process is None or gpu.process.poll() is None:
+            if gpu.process is None or gpu.process.is_alive():
                 continue
-            ended = f"{self.name_of(gpu)}: the process that shares its workers ended with {gpu.process.returncode}"
+            ended = (
+                f"{self.name_of(gpu)}: the process that shares its workers ended with {gpu.process.exitcode}"
+            )
             if gpu.starts < _STARTS:
                 self._start(gpu)
                 told.append(f"{ended}, and was started again")
@@ -87,9 +85,19 @@ class Gpus:
         for gpu in self.every:
             if gpu.process is not None:
                 gpu.process.kill()
-                gpu.process.wait()
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def start_share(
+    device: str, subject: str, workers: int, address: str, variables: Mapping[str, str]
+) -> Forked:
+    """A process that shares its workers at an address, with `variables` beside those of this process."""
+    environment, folder, path = surroundings()
+    told = (environment | dict(variables), folder, path), device, subject, workers, address
+    server, pid, end = fork(device, Fork(SHARE, told, name=f"share {Path(address).name}", forks=True))
+    end.close()
+    return Forked(server, pid)
 
 
 def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:

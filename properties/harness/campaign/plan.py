@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+ENGINE = f"{__package__}.worker:main"
+"""What a process that searches runs."""
+
 
 @dataclass(frozen=True)
 class Plan:

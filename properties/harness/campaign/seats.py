@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from properties.harness.campaign.gpus import Gpu
+from properties.harness.campaign.plan import ENGINE
 from properties.harness.campaign.tasks import Setting, Task
-from properties.harness.campaign.worker import main
+from properties.harness.device.crew import surroundings
+from properties.harness.device.fork_wire import Fork
+from properties.harness.device.forkserver import Forked, fork
 
 _STOP_SECONDS = 5.0
 
@@ -27,7 +27,7 @@ class Seat:
     example by then, in seconds.
     """
 
-    process: BaseProcess
+    process: Forked
     pipe: Connection
     gpu: Gpu
     task: Task | None = None
@@ -65,31 +65,11 @@ class Seat:
             with suppress(BrokenPipeError):
                 self.pipe.send(None)
             self.process.join(timeout=_STOP_SECONDS)
-        if self.process.is_alive():
-            self.process.kill()
-        self.process.join()
+        self.process.kill()
 
 
 def hired(setting: Setting, gpu: Gpu) -> Seat:
     """A new worker on the device."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=main, args=(setting, theirs), daemon=True)
-    # Ctrl-C is the coordinator's to handle, from the first moment of a worker's life.
-    with _uninterrupted():
-        process.start()
-    theirs.close()
-    return Seat(process, ours, gpu)
-
-
-class _uninterrupted:  # noqa: N801 - reads as a statement
-    """While it is entered, processes that are started ignore Ctrl-C; in threads but the main one there is nothing to do."""
-
-    def __enter__(self) -> None:
-        self._handler = None
-        with suppress(ValueError):
-            self._handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def __exit__(self, *details: object) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
+    engine = Fork(ENGINE, (surroundings(), setting), name="engine", forks=True)
+    server, pid, end = fork(setting.device, engine)
+    return Seat(Forked(server, pid), Connection(end.detach()), gpu)

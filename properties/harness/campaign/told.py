@@ -4,46 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from rich.markup import escape
 from rich.table import Table
 
+from properties.harness.campaign.causes import Group, grouped
 from properties.harness.campaign.command_lines import command_line, option
+from properties.harness.campaign.names import Name
 from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
-from properties.harness.case import Case
-from properties.harness.case.bucket import bucket_of
 from properties.harness.execution.verdict import Status
 
 Tell = Callable[[str], None]
 _MOST_NAMES = 8
 _MOST_LACKS = 4
-
-
-@dataclass(frozen=True)
-class Group:
-    """Failures of different properties that show the same thing: `rule` says what, without anything of a single input."""
-
-    rule: str
-    buckets: tuple[BucketRecord, ...]
-
-
-def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
-    """Failures by what their cases show: the call, and what is wrong with its outcome."""
-    found: dict[tuple[str, ...], list[BucketRecord]] = {}
-    for one in buckets:
-        found.setdefault(_kind(one), []).append(one)
-    return [Group(kind[-1], tuple(members)) for kind, members in found.items()]
-
-
-def _kind(one: BucketRecord) -> tuple[str, ...]:
-    if not one.case:
-        return (one.id, one.rule)
-    case = Case.from_data(one.case)
-    bucket = bucket_of(case)
-    function = case.failure.function if case.failure is not None else ""
-    return (function, bucket.fault, bucket.rule)
 
 
 def tell_failures(tell: Tell, record: Record) -> None:
@@ -54,8 +28,10 @@ def tell_failures(tell: Tell, record: Record) -> None:
     for one in record.properties:
         if one.status in wrong:
             tell(f"\n{one.status}: {one.name}\n  {one.detail}")
+    listed = {one.id for one in record.buckets}
     for entry in record.corpus:
-        if entry.verdict in ("FAILED", "UNREADABLE"):
+        # A case that fails again stands among the failures already.
+        if entry.verdict in ("FAILED", "UNREADABLE") and bucket_in(entry.file) not in listed:
             tell(f"\nof the corpus, {entry.verdict}: {entry.file}\n  {entry.message}")
     for trouble in record.troubles:
         tell(f"trouble: {trouble}")
@@ -126,7 +102,7 @@ def _tell_group(tell: Tell, group: Group, device: str) -> None:
     tell(f"\n{Status.FALSIFIED.value}: {first.property}\n  {first.message}")
     _tell_places(tell, first, device, "  ")
     if others:
-        tell(f"  {len(others)} more show the same: {group.rule}")
+        tell(f"  {len(others)} more at the same call and place, {group.title}:")
     for one in others:
         tell(f"    {one.property}")
         _tell_places(tell, one, device, "      ")
@@ -149,18 +125,23 @@ def replay_line(bucket: BucketRecord, device: str) -> str:
     return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
 
 
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of the corpus is of, with which its name ends."""
+    return PurePath(file).stem.rpartition("-")[2]
+
+
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     """A row for each known defect: whether it showed, and in how many examples; None without any."""
     table = Table(show_edge=False, pad_edge=False)
-    table.add_column("known defect", overflow="fold")
-    table.add_column("", no_wrap=True)
+    table.add_column("known defect")
+    table.add_column("", no_wrap=True, min_width=len("not tried enough"))
     for column in ("examples", "properties"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("title", overflow="fold", ratio=1)
+    table.add_column("title", ratio=1)
     for one in defects:
         standing = f"[bold red]{one.standing}[/]" if one.stale else one.standing
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(escape(one.id), standing, *numbers, escape(one.title))
+        table.add_row(Name(one.id), standing, *numbers, escape(one.title))
     return table if table.row_count else None
 
 

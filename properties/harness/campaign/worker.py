@@ -27,7 +27,7 @@ from properties.harness.campaign.tasks import (
     Task,
 )
 from properties.harness.case import Case
-from properties.harness.device.forkserver import die_with_parent, server_for
+from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.shared import DeviceGone
 from properties.harness.kernels import coverage
 
@@ -43,10 +43,6 @@ class Worker:
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         if setting.gpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
-        if setting.in_worker and not setting.share:
-            # It imports what it needs while this process does.
-            server_for(setting.device)
-        # Imported here because a spawned process pays for torch only once it knows that it is needed.
         import torch
 
         from properties.harness import profiles, triton_mode
@@ -211,11 +207,20 @@ def _use_database(database: str) -> None:
     settings.load_profile("nightly-here")
 
 
-def main(setting: Setting, pipe: Connection) -> None:
+def preload() -> None:
+    """What every engine needs."""
+    from properties.harness.campaign import exploration  # noqa: F401 - for the engines
+    from properties.harness.registry import load_properties
+
+    load_properties()
+
+
+def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     """The process's life: tasks until None comes, or until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
+    move_to(*surroundings)
     os.environ.pop("CI", None)
+    pipe = Connection(descriptor)
     try:
         worker = Worker(setting, pipe)
     except DeviceGone as gone:

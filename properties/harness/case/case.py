@@ -17,9 +17,10 @@ from properties.harness.suspect import Suspect
 from properties.harness.timeline import Timeline
 from properties.harness.values import Call, Expected, Outcome, Raised, Step
 
-SCHEMA = 7
-_READABLE = (7, 6, 5, 4, 3, 2, 1)
+SCHEMA = 8
+_READABLE = (8, 7, 6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
+    8: {"own_calls": {"tuple": []}},
     7: {"interleaving": ""},
     5: {"first_seen": {"dict": []}},
     4: {"suspect": None, "finding": "", "order": None},
@@ -36,11 +37,12 @@ class Case:
     """One example of one property: its calls, and what went wrong if something did.
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
-    property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was found, `timeline` is what a picture shows,
-    `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two, `interleaving` what its programs did side
-    by side, in Markdown, `order` in which order of programs (see `schedules`) Triton's interpreter shows it in a script: a
-    case that the sanitizer has found, or one with switches between operations; and `first_seen` the "date" and the "commit" of
-    the first campaign that met it.
+    property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
+    found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
+    `interleaving` what its programs did side by side, in Markdown, `order` in which order of programs (see `schedules`) Triton's
+    interpreter shows it in a script: a case that the sanitizer has found, or one with switches between operations;
+    `own_calls` for each call how a port's own functions were called for it, a line each; and `first_seen` the "date" and the
+    "commit" of the first campaign that met it.
     """
 
     property_name: str
@@ -57,6 +59,7 @@ class Case:
     finding: str = ""
     interleaving: str = ""
     order: str | None = None
+    own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -157,6 +160,7 @@ class Case:
             "finding": str,
             "interleaving": str,
             "order": str | None,
+            "own_calls": tuple,
             "first_seen": dict,
         }
         for name, form in told.items():
@@ -164,6 +168,8 @@ class Case:
                 raise ValueError(f"{name} = {getattr(self, name)!r}, but should be a {form} [Case.from_json]")
         if not all(isinstance(one, str) for pair in self.first_seen.items() for one in pair):
             raise ValueError(f"first_seen = {self.first_seen}, but should be of text [Case.from_json]")
+        if not all(isinstance(one, str) for one in self.own_calls):
+            raise ValueError(f"own_calls = {self.own_calls!r}, but should be of text [Case.from_json]")
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:

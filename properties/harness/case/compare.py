@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from properties.harness.values import (
     CANARY,
     Attribute,
+    BufferMaker,
     Call,
+    Device,
     DType,
     Expected,
     Fake,
     Function,
+    Name,
     NumPy,
     Outcome,
     Raised,
     Record,
     Refusal,
+    Returns,
     Rows,
     Tensor,
     Value,
@@ -172,6 +176,12 @@ def brief(value: Value, limit: int = 24) -> str:
         return f"<{value.bind or value.updates or value.function}>"
     if isinstance(value, DType):
         return f"torch.{value.name}"
+    if isinstance(value, Name):
+        return value.name
+    if isinstance(value, Returns):
+        return f"lambda: {brief(value.value, limit)}"
+    if isinstance(value, (Device, BufferMaker)):
+        return "device" if isinstance(value, Device) else "make_buffer"
     if isinstance(value, bytes):
         return _cut_bytes(value, limit)
     if isinstance(value, View):

@@ -1,53 +1,67 @@
-"""A process that has torch and Triton imported, and forks workers. It never touches the device itself.
+"""A process that has torch and Triton imported, and forks workers and engines. It never touches the device itself.
 
 The standard library's fork server will not do: a process has only one of it, while kernels of a process are either
 executed or compiled; it may not be used by daemons, which the engines of a campaign are; and in Python 3.11 it
 imports its preloads without the parent's path.
 
-Nothing outlives its parent: the server ends when its control socket does, and takes its workers with it.
+Importing torch, Triton, Hypothesis and the properties takes seconds of CPU time. One process of a campaign pays for it:
+a process that has to fork others gets a server of its own as its first step, forked while it is still like the one that
+it was forked from.
+
+Nothing outlives its parent: the server ends when its control socket does, and takes what it has forked with it.
+This is the parent's side; what the server does is in `forking`.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import gc
+import itertools
 import os
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from properties.harness import rooms
+from properties.harness.device.fork_wire import ALIVE, UNKNOWN, Fork, Reap, ask
 
-_REQUEST, _REPLY = struct.Struct("<cqd"), struct.Struct("<q")
-_FORK, _END = b"f", b"e"
-_PR_SET_PDEATHSIG = 1
-_REAP_SECONDS = 10.0
-_WATCH_MILLISECONDS = 50
 _TRIES = 3
-UNKNOWN = -(1 << 32)
-"""The status of a process that nobody could tell."""
+_WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.share:main"
+
+
+class _Child:
+    """A process that this one has forked, as `subprocess.Popen` has it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+
+    def poll(self, options: int = os.WNOHANG) -> int | None:
+        if self._status is None:
+            try:
+                found, status = os.waitpid(self.pid, options)
+                self._status = os.waitstatus_to_exitcode(status) if found else None
+            except ChildProcessError:
+                self._status = UNKNOWN
+        return self._status
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        self.poll(0)
 
 
 class ForkServer:
-    """The parent's side. Threads may share it."""
+    """The parent's side of a server that runs already. Threads may share it."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        command = [sys.executable, "-m", __name__, device, str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(
-                command, env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
-            )
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | _Child) -> None:
+        self._control, self._process, self._lock = control, process, threading.Lock()
+        self._numbers = itertools.count()
 
     @property
     def pid(self) -> int:
@@ -57,60 +71,105 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self) -> tuple[int, socket.socket] | None:
-        """A new worker's process id, and this end of the way to it; None where the server is gone."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            pid = self._ask(_FORK, fds=[theirs.fileno()])
-        if pid == UNKNOWN:
-            ours.close()
-            return None
-        return pid, ours
+    def fork(self, what: Fork, *descriptors: int) -> int | None:
+        """The new process's id; None where the server is gone."""
+        pid = self._ask(what, *descriptors)
+        return None if pid == UNKNOWN else pid
 
     def end(self, pid: int, patience: float = 0.0) -> int:
-        """Kill a worker that does not end by itself within `patience` seconds; how it ended, `UNKNOWN` if nobody knows."""
-        return self._ask(_END, pid, patience)
+        """Kill a process that does not end by itself within `patience` seconds; how it ended, `UNKNOWN` if nobody knows."""
+        return self._ask(Reap(pid, patience))
 
-    def _ask(self, what: bytes, pid: int = 0, patience: float = 0.0, fds: list[int] | None = None) -> int:
-        with self._lock, contextlib.suppress(OSError):
-            socket.send_fds(self._control, [_REQUEST.pack(what, pid, patience)], fds or [])
-            reply = _exactly(self._control, _REPLY.size)
-            return int(_REPLY.unpack(reply)[0]) if reply else UNKNOWN
-        return UNKNOWN
+    def ended(self, pid: int, patience: float = 0.0) -> int | None:
+        """How a process ended, if it does within `patience` seconds; `UNKNOWN` if nobody knows."""
+        status = self._ask(Reap(pid, patience, killed=False))
+        return None if status == ALIVE else status
+
+    def _ask(self, what: Fork | Reap, *descriptors: int) -> int:
+        with self._lock:
+            return ask(self._control, next(self._numbers), what, descriptors)
 
     def close(self) -> None:
-        """End the server, and its workers with it."""
+        """End the server, and what it has forked with it."""
         self._control.close()
         self._process.kill()
         self._process.wait()
+
+
+class Forked:
+    """A process that a server has forked, as `multiprocessing.Process` has it."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server, self.pid = server, pid
+        self.exitcode: int | None = None
+
+    def join(self, timeout: float) -> None:
+        if self.exitcode is None:
+            self._note(self._server.ended(self.pid, timeout))
+
+    def is_alive(self) -> bool:
+        self.join(0.0)
+        return self.exitcode is None
+
+    def kill(self) -> None:
+        """It is gone when this returns."""
+        if self.exitcode is None:
+            self._note(self._server.end(self.pid))
+
+    def _note(self, status: int | None) -> None:
+        # A server that is gone has taken it along.
+        self.exitcode = -signal.SIGKILL if status == UNKNOWN else status
 
 
 _servers: dict[tuple[int, str], ForkServer] = {}
 _servers_lock = threading.Lock()
 
 
-def server_for(device: str) -> ForkServer:
-    """This process's server for the device; a new one where there is none, or none any more."""
+def server_for(device: str, *preloads: str) -> ForkServer:
+    """This process's server for the device; a new one where there is none, or none any more.
+
+    Args:
+        preloads: modules that a new one imports at once, beside what every worker needs.
+    """
     with _servers_lock:
         key = os.getpid(), device
         found = _servers.get(key)
         if found is None or not found.alive:
-            found = _servers[key] = ForkServer(device)
+            found = _servers[key] = _started(device, preloads)
             atexit.register(found.close)
         return found
 
 
-def fork(device: str) -> tuple[ForkServer, int, socket.socket]:
-    """A new worker: who has forked it, its process id, and this end of the way to it.
+def adopt(device: str, control: socket.socket, pid: int) -> None:
+    """Take a process that this one has forked for its server."""
+    _servers[os.getpid(), device] = ForkServer(control, _Child(pid))
+
+
+def _started(device: str, preloads: Sequence[str]) -> ForkServer:
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", f"{__package__}.forking", device, str(theirs.fileno()), *preloads]
+    with theirs, _uninterrupted():
+        process = subprocess.Popen(
+            command, env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
+    return ForkServer(ours, process)
+
+
+def fork(device: str, what: Fork | None = None) -> tuple[ForkServer, int, socket.socket]:
+    """A new process, by default a worker: who has forked it, its process id, and this end of the way to it.
 
     Raises:
         RuntimeError: servers die; they have said why on stderr.
     """
+    wanted = what or Fork(_WORKER, (device,), name="worker")
     for _ in range(_TRIES):
         server = server_for(device)
-        forked = server.fork()
-        if forked is not None:
-            return server, *forked
+        ours, theirs = socket.socketpair()
+        with theirs:
+            pid = server.fork(wanted, theirs.fileno())
+        if pid is not None:
+            return server, pid, ours
+        ours.close()
         server.close()
     raise RuntimeError(f"the process that forks workers for {device} dies")
 
@@ -118,7 +177,9 @@ def fork(device: str) -> tuple[ForkServer, int, socket.socket]:
 def _environment() -> dict[str, str]:
     # One thread each: a library's pool of threads would not survive the fork.
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return rooms.added_to(worker_environment() | one_thread)
+    usual = rooms.added_to(worker_environment() | one_thread)
+    # Where CI is set, Hypothesis loads a profile of its own when it is imported.
+    return {name: value for name, value in usual.items() if name != "CI"}
 
 
 def worker_environment() -> dict[str, str]:
@@ -126,142 +187,14 @@ def worker_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
 
 
-def _exactly(end: socket.socket, size: int) -> bytes:
-    """`size` bytes, or none at the end."""
-    received = b""
-    while len(received) < size:
-        chunk = end.recv(size - len(received))
-        if not chunk:
-            return b""
-        received += chunk
-    return received
-
-
-def die_with_parent() -> None:
-    """Ask the system to kill this process when its parent is gone, whatever either is doing; not everywhere possible."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        # It may have gone before the system was asked.
-        if os.getppid() != parent:
-            os._exit(1)
-
-
-def preload(device: str) -> None:
-    """Import what every worker needs. Subjects are not among it: each worker imports its own."""
-    from properties.harness import triton_mode
-
-    triton_mode.prepare(device)
-    import torch
-    import triton.language  # noqa: F401 - for the workers
-
-    from properties.harness import port  # noqa: F401 - for the workers
-
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
-
-
-def main(device: str, descriptor: int) -> None:
-    """The server's life: forks until its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control = socket.socket(fileno=descriptor)
-    with _ending_with(control):
-        preload(device)
-    with contextlib.suppress(OSError):
-        while _served(device, control):
-            """One more request."""
-    # Without the ends of what has been imported: nobody is left to be told of leaks.
-    os._exit(0)
-
-
 @contextlib.contextmanager
-def _ending_with(control: socket.socket) -> Iterator[None]:
-    """End the process when the other end is gone, which otherwise shows only once imports of seconds are over.
-
-    The thread is over before anything is forked.
-    """
-    done, poll = threading.Event(), select.poll()
-    poll.register(control, 0)
-
-    def watch() -> None:
-        while not done.is_set():
-            # Nothing was asked for: what is told all the same is that nobody is there any more.
-            if poll.poll(_WATCH_MILLISECONDS):
-                os._exit(0)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
+def _uninterrupted() -> Iterator[None]:
+    """What is started meanwhile ignores Ctrl-C from its first moment; in threads but the main one there is nothing to do."""
+    handler = None
+    with contextlib.suppress(ValueError):
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        done.set()
-        thread.join()
-
-
-def _served(device: str, control: socket.socket) -> bool:
-    """Answer one request, False where nobody is left to ask."""
-    data, fds, _, _ = socket.recv_fds(control, _REQUEST.size, 1)
-    data += _exactly(control, _REQUEST.size - len(data)) if data else b""
-    if len(data) < _REQUEST.size:
-        return False
-    what, pid, patience = _REQUEST.unpack(data)
-    answer = _forked(device, control, fds[0]) if what == _FORK else _ended(pid, patience)
-    control.sendall(_REPLY.pack(answer))
-    return True
-
-
-def _forked(device: str, control: socket.socket, descriptor: int) -> int:
-    server = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_worker(device, control, descriptor, server)
-    os.close(descriptor)
-    return pid
-
-
-def _become_worker(device: str, control: socket.socket, descriptor: int, server: int) -> None:
-    from properties.harness.device.channel import Channel
-    from properties.harness.device.server import Server
-
-    code = 1
-    try:
-        die_with_parent()
-        if os.getppid() == server:
-            control.close()
-            _silence()
-            Server(device, Channel(socket.socket(fileno=descriptor))).run()
-            code = 0
-    finally:
-        # Without the ends of what the server has imported.
-        os._exit(code)
-
-
-def _silence() -> None:
-    """What a subject or the device's library prints would tear the campaign's display."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-
-
-def _ended(pid: int, patience: float) -> int:
-    """Reap a worker: as it ends by itself within `patience` seconds, or else killed."""
-    kill_at = time.monotonic() + patience
-    deadline, killed = kill_at + _REAP_SECONDS, False
-    while time.monotonic() < deadline:
-        try:
-            found, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            return UNKNOWN
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        if not killed and time.monotonic() >= kill_at:
-            os.kill(pid, signal.SIGKILL)
-            killed = True
-        time.sleep(0.001)
-    return UNKNOWN
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)

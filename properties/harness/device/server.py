@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import socket
 import sys
 import traceback
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class Server:
 
     def prepare(self, surroundings: Surroundings, subject: str) -> None:
         """Import the subject, if there is one, and have the device ready."""
-        _move_to(*surroundings)
+        move_to(*surroundings)
         if self.device != "cpu":
             try:
                 _touch(self.device)
@@ -138,7 +139,7 @@ class Server:
 
     def function(self, surroundings: Surroundings, path: str, arguments: Sequence[Any]) -> Any:
         """Call "package.module:function", and wait until the device has done what it started."""
-        _move_to(*surroundings)
+        move_to(*surroundings)
         module, _, name = path.partition(":")
         result = getattr(importlib.import_module(module), name)(*arguments)
         if self.device != "cpu":
@@ -146,7 +147,7 @@ class Server:
         return result
 
 
-def _move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
+def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
     """Be where the parent is."""
     if dict(os.environ) != environment:
         os.environ.clear()
@@ -183,3 +184,17 @@ def _can_be_sent(error: Exception) -> bool:
     except Exception:
         return False
     return type(again) is type(error)
+
+
+def main(descriptor: int, device: str) -> None:
+    """A worker's life."""
+    _silence()
+    Server(device, Channel(socket.socket(fileno=descriptor))).run()
+
+
+def _silence() -> None:
+    """What a subject or the device's library prints would tear the campaign's display."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from properties.harness.device.channel import Channel
 from properties.harness.device.crew import Crew, WorkerProcess
 from properties.harness.device.faults import Faulted
-from properties.harness.device.forkserver import die_with_parent
+from properties.harness.device.forking import die_with_parent
+from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.wire import ANEW, FAULT, GONE, answer
 
 HEAD = struct.Struct("<d?")
@@ -108,10 +109,18 @@ def _serve(number: int, seat: _Seat, channel: Channel) -> None:
         seat.forget(number)
 
 
-def main(device: str, subject: str, workers: int, address: str) -> None:
-    """The process's life. It ends with its parent, and its workers with it."""
+def main(
+    descriptor: int, surroundings: Surroundings, device: str, subject: str, workers: int, address: str
+) -> None:
+    """The life of a process that is forked for this; it ends with its parent, and its workers with it."""
+    os.close(descriptor)
+    move_to(*surroundings)
+    serve(device, subject, workers, address)
+
+
+def serve(device: str, subject: str, workers: int, address: str) -> None:
+    """Share workers at an address, until the process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(address)  # noqa: PTH108 - a socket's address
     with socket.socket(socket.AF_UNIX) as listener:
@@ -121,4 +130,5 @@ def main(device: str, subject: str, workers: int, address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    die_with_parent()
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

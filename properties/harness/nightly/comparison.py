@@ -11,7 +11,7 @@ from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecor
 LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""
 ABSENT = "not there"
-_STANDINGS = ("new", "known", "still there")
+_STANDINGS = ("new", "regression", "known", "still there")
 _NEVER = "9999-12-31"
 
 
@@ -44,6 +44,7 @@ class Comparison:
     Args:
         before: None where there is none; then only `new` and `known` say something.
         new: never seen before.
+        regressions: a saved case fails again, which did not when the campaign before ended.
         known: first seen by an earlier campaign, but not met by the one before.
         still: met by both, or still failing when it was replayed from the corpus.
         gone: met before and not now, though the property has run examples.
@@ -54,11 +55,12 @@ class Comparison:
         rate: of the campaigns, per second of wall time.
         rates: of the properties, per second of an engine's time; the largest change first.
         since: by the id of a bucket, the date and the commit of the campaign that first met it.
-        standings: by the id of a bucket of now, "new", "known" or "still there".
+        standings: by the id of a bucket of now, "new", "regression", "known" or "still there".
     """
 
     before: Record | None
     new: tuple[BucketRecord, ...] = ()
+    regressions: tuple[BucketRecord, ...] = ()
     known: tuple[BucketRecord, ...] = ()
     still: tuple[BucketRecord, ...] = ()
     gone: tuple[BucketRecord, ...] = ()
@@ -77,16 +79,18 @@ def compared(now: Record, before: Record | None) -> Comparison:
     met = {one.id for one in before.buckets} if before is not None else set()
     standings = {one.id: _standing(one, met, now) for one in now.buckets}
     since = {one.id: _since(one, now) for one in now.buckets}
-    new, known, still = (
+    new, regressions, known, still = (
         tuple(one for one in now.buckets if standings[one.id] == kind) for kind in _STANDINGS
     )
-    alone = Comparison(before, new, known, still, since=since, standings=standings)
+    alone = Comparison(before, new, regressions, known, still, since=since, standings=standings)
     return alone if before is None else _beside(alone, now, before)
 
 
 def _standing(bucket: BucketRecord, met: set[str], now: Record) -> str:
     if bucket.id in met:
         return "still there"
+    if _replay_fails(bucket, now):
+        return "regression"
     # Dates of ISO 8601 sort as text.
     return "known" if "" < bucket.first_seen.get("date", "") < now.began[:10] else "new"
 

@@ -11,16 +11,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from properties.harness.campaign.causes import Group
 from properties.harness.campaign.command_lines import command_line
 from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
 from properties.harness.case import Case
+from properties.harness.case.cause import first_wrong_call
 from properties.harness.execution.example import spell
 from properties.harness.files import write_whole
 from properties.harness.nightly import charts, summary
 from properties.harness.nightly.comparison import Comparison, compared
 from properties.harness.nightly.junit import junit
 from properties.harness.picture import svg
-from properties.harness.report import report_page, report_text, subject_root
+from properties.harness.report import report_text, subject_root
+from properties.harness.report_page import report_body
 from properties.harness.repro import repro_script
 from properties.subjects import load
 
@@ -66,6 +69,23 @@ class View:
     @property
     def size(self) -> int:
         return sum(len(text.encode(errors="replace")) for text in (self.body, self.script, self.raw))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cause as the page shows it: its failures, the one with the smallest input first, and the gravest of their standings."""
+
+    group: Group
+    views: tuple[View, ...]
+    standing: str
+
+    @property
+    def shown(self) -> View:
+        return self.views[0]
+
+    @property
+    def in_full(self) -> bool:
+        return any(view.body or view.problem for view in self.views)
 
 
 def write_reports(record: Record, directory: Path, previous: Record | None = None) -> Path:
@@ -127,11 +147,10 @@ def page(record: Record, comparison: Comparison, directory: Path) -> str:
         directory=str(directory),
         verdict=summary.verdict(record, comparison),
         facts=summary.facts(record),
-        views=_views(record, comparison, directory),
+        entries=_entries(record, comparison, directory),
         on_top=_MOST_ON_TOP,
         in_full=_MOST_IN_FULL,
         charts=charts.charts(record.series),
-        no_charts=charts.MISSING if len(moments) > 1 else "Nothing was counted over time.",
         moments=list(zip(moments, charts.rates(moments), strict=True)),
         properties=summary.by_status(record.properties),
         totals=_totals(record),
@@ -176,15 +195,19 @@ def _corpus(record: Record) -> list[tuple[str, list[Any]]]:
     return [(kind, [one for one in record.corpus if one.verdict == kind]) for kind in kinds]
 
 
-def _views(record: Record, comparison: Comparison, directory: Path) -> list[View]:
-    """Every bucket, new ones first; only so many of them in full that a browser can open the page."""
-    views, room = [], _ROOM
-    for number, bucket in enumerate(summary.in_order(record.buckets, comparison)):
-        view = _view(bucket, record, comparison, directory, in_full=number < _MOST_IN_FULL and room > 0)
-        view = view if view.size <= min(room, _LARGEST) else _without_report(view)
-        room -= view.size
-        views.append(view)
-    return views
+def _entries(record: Record, comparison: Comparison, directory: Path) -> list[Entry]:
+    """Every cause, new ones first; only so many failures in full that a browser can open the page."""
+    entries, number, room = [], 0, _ROOM
+    for group in summary.in_order(record.buckets, comparison):
+        views = []
+        for bucket in group.buckets:
+            view = _view(bucket, record, comparison, directory, in_full=number < _MOST_IN_FULL and room > 0)
+            view = view if view.size <= min(room, _LARGEST) else _without_report(view)
+            number, room = number + 1, room - view.size
+            views.append(view)
+        gravest = summary.gravest(group, comparison)
+        entries.append(Entry(group, tuple(views), summary.standing(gravest, comparison)))
+    return entries
 
 
 def _view(
@@ -220,13 +243,22 @@ def _rendered(view: View, case: Case, record: Record, directory: Path) -> View:
     root = _root(case.subject) if case.subject == record.subject else None
     shown = replace(
         view,
-        spelled="; ".join(spell(call) for call in case.calls),
+        spelled=_spelled(case),
         body=_body(_text(case, written), svg(case.timeline) if case.timeline is not None else ""),
         script=_read(written, "repro.py") or repro_script(case, written or directory, root),
     )
     if view.typed:
         return shown
     return replace(shown, raw=_raw(view.bucket), problem="No file of its input is on this machine.")
+
+
+def _spelled(case: Case) -> str:
+    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does."""
+    number = first_wrong_call(case)
+    if number is None:
+        return "; ".join(spell(call) for call in case.calls)
+    own = case.own_calls[number] if number < len(case.own_calls) else ""
+    return own.replace("\n", "; ") or spell(case.calls[number])
 
 
 @cache
@@ -257,6 +289,5 @@ def _text(case: Case, folder: Path | None) -> str:
 
 def _body(text: str, picture: str) -> str:
     """The report as a part of the page, its headings below the page's own; nothing in it is fetched from elsewhere."""
-    body = report_page(text, picture).partition("<body>\n")[2].rpartition("</body>")[0]
-    body = _LOADED.sub("", _TITLE.sub("", body))
+    body = _LOADED.sub("", _TITLE.sub("", report_body(text, picture)))
     return body.replace("<h2>", "<h4>").replace("</h2>", "</h4>")

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from properties.harness.campaign.causes import Group, grouped, summed_up
 from properties.harness.campaign.command_lines import command_line, option, script_line
 from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
-from properties.harness.campaign.told import replay_line
+from properties.harness.campaign.told import bucket_in, replay_line
 from properties.harness.execution.verdict import Status
 from properties.harness.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.kernels import coverage
@@ -83,10 +84,7 @@ def verdict(record: Record, comparison: Comparison) -> Verdict:
 
 def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
     if record.buckets:
-        before = comparison.before
-        since = f" since commit {before.commit or 'unknown'} of {before.id}" if before is not None else ""
-        new = f", {len(comparison.new):,} of them new{since}" if comparison.new else ", none of them new"
-        yield f"{counted(len(record.buckets), 'thing is', 'things are')} wrong{new}."
+        yield f"{summed_up(grouped(record.buckets))}: {_standings(comparison)}."
     met = {one.property for one in record.buckets}
     others = [one for one in record.properties if one.status in WRONG and one.name not in met]
     if others:
@@ -95,9 +93,20 @@ def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
     stale = [one.id for one in record.known if one.stale]
     if stale:
         yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
-    failed = sum(one.verdict == "FAILED" for one in record.corpus)
+    told = {one.id for one in record.buckets}
+    failed = sum(one.verdict == "FAILED" and bucket_in(one.file) not in told for one in record.corpus)
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
+
+
+def _standings(comparison: Comparison) -> str:
+    """How many failures are new, and which others are none of last night's."""
+    before = comparison.before
+    since = f" since commit {before.commit or 'unknown'} of {before.id}" if before is not None else ""
+    told = [f"{len(comparison.new):,} new{since}" if comparison.new else "none new"]
+    told += [counted(len(comparison.regressions), "regression")] if comparison.regressions else []
+    told += [f"{len(comparison.known):,} back again"] if comparison.known else []
+    return ", ".join(told)
 
 
 def _silent(record: Record) -> Iterator[str]:
@@ -137,17 +146,32 @@ def facts(record: Record) -> str:
     return ", ".join(parts)
 
 
-def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[BucketRecord]:
-    """New ones first, then those that are back, then those that have been there."""
-    places = {"new": 0, "known": 1}
-    return sorted(buckets, key=lambda one: places.get(comparison.standings.get(one.id, ""), 2))
+_GRAVEST_FIRST = ("new", "regression", "known", "still there")
+
+
+def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[Group]:
+    """The causes: new ones first, then what was mended and fails again, what is back, and what has been there."""
+    return sorted(grouped(buckets), key=lambda group: _place(group, comparison))
+
+
+def _place(group: Group, comparison: Comparison) -> int:
+    return min(_GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")) for one in group.buckets)
+
+
+def gravest(group: Group, comparison: Comparison) -> BucketRecord:
+    """The failure whose standing is that of the cause: of several, one that was not there before."""
+    return min(group.buckets, key=lambda one: _GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")))
 
 
 def standing(bucket: BucketRecord, comparison: Comparison) -> str:
     """Such as "new" and "still there, since 2026-11-02 (0123456789ab)"."""
     kind = comparison.standings.get(bucket.id, "new")
     since = comparison.since.get(bucket.id, "an unknown date")
-    words = {"known": f"back again, first seen {since}", "new": "new"}
+    words = {
+        "known": f"back again, first seen {since}",
+        "regression": f"regression: a saved case fails, first seen {since}",
+        "new": "new",
+    }
     return words.get(kind, f"still there, since {since}")
 
 
@@ -188,7 +212,7 @@ def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
     ]
     lines += [f"- {_escaped(reason, 400)}" for reason in found.reasons]
     lines += [f"- Canary: {_escaped(record.canary, 200)}"] if record.canary else []
-    lines += [*_bucket_lines(record, comparison, directory), *_trouble_lines(record)]
+    lines += [*_cause_lines(record, comparison, directory), *_trouble_lines(record)]
     lines += [*_comparison_lines(comparison), *_table(record), *_kernel_lines(record)]
     lines += ["", f"Everything else: {_code(str(directory / 'report.html'))}"]
     assert len(lines) <= _MOST_LINES, len(lines)
@@ -207,15 +231,23 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
-def _bucket_lines(record: Record, comparison: Comparison, directory: Path) -> Iterator[str]:
-    if record.buckets:
+def _cause_lines(record: Record, comparison: Comparison, directory: Path) -> Iterator[str]:
+    groups = in_order(record.buckets, comparison)
+    if groups:
         yield from ("", "## What is wrong", "")
-    for bucket in in_order(record.buckets, comparison)[:_MOST_BUCKETS]:
-        typed = next(iter(commands(bucket, record, directory.parent.parent)), "")
-        told = f"**{_escaped(bucket.property, 120)}** ({_escaped(standing(bucket, comparison), 80)}):"
-        yield f"- {told} {_escaped(bucket.message, 240)}{' ' + _code(typed) if typed else ''}"
-    if len(record.buckets) > _MOST_BUCKETS:
-        yield f"- and {len(record.buckets) - _MOST_BUCKETS:,} more"
+    for group in groups[:_MOST_BUCKETS]:
+        typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
+        how = standing(gravest(group, comparison), comparison)
+        told = f"**{_escaped(group.title, 120)}** ({_escaped(how, 80)}; {_escaped(_broken(group), 240)}):"
+        yield f"- {told} {_escaped(group.shown.message, 240)}{' ' + _code(typed) if typed else ''}"
+    if len(groups) > _MOST_BUCKETS:
+        yield f"- and {len(groups) - _MOST_BUCKETS:,} more"
+
+
+def _broken(group: Group) -> str:
+    """The properties that a cause breaks."""
+    more = len(group.properties) - _MOST_NAMES
+    return ", ".join(group.properties[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _trouble_lines(record: Record) -> Iterator[str]:
@@ -228,7 +260,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.before is None:
         return
     yield from ("", f"## Since {_escaped(comparison.before.id, 80)}", "")
-    yield f"- {len(comparison.new)} new, {len(comparison.still)} still there, {len(comparison.gone)} gone"
+    yield f"- {len(comparison.new)} new, {len(comparison.regressions)} regressions, {len(comparison.still)} still there, {len(comparison.gone)} gone"
     if comparison.statuses:
         shown = (f"{one.name}: {one.before} → {one.now}" for one in comparison.statuses[:_MOST_NAMES])
         yield f"- {counted(len(comparison.statuses), 'status', 'statuses')} changed: {_escaped('; '.join(shown), 400)}"

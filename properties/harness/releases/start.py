@@ -102,8 +102,8 @@ def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
         here, variables = environment.python, environment.variables
     _tell(f"statecheck: {wanted}, with {here}")
     command = [str(here), "-m", "properties", *arguments]
-    variables = rooms.added_to({**os.environ, **remembered(), **variables})
-    os.execve(command[0], command, variables)  # noqa: S606 - a command of our own
+    inherited = {**os.environ, **remembered(), **variables}
+    os.execve(command[0], command, rooms.added_to(inherited))  # noqa: S606 - a command of our own
 
 
 def _require_importable() -> None:

@@ -41,11 +41,11 @@ from pathlib import Path
 import torch
 
 # A worker of a device that is lost does not get ready; who only searches has no part in that.
-if "NIGHT_LOST" in os.environ and any("device.forkserver" in one for one in sys.orig_argv):
-    # Who forks workers was started by who shares them, whose address ends with the device's number.
+if "NIGHT_LOST" in os.environ and Path("/proc/self/comm").read_text() == "worker\\n":
+    # Who forks workers was forked by who shares them, whose name ends with the device's number.
     _share = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
-    _address = Path(f"/proc/{_share}/cmdline").read_text().rstrip("\\0").rpartition("\\0")[2]
-    if (Path(os.environ["NIGHT_LOST"]) / Path(_address).name).exists():
+    _number = Path(f"/proc/{_share}/comm").read_text().split()[-1]
+    if (Path(os.environ["NIGHT_LOST"]) / _number).exists():
         raise ImportError("the device has fallen off the bus")
 
 

@@ -23,7 +23,7 @@ from properties.meta.kills import Process, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05
-_GONE_SECONDS = 5.0
+_GONE_SECONDS = 30.0
 _LIMIT_SECONDS = 600.0
 _ANNOUNCED = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 _NO_BUDGET = "--examples", "--budget", "--resume"
@@ -122,18 +122,15 @@ class Night:
     @property
     def engines(self) -> list[Process]:
         """The processes that search."""
-        own = (one for one in processes_of(self.mark) if "multiprocessing.spawn" in one.command)
-        return [one for one in own if one.parent == self.process.pid]
+        return [one for one in processes_of(self.mark) if one.name == "engine"]
 
     @property
     def workers(self) -> list[Process]:
         """The processes that run the subject."""
-        forking = [one for one in processes_of(self.mark) if "device.forkserver" in one.command]
-        servers = {one.pid for one in forking}
-        return [one for one in forking if one.parent in servers]
+        return [one for one in processes_of(self.mark) if one.name == "worker"]
 
     def survivors(self) -> list[str]:
-        """What still runs some seconds from now; it is then ended."""
+        """What still runs after a while; it is then ended."""
         deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)

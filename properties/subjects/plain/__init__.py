@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,8 +21,10 @@ from properties.subjects import ALIKE, KnownDeviation, Subject, offers, safe_get
 from properties.subjects.known import known_in, numbers_of
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import use_port
-from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION
+from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION, Plain
 
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Is told a function's name and its arguments."""
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
 
@@ -68,12 +72,35 @@ class PlainSubject(Subject):
         found = getattr(self._names, type_, None)
         return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
 
+    def told_of(self, tell: Tell) -> PlainSubject:
+        """The same subject, which says with what it calls the port's functions."""
+        found = copy(self)
+        found.module = _Told(self.module, tell)
+        return found
+
     @contextmanager
     def environment(self, variables: dict[str, str]) -> Iterator[None]:
         """As any subject's, with this port as the one that is asked."""
         use_port(self.module)
         with super().environment(variables):
             yield
+
+
+class _Told(ModuleType):
+    """Stands in for a port, and tells of its functions' calls before they are made."""
+
+    def __init__(self, port: ModuleType, tell: Tell) -> None:
+        super().__init__(port.__name__)
+        self._port, self._tell = port, tell
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        plain = next((one for one in FUNCTIONS if one.name == name), None)
+        return found if plain is None else partial(self._called, plain, found)
+
+    def _called(self, plain: Plain, function: Callable[..., Any], **arguments: Any) -> Any:
+        self._tell(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
+        return function(**arguments)
 
 
 def adapted(port: ModuleType) -> PlainSubject:

@@ -1,0 +1,69 @@
+"""What several failing cases have in common where one defect is behind them: the first call that went wrong, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from properties.harness.case.bucket import bucket_of
+from properties.harness.case.case import Case
+from properties.harness.case.compare import outcome_difference
+from properties.harness.case.failure import without_indices
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures at the same call and place count as one cause; of a failure that no single call shows, its rule is the place.
+
+    Args:
+        function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
+        place: where in its result or in memory, without indices.
+        fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
+        own: what a port itself calls that function, where the case tells.
+    """
+
+    function: str
+    place: str
+    fault: str = ""
+    own: str = ""
+
+    @property
+    def title(self) -> str:
+        """Such as "bring_states_along: pool"."""
+        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault)))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.function, self.place, self.fault
+
+
+def cause_of(case: Case) -> Cause:
+    """The cause that a failing case shows."""
+    bucket = bucket_of(case)
+    number = first_wrong_call(case)
+    if number is None:
+        return Cause(case.failure.function if case.failure is not None else "", bucket.rule, bucket.fault)
+    call = case.calls[number]
+    function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
+    return Cause(function, _place(case, number), bucket.fault, own_name(case, number))
+
+
+def first_wrong_call(case: Case) -> int | None:
+    """The number of the first call whose outcome is not what the rules expect; None where each alone is."""
+    places = case.device != "cpu"
+    pairs = enumerate(zip(case.expected, case.actual, strict=True))
+    wrong = (number for number, pair in pairs if outcome_difference(*pair, places=places) is not None)
+    return next(wrong, None)
+
+
+def _place(case: Case, number: int) -> str:
+    found = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
+    assert found is not None
+    if case.actual[number].changed:
+        return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))
+    return without_indices(found.place)
+
+
+def own_name(case: Case, number: int) -> str:
+    """The name of the port's own function behind a call, "" where there is none, or none is known."""
+    calls = case.own_calls[number] if number < len(case.own_calls) else ""
+    return calls.rpartition("\n")[2].partition("(")[0]

@@ -1,0 +1,20 @@
+"""What tests of several rooms of the harness need."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def signals_are_heard() -> Iterator[None]:
+    """Under nohup, and in the background of a script, SIGINT and SIGHUP are ignored, in all that is started there too."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
