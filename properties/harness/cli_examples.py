@@ -20,7 +20,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),
     "sanitize-gpu": ("sanitize-gpu corpus --tools memcheck",),
+    "completion": ("completion bash",),
     "table": ("table --check", "table --write"),
+    "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
     "traces": ("traces --count 300 --steps 60",),
     "vectors": ("vectors --out build/vectors --only chunks",),
 }

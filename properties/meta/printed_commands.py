@@ -16,7 +16,9 @@ A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
     "CASE=…": f"CASE={A_CASE}",
     'DIRS="…"': 'DIRS="reports/campaigns"',
+    "…/case.json": "case.json",
     " …": "",
+    " COMMAND": " fuzz",
     "<id>": A_CASE,
     "<address>": "auto",
     "d28c6ca199": A_CASE,
@@ -30,7 +32,7 @@ PLACEHOLDERS = {
 """What stands for something of the reader's, and what it is here."""
 FLAGS = ("pytest -k", "python -O")
 """Not commands, but an option of one that is meant."""
-_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|node|git bisect|pytest|python3?|\S+/bin/python) "
+_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|node|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
 _LINE = re.compile(rf"^(?: {{4}}|\$ )({_PROGRAM}\S.*?)(?:\s{{2,}}#.*| # .*)?$", re.MULTILINE)
 _SPAN = re.compile(rf"`({_PROGRAM}[^`]+)`")
 _READY = re.compile(r"\b((?:make|python3 -m properties) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)")
@@ -67,6 +69,7 @@ def _texts(patterns: tuple[str, ...]) -> Iterator[str]:
 
 
 def _filled_in(command: str) -> str:
+    command = command.partition(" > ")[0]
     for placeholder, value in PLACEHOLDERS.items():
         command = command.replace(placeholder, value)
     return command

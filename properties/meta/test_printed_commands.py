@@ -53,7 +53,7 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
             assert (ROOT / "vectors" / Path(script).name).is_file()
         case ["git", "bisect", "run", *rest]:
             assert rest == ["python", "repro.py", "--bisect"]
-        case [_, "-m", "properties", *rest]:
+        case [_, "-m", "properties" | "statecheck", *rest] | ["statecheck", *rest]:
             _read_by_command(rest)
         case [_, "-m", "pytest", *rest] | ["pytest", *rest]:
             _read_by_pytest(rest)
@@ -81,13 +81,13 @@ def _read_by_make(words: list[str]) -> None:
 
 
 def _read_by_command(words: list[str]) -> None:
-    if words:
+    if words and words != ["--help"]:
         parser().parse_args(words)
 
 
 def _read_by_pytest(words: list[str]) -> None:
     paths = [word for word in words if word.endswith(".py")]
-    modules = [words[i + 1] for i, word in enumerate(words) if word == "-p"]
+    modules = [words[i + 1] for i, word in enumerate(words) if word in ("-p", "--pyargs")]
     assert paths or modules
     assert all((ROOT / path).is_file() for path in paths)
     assert all(find_spec(module) is not None for module in modules)
@@ -122,7 +122,8 @@ LEFT_OUT = {
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"RAY=": "needs a cluster",
     r"^python -m properties$": "names what has commands",
-    r"^pytest -p": "an option for the reader's own tests",
+    r"^pytest -": "for the reader's own tests",
+    r"statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]": "needs a release of vLLM",
     r"^make (sanitize|replay-trace|vllm)$": "a name; the command has an argument",
