@@ -123,7 +123,7 @@ vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
-compatibility: $(READY)  ## campaigns on releases of vLLM, and the README's table of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
+compatibility: $(READY)  ## campaigns on releases of vLLM, and the tables of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
 	@$(RUN) compatibility --write $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
@@ -141,7 +141,7 @@ lint: $(READY)  ## ruff, formatting, import contracts
 types: $(READY)  ## mypy
 	@$(PY) -m mypy
 
-table: $(READY)  ## regenerate the table of symbols in the README
+table: $(READY)  ## regenerate the tables of README and docs
 	@$(RUN) table --write
 
 check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere

@@ -1,4 +1,4 @@
-"""Where the copies of align mode deviate from document 4, and why: more rows of the README's table."""
+"""Where the copies of align mode deviate from document 4, and why: more rows of docs/deviations.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the metadata builders deviate from documents 1 and 3, and why: more rows of the README's table."""
+"""Where the metadata builders deviate from documents 1 and 3, and why: more rows of docs/deviations.md."""
 
 from __future__ import annotations
 

@@ -115,13 +115,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_table(commands: Any) -> None:
-    table = commands.add_parser("table", help="the README's generated tables: symbols and deviations")
-    table.add_argument("--write", action="store_true", help="put them into README.md")
-    table.add_argument(
-        "--check",
-        action="store_true",
-        help="fail if README.md differs, a symbol lacks a room, or a citation is dead",
+    table = commands.add_parser(
+        "table", help="the generated tables of README and docs: symbols, deviations, releases"
     )
+    table.add_argument("--write", action="store_true", help="put them into their files")
+    table.add_argument("--check", action="store_true", help="fail if a file differs, a symbol lacks a room, or a citation is dead")
     table.set_defaults(run=_table)
 
 

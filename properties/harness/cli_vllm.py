@@ -32,7 +32,11 @@ def add_compatibility(commands: Any) -> None:
     parser.add_argument(
         "--from", dest="saved", type=Path, metavar="FOLDER", help="make the table from saved campaigns only"
     )
-    parser.add_argument("--write", action="store_true", help="keep the table, and put it into README.md")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="keep the table, and put it into README.md and docs/compatibility.md",
+    )
     parser.set_defaults(run=_run)
 
 

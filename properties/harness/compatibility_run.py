@@ -129,10 +129,10 @@ def _told(runner: Runner, release: str) -> Path:
 
 
 def _keep(found: Compatibility) -> list[str]:
-    from properties.harness.readme import put
+    from properties.harness.readme import of_releases, put
 
     found.save(RESULTS)
-    return put("compatibility", table(found))
+    return [wrong for name, text in of_releases(RESULTS).items() for wrong in put(name, text)]
 
 
 def _topics() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The README's table of releases: properties by topic, and known defects."""
+"""The tables of releases: properties by topic and known defects in docs/compatibility.md, a line each in the README."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ def table(found: Compatibility) -> str:
     if found.known:
         parts += [_known_table(found.known, tried), _KNOWN_LEGEND]
     return "\n\n".join(parts + failed)
+
+
+def summary(found: Compatibility) -> str:
+    """A line for each release, as Markdown."""
+    head = ("release", "device", "properties passed", "known defect", "NEW", "not applicable")
+    lines = [_row(head[0], head[1:]), "|" + "---|" * len(head)]
+    for one in found.columns:
+        counts = (str(one.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
+        lines.append(_row(one.release, (one.device, *counts)))
+    return "\n".join(lines)
 
 
 def _head(first: str, columns: Sequence[Column]) -> list[str]:

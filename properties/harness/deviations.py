@@ -1,4 +1,4 @@
-"""Where we deviate from the documents, and why: the rows of the README's table, each with an input that shows it.
+"""Where we deviate from the documents, and why: the rows of docs/deviations.md, each with an input that shows it.
 
 A row's call is run by the tests, so that the table cannot claim what `impl` does not do.
 """
@@ -312,7 +312,7 @@ DEVIATIONS += tuple(starmap(Deviation, (*builder_deviations.ROWS, *align_deviati
 
 
 def table() -> str:
-    """The README's table, a row for each deviation."""
+    """The table, a row for each deviation."""
     rows = ["| place | smallest input | the documents | what we do, and why |", "|---|---|---|---|"]
     rows += [f"| {row.place} | {row.shown_by} | {row.documents} | {row.ours} |" for row in DEVIATIONS]
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Every documented symbol and its three rooms: the table in the README, and the check that nothing lacks one."""
+"""Every documented symbol and its three rooms: the table in docs/symbols.md, and the check that nothing lacks one."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ Properties = Mapping[str, Property]
 
 
 def table(tested: Properties) -> str:
-    """The README's table, a row for each symbol."""
+    """The table, a row for each symbol."""
     rows = ["| document | symbol | impl | oracle | properties |", "|---|---|---|---|---|"]
     for symbol in MANIFEST:
         topic, _, rule = symbol.oracle.partition(".")

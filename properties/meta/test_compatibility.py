@@ -160,25 +160,29 @@ def test_a_property_is_one_line_of_what_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "README.md"
-    path.write_text("\n".join(readme.markers("compatibility")), encoding="utf-8")
-    monkeypatch.setattr(readme, "README", path)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "docs").mkdir()
+    for name in ("compatibility", "releases"):
+        path = tmp_path / readme.FILES[name]
+        path.write_text("\n".join(readme.markers(name)), encoding="utf-8")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
     for module in (compatibility, compatibility_run):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "compatibility.json")
-    return path
+    return tmp_path
 
 
 def told_from(folder: Path, *options: str) -> int:
     return main(["compatibility", "--from", str(folder), *options])
 
 
-def test_saved_campaigns_are_written_into_the_readme(page: Path) -> None:
-    folder = page.parent / "reports"
+def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
+    folder = root / "reports"
     saved(folder, "1.0", {"counts_add_up": "passed"})
     assert told_from(folder, "--write") == CLEAN
-    assert "| **others** | 1 of 1 |" in page.read_text(encoding="utf-8")
-    assert readme.stale("compatibility", table(loaded(compatibility.RESULTS))) == []
+    assert "| **others** | 1 of 1 |" in (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    assert "| 1.0 | cpu | 1 | 0 | 0 | 0 |" in (root / "README.md").read_text(encoding="utf-8")
+    for name, text in readme.of_releases(compatibility.RESULTS).items():
+        assert readme.stale(name, text) == []
 
 
 @pytest.mark.parametrize(
@@ -192,9 +196,9 @@ def test_saved_campaigns_are_written_into_the_readme(page: Path) -> None:
         ("not tested", INCOMPLETE),
     ],
 )
-def test_the_exit_code_tells_the_worst(page: Path, status: str, code: int) -> None:
-    saved(page.parent / "reports", "1.0", {"counts_add_up": status})
-    assert told_from(page.parent / "reports") == code
+def test_the_exit_code_tells_the_worst(root: Path, status: str, code: int) -> None:
+    saved(root / "reports", "1.0", {"counts_add_up": status})
+    assert told_from(root / "reports") == code
 
 
 def test_a_folder_without_campaigns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
