@@ -119,7 +119,11 @@ def _add_table(commands: Any) -> None:
         "table", help="the generated tables of README and docs: symbols, deviations, releases"
     )
     table.add_argument("--write", action="store_true", help="put them into their files")
-    table.add_argument("--check", action="store_true", help="fail if a file differs, a symbol lacks a room, or a citation is dead")
+    table.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
+    )
     table.set_defaults(run=_table)
 
 
