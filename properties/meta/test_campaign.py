@@ -105,7 +105,8 @@ def hurried(campaign: Campaign) -> None:
 
 
 def _is_through(one: Standing) -> bool:
-    return one.status is not Status.NOT_TESTED and not (one.deaths and not one.buckets)
+    met = one.status is not Status.NOT_TESTED and not (one.deaths and not one.buckets)
+    return met and not one.unshrunk
 
 
 def fuzz(folder: Path, *options: str) -> Ended:

@@ -110,7 +110,7 @@ def test_a_case_that_cannot_be_read_is_a_violation(trail: Trail, place: Range) -
     path = a_case().save(trail.reports / "campaigns" / "first" / "pending" / "toys_divide.0123456789.7.json")
     path.write_text(path.read_text(encoding="utf-8")[:-9], encoding="utf-8")
     (told,) = judged(trail, place).wrong
-    assert told.startswith(f"{path}: ValueError: case = no JSON")
+    assert told.startswith(f"{path}: ValueError: {path}: text = no JSON (")
 
 
 def test_an_input_that_was_being_run_need_not_fail(trail: Trail, place: Range) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import pickle
 import re
 import sys
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -32,16 +31,13 @@ from properties.harness.kernels import arithmetic
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.source import tiles
 from properties.harness.kernels.source.generate import written
-from properties.harness.kernels.source.ir import Function, Place, Type
+from properties.harness.kernels.source.ir import Function, Type
 from properties.harness.kernels.source.parse import parsed
 from properties.harness.kernels.source.sites import Arithmetic, Branch, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
 _CAPABILITY = 90
-_ANYWHERE = "/the folder of the package"
-"""In place of a package's folder in what is stored: copies of it are the same kernels."""
-_TRITON = str(Path(triton.__file__).parent)
 
 
 _lowering: ContextVar[bool] = ContextVar("lowering", default=False)
@@ -60,26 +56,20 @@ class Compiled:
 
 
 def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
-    """The variant, from Triton's cache folder if it has been made before, of this package or of a copy of it elsewhere.
+    """The variant, from Triton's cache folder if it has been made before.
 
     Raises:
         NotUnderstoodError: the IR has something that the executor does not know.
         triton.CompilationError: the kernel is none.
     """
-    root, below = _home(source.fn.fn)
+    key = _key(source, options)
+    manager = get_cache_manager(key)
     name = f"{source.name}.statecheck"
-    anywhere, here = (
-        get_cache_manager(_key(source, options, where)) for where in (below, f"{root}{os.sep}{below}")
-    )
-    for manager in (anywhere, here):
-        path = manager.get_file(name)
-        if path is not None:
-            stored = pickle.loads(Path(path).read_bytes())  # noqa: S301 - as much ours as the folder's other files
-            return _loaded(_moved(stored, _ANYWHERE, root))
+    path = manager.get_file(name)
+    if path is not None:
+        return _loaded(pickle.loads(Path(path).read_bytes()))  # noqa: S301 - as much ours as the folder's other files
     stored = _made(ttir(source, options, backend))
-    moved = _moved(stored, root, _ANYWHERE)
-    manager = anywhere if _is_anywhere(moved) else here
-    manager.put(pickle.dumps(moved), name, binary=True)
+    manager.put(pickle.dumps(stored), name, binary=True)
     return _loaded(stored)
 
 
@@ -127,40 +117,8 @@ def _own_version() -> str:
     return f"{digest.hexdigest()}-{triton.__version__}-{np.__version__}-{sys.version_info[:2]}"
 
 
-def _home(function: Any) -> tuple[str, str]:
-    """The folder of the package that a kernel is in, or of its module where there is none, and the way from there to its file."""
-    file = Path(function.__code__.co_filename)
-    package = function.__module__.partition(".")[0]
-    inside = [one for one in file.parents if one.name == package]
-    root = inside[-1] if inside else file.parent
-    return str(root), str(file.relative_to(root))
-
-
-def _moved(stored: _Stored, old: str, new: str) -> _Stored:
-    """The same with files below `new` where they were below `old`."""
-
-    def file(name: str) -> str:
-        return new + name.removeprefix(old) if name.startswith(old + os.sep) else name
-
-    def place(one: Place) -> Place:
-        return Place(file(one.file), one.line, tuple((file(name), line) for name, line in one.callers))
-
-    return replace(
-        stored,
-        sites=tuple(replace(one, place=place(one.place)) for one in stored.sites),
-        branches=tuple(replace(one, place=place(one.place)) for one in stored.branches),
-        source=stored.source.replace(old + os.sep, new + os.sep),
-    )
-
-
-def _is_anywhere(moved: _Stored) -> bool:
-    """Whether nothing of it lies elsewhere than in its package, or in Triton."""
-    places = [*(one.place for one in moved.sites), *(one.place for one in moved.branches)]
-    files = {name for one in places for name in (one.file, *(file for file, _ in one.callers))}
-    return all(name.startswith((_ANYWHERE, _TRITON)) for name in files - {""})
-
-
-def _key(source: ASTSource, options: Any, where: str) -> str:
+def _key(source: ASTSource, options: Any) -> str:
+    where = source.fn.fn.__code__.co_filename
     text = f"{_own_version()}-{where}-{source.hash()}-{options.hash()}"
     return hashlib.sha256(text.encode()).hexdigest()
 
