@@ -44,7 +44,7 @@ endif
 
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 ifneq ($(GIVEN),)
-MISSPELT := $(shell $(firstword $(PYTHON) python3) properties/harness/cli_make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
+MISSPELT := $(shell $(firstword $(PYTHON) python3) properties/harness/cli/make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
 $(if $(MISSPELT),$(error $(MISSPELT)))
 endif
 

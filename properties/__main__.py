@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from properties.harness.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
+from properties.harness.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
 try:
-    from properties.harness.campaign.command_lines import by_make, remembered
-    from properties.harness.cli import main
-    from properties.harness.nightly.console import Unbreakable, finish, prepare
+    from properties.harness.cli.main import main
+    from properties.harness.report.pages.console import Unbreakable, finish, prepare
+    from properties.harness.text.command_lines import by_make, remembered
 except ModuleNotFoundError as error:
     # Python's own exit code for this is 1, which here means that the subject is wrong.
     print(f"error: {error.name} = not installed, but should be, for {sys.executable}", file=sys.stderr)

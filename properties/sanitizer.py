@@ -36,7 +36,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from properties.harness.sanitizer.findings import (
+from properties.harness.case.findings import (
     Access,
     Bfloat16Arithmetic,
     Finding,
@@ -47,7 +47,7 @@ from properties.harness.sanitizer.findings import (
     RaceWithinProgram,
     UnwrittenRead,
 )
-from properties.harness.sanitizer.watch import Sanitizer
+from properties.harness.kernels.sanitizer.watch import Sanitizer
 
 __all__ = [
     "Access",
@@ -79,10 +79,10 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
 
 def _listening() -> Callable[[Sanitizer], AbstractContextManager[None]]:
     """What shows a sanitizer the launches of this process."""
-    from properties.harness import triton_mode
+    from properties.harness.kernels import triton_mode
 
     if triton_mode.interprets():
-        from properties.harness.sanitizer.hooks import listening as interpreted
+        from properties.harness.kernels.sanitizer.hooks import listening as interpreted
 
         return interpreted
     triton_mode.prepare("cpu")

@@ -9,9 +9,9 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Call, Fake, Let, Step, Value, record
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Call, Fake, Let, Step, Value, record
+from properties.harness.execution.registry import prop
 from properties.strategies.align import CONTEXT, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.execution.example import Bench, Trial
-from properties.harness.registry import PROPERTIES, prop, written_examples
-from properties.harness.values import (
+from properties.harness.case.values import (
     Attribute,
     Call,
     Device,
@@ -27,6 +25,8 @@ from properties.harness.values import (
     int64,
     record,
 )
+from properties.harness.execution.example import Bench, Trial
+from properties.harness.execution.registry import PROPERTIES, prop, written_examples
 from properties.strategies.align import CONTEXT, Group, Kept, Setup
 from properties.strategies.align_batches import (
     POSTPROCESS,

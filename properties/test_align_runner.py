@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Attribute, Call, Let, Name, Step, Value, int32, record
+from properties.harness.execution.registry import prop
 from properties.strategies.align import CONTEXT, Setup, setups
 from properties.strategies.align_batches import After
 from properties.strategies.align_runner import (

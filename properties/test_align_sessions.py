@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import assume
 
+from properties.harness.case.values import Let, Value
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Let, Value
+from properties.harness.execution.registry import prop
 from properties.strategies.align import CONTEXT
 from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
 from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Let, Name, Overwrite, Tensor, call, int32
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Let, Name, Overwrite, Tensor, call, int32
+from properties.harness.execution.registry import prop
 from properties.strategies.batch import (
     POISON,
     Batch,

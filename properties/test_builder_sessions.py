@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from properties.harness.machines import TrialMachine, machine_prop
-from properties.harness.values import Call, Name, Tensor
+from properties.harness.case.values import Call, Name, Tensor
+from properties.harness.execution.machines import TrialMachine, machine_prop
 from properties.strategies.builders import CLASSES, Setup, Step, captured_step, setups, steps
 
 BUILDERS = tuple(CLASSES.values())

@@ -10,9 +10,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from oracle.profile import current
+from properties.harness.case.values import Call, Name, Record, Tensor, Value, call
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Call, Name, Record, Tensor, Value, call
+from properties.harness.execution.registry import prop
 from properties.strategies.builders import (
     CLASSES,
     Session,

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
+from properties.harness.execution.registry import prop
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 
 VARLEN = "compute_varlen_chunk_metadata"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.corpus import Corpus, Entry, replayed
+from properties.harness.campaign.corpus import Corpus, Entry, replayed
 from properties.harness.execution.example import Bench
 
 

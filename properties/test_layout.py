@@ -8,9 +8,9 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Address, Value, call
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Address, Value, call
+from properties.harness.execution.registry import prop
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
     Copy,

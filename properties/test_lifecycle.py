@@ -18,11 +18,11 @@ from properties.engine.lives import Arrive, Event, Finish, Life, Reset, Step, Tu
 from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
 from properties.engine.world import World
+from properties.harness.case.values import Outcome, Raised
+from properties.harness.case.values import Step as AnyStep
 from properties.harness.execution.example import NOT_OFFERED, Bench, KnownFailure, OutsideDomain, Trial
-from properties.harness.machines import TrialMachine, machine_prop
-from properties.harness.registry import Property
-from properties.harness.values import Outcome, Raised
-from properties.harness.values import Step as AnyStep
+from properties.harness.execution.machines import TrialMachine, machine_prop
+from properties.harness.execution.registry import Property
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import turns, worlds
 from properties.test_align_sessions import ROWS, SLOTS

@@ -10,7 +10,7 @@ from properties.engine.lives import GreedyLife, Life
 from properties.engine.recurrent import Recurrent
 from properties.engine.runners import Execute
 from properties.engine.world import World
-from properties.harness.machines import machine_prop
+from properties.harness.execution.machines import machine_prop
 from properties.strategies.lifecycle import with_blocks, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from properties.test_lifecycle import BUILDERS, Lives

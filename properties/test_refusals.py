@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
 from properties.harness.execution.example import Bench, Trial
-from properties.harness.registry import PROPERTIES, prop, written_examples
-from properties.harness.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
+from properties.harness.execution.registry import PROPERTIES, prop, written_examples
 from properties.strategies.batch import Batch, BlockTable, Request, metadata
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, State
 from properties.strategies.shapes import Model

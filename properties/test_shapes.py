@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from properties.harness.case.values import Call, call
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import Call, call
+from properties.harness.execution.registry import prop
 from properties.strategies.layout import environment, layouts
 from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, Model, models
 

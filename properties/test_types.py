@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from properties.harness.case.values import DType, Record, Tensor, call, record
 from properties.harness.execution.example import Trial
-from properties.harness.registry import prop
-from properties.harness.values import DType, Record, Tensor, call, record
+from properties.harness.execution.registry import prop
 from properties.strategies.layout import DTYPES
 
 PAGE = "MambaSpec.page_size_bytes.fget"

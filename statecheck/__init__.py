@@ -49,7 +49,7 @@ def properties(
     """
     caller = sys._getframe(1)
     open_rooms()
-    from properties.harness.suite import Place, suite_of
+    from properties.harness.suite.items import Place, suite_of
 
     return suite_of(
         port,

@@ -11,7 +11,7 @@ from properties.engine.metadata import Access
 from properties.engine.models import Model
 from properties.engine.places import Mirror, Place
 from properties.engine.words import Words
-from properties.harness.suspect import Suspect
+from properties.harness.case.suspect import Suspect
 
 
 @dataclass(eq=False)

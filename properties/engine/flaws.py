@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from properties.harness.case.failure import Failure, exception_of, kind_of_exception, stated
-from properties.harness.suspect import Suspect
-from properties.harness.values import Raised
+from properties.harness.case.suspect import Suspect
+from properties.harness.case.values import Raised
 
 
 @dataclass(frozen=True)

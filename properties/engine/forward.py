@@ -16,7 +16,7 @@ from properties.engine.places import Mirror, Place
 from properties.engine.runners import Runner, Worker
 from properties.engine.words import tokens
 from properties.engine.world import World
-from properties.harness.values import Let, Raised, Tensor
+from properties.harness.case.values import Let, Raised, Tensor
 
 Touched = set[tuple[int, int]]
 

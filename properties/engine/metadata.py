@@ -11,7 +11,7 @@ from oracle.lifecycle.requests import Row
 from oracle.profile import current
 from properties.engine.flaws import Misled
 from properties.engine.world import World
-from properties.harness.values import Call, Name, Record, Tensor, Value, boolean, int32, record
+from properties.harness.case.values import Call, Name, Record, Tensor, Value, boolean, int32, record
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from oracle.lifecycle.requests import Step as Scheduled
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
 from properties.engine.world import World
-from properties.harness.values import Call, Let, Overwrite, Record, int32
+from properties.harness.case.values import Call, Let, Overwrite, Record, int32
 from properties.strategies import align_runner
 
 

@@ -12,7 +12,7 @@ from oracle.profile import current
 from oracle.types import cdiv
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
-from properties.harness.values import Call, Let, Name, Overwrite, Value, int32
+from properties.harness.case.values import Call, Let, Name, Overwrite, Value, int32
 from properties.strategies.align_batches import (
     POSTPROCESS_ALIGN,
     POSTPROCESS_ALIGN_VECTORS,

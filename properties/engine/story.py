@@ -14,7 +14,7 @@ from properties.engine.contents import Content, Contents, Pools
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import Batch
 from properties.engine.words import tokens as told
-from properties.harness.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
 
 KEPT = 18
 """Moments that a picture shows at most."""

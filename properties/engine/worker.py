@@ -11,7 +11,7 @@ from oracle.lifecycle.requests import Step as Scheduled
 from properties.engine.flaws import SubjectFailed, subject_raised
 from properties.engine.metadata import Batch
 from properties.engine.world import World
-from properties.harness.values import (
+from properties.harness.case.values import (
     Call,
     Outcome,
     Overwrite,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from oracle.lifecycle.requests import Geometry
 from oracle.types import cdiv
-from properties.harness.values import Let, Step, Tensor
+from properties.harness.case.values import Let, Step, Tensor
 from properties.strategies import builders
 from properties.strategies.align import Setup
 from properties.strategies.situations import NamedSituations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     Address,
     Attribute,
     DType,
@@ -22,8 +22,8 @@ from properties.harness.values import (
     call,
     record,
 )
-from properties.meta.broken import a_case
-from properties.meta.nightly_examples import a_bucket, a_record
+from properties.meta.breakages.broken import a_case
+from properties.meta.campaign.nightly_examples import a_bucket, a_record
 
 MARKER = "harmed"
 """The file that a record tries to make in the working directory, or beside the folder of reports."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from properties.harness.device.fork_wire import Fork
 from properties.harness.device.forkserver import Forked, server_for
-from properties.meta.broken import ROOT
+from properties.meta.breakages.broken import ROOT
 
 _LIMIT_SECONDS = 500.0
 SCRIPTS, COMMANDS = "", "cpu"

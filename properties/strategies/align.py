@@ -9,7 +9,7 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     BufferMaker,
     Call,
     Device,

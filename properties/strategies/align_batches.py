@@ -9,7 +9,7 @@ from itertools import accumulate
 from random import Random
 
 from oracle.profile import current
-from properties.harness.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
+from properties.harness.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
 from properties.strategies.align_requests import FLAWS, Sampled, Starting

@@ -10,7 +10,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from properties.harness.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
+from properties.harness.case.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
 from properties.strategies.align import Group, Setup
 
 HUGE = 2**31 + 2**12

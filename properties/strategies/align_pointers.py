@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     Attribute,
     Call,
     Let,

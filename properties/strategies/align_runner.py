@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     Attribute,
     BufferMaker,
     Call,

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from oracle.profile import current
-from properties.harness.values import Call, Let, Overwrite, Step, Value, int32
+from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
 from properties.strategies.align_batches import After, Before, Standing
 from properties.strategies.align_cache import PLAIN, Cache, Filling

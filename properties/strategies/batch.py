@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from properties.harness.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
+from properties.harness.case.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
 

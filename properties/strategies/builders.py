@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     Call,
     Device,
     DType,

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.harness.values import Call, Tensor, call, int32
+from properties.harness.case.values import Call, Tensor, call, int32
 from properties.strategies.situations import NamedSituations, noted
 
 

@@ -8,7 +8,7 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.harness.values import Call, Tensor, call
+from properties.harness.case.values import Call, Tensor, call
 from properties.strategies.situations import NamedSituations, noted
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"

@@ -7,7 +7,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from properties.harness.values import Call
+from properties.harness.case.values import Call
 from properties.strategies.layout import environment, layouts
 from properties.strategies.situations import NamedSituations, noted
 from properties.subjects.impl import PUBLISHED_MODELS

@@ -20,12 +20,12 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.harness.raised import from_outside, message_of, spelled
+from properties.harness.case.raised import from_outside, message_of, spelled
 from properties.subjects.deviation import Condition, KnownDeviation, Symptom
 
 if TYPE_CHECKING:
     from properties.harness.case import Case
-    from properties.harness.values import Call
+    from properties.harness.case.values import Call
 
 __all__ = [
     "BUILT_IN",

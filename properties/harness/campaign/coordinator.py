@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.claim import unclaimed
-from properties.harness.campaign.command_lines import command_line
+from properties.harness.campaign.corpus import Corpus
 from properties.harness.campaign.defects import Defect, label, pending_name, reports_of
-from properties.harness.campaign.gpus import Gpus
 from properties.harness.campaign.pending import (
     KNOWN_PREFIX,
     left_behind,
@@ -29,9 +28,10 @@ from properties.harness.campaign.pending import (
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import FILE, CorpusRecord, Record
 from properties.harness.campaign.schedule import GRACE_SECONDS, Schedule
-from properties.harness.campaign.seats import Seat, hired
 from properties.harness.campaign.start import begun, first_seen, terminated_like_interrupted, uninterrupted
-from properties.harness.campaign.tasks import (
+from properties.harness.campaign.workers.gpus import Gpus
+from properties.harness.campaign.workers.seats import Seat, hired
+from properties.harness.campaign.workers.tasks import (
     Busy,
     Explore,
     Explored,
@@ -49,8 +49,8 @@ from properties.harness.campaign.tasks import (
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.hang import as_hang
-from properties.harness.corpus import Corpus
 from properties.harness.execution.replay import LEFT_OUT
+from properties.harness.text.command_lines import command_line
 
 _POLL_SECONDS = 0.2
 _WARM_UP_SECONDS = 180.0
@@ -508,7 +508,7 @@ class Campaign:
         return True
 
     def _written(self, case: Case, folder: Path, note: str) -> str:
-        from properties.harness.report import write_report
+        from properties.harness.report.markdown import write_report
 
         try:
             return str(write_report(case, folder, self.subject.module, note=note))

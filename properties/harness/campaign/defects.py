@@ -12,7 +12,7 @@ from pathlib import Path
 from properties.harness.campaign.pending import KNOWN_PREFIX
 from properties.harness.campaign.record import KnownRecord
 from properties.harness.campaign.standing import Standing
-from properties.harness.campaign.tasks import Explore, Explored
+from properties.harness.campaign.workers.tasks import Explore, Explored
 from properties.harness.execution.verdict import Status
 from properties.subjects import KnownDeviation
 

@@ -18,12 +18,12 @@ from properties.harness.campaign.record import (
     Record,
 )
 from properties.harness.campaign.standing import Standing
-from properties.harness.campaign.tasks import Explored, Found
+from properties.harness.campaign.workers.tasks import Explored, Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import Bucket, bucket_of
-from properties.harness.compilations import Compiled, Kernels, added
+from properties.harness.execution.registry import Property
+from properties.harness.kernels.compilations import Compiled, Kernels, added
 from properties.harness.kernels.coverage import Coverage
-from properties.harness.registry import Property
 
 _MOST_MOMENTS = 400
 REPLAYED = "Replayed from the corpus."

@@ -12,9 +12,9 @@ from typing import Any
 from properties.harness.campaign.launched import KernelRecord
 from properties.harness.campaign.record_rules import check_record
 from properties.harness.case import data
+from properties.harness.case.files import write_whole
 from properties.harness.case.typed import spelled
 from properties.harness.execution.counts import Counts
-from properties.harness.files import write_whole
 
 SCHEMA = 3
 _READABLE = (3, 2, 1)

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan, seed_of
-from properties.harness.campaign.seats import Seat
 from properties.harness.campaign.standing import Standing
-from properties.harness.campaign.tasks import Explore, Explored
+from properties.harness.campaign.workers.seats import Seat
+from properties.harness.campaign.workers.tasks import Explore, Explored
 
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from properties.harness.campaign.record import PropertyRecord
-from properties.harness.campaign.tasks import Explored
+from properties.harness.campaign.workers.tasks import Explored
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Tally
+from properties.harness.execution.registry import Property
 from properties.harness.execution.verdict import Status, verdict_of
-from properties.harness.registry import Property
 
 _ALIKE = 2
 """How often a failing example of another message may lead to one and the same case before it is taken for the same."""

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from properties.harness.campaign.defects import KnownDefects
-from properties.harness.campaign.gpus import device_names
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
+from properties.harness.campaign.workers.gpus import device_names
 from properties.subjects import Subject
 
 
@@ -34,10 +34,10 @@ def begun(plan: Plan) -> Beginning:
     Raises:
         ValueError: a plan that cannot be carried out.
     """
-    from properties.harness.marks import expected, load
-    from properties.harness.registry import load_properties
-    from properties.harness.report import environment
-    from properties.harness.selection import applicable, machines, select
+    from properties.harness.execution.registry import load_properties
+    from properties.harness.execution.selection import applicable, machines, select
+    from properties.harness.expectations.marks import expected, load
+    from properties.harness.report.markdown import environment
     from properties.subjects import load as load_subject
 
     if plan.budget is None and plan.examples is None:

@@ -10,10 +10,9 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from properties.harness import suspect, timeline, values
-from properties.harness.case import failure
+from properties.harness.case import failure, suspect, timeline, values
 from properties.harness.case.typed import spelled
-from properties.harness.values import Value
+from properties.harness.case.values import Value
 
 _TYPES = {
     kind.__name__: kind

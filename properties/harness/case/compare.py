@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from properties.harness.values import (
+from properties.harness.case.values import (
     CANARY,
     Attribute,
     BufferMaker,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import Failure, failure_of, raised_instead, stated
-from properties.harness.device.faults import DEVICE_FAULT
-from properties.harness.sanitizer.findings import FINDINGS
-from properties.harness.values import Call, Expected, Outcome, Raised
+from properties.harness.case.faults import DEVICE_FAULT
+from properties.harness.case.findings import FINDINGS
+from properties.harness.case.values import Call, Expected, Outcome, Raised
 
 
 def failure_in(

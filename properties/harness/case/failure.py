@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from properties.harness.case.compare import Difference
-from properties.harness.device.faults import DEVICE_FAULT, HANG
-from properties.harness.sanitizer.findings import FINDINGS, RACES
-from properties.harness.values import Expected, Outcome, Raised, Refusal
+from properties.harness.case.faults import DEVICE_FAULT, HANG
+from properties.harness.case.findings import FINDINGS, RACES
+from properties.harness.case.values import Expected, Outcome, Raised, Refusal
 
 Kind = Literal["value", "refusal", "memory", "race", "fault", "hang"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from properties.harness.case.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import failure_of
-from properties.harness.device.faults import hang
+from properties.harness.case.faults import hang
 
 
 def as_hang(case: Case, limit: float) -> Case:

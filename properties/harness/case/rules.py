@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case.typed import spelled
-from properties.harness.values import (
+from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
     Attribute,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from properties.harness.case.failure import without_indices
-from properties.harness.values import Expected, Outcome, Raised, Record, Refusal, Value
+from properties.harness.case.values import Expected, Outcome, Raised, Record, Refusal, Value
 
 
 def unchecked(expected: Expected, actual: Outcome) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from properties.harness import compilations
+from properties.harness.kernels import compilations
 
 
 class _Telling:

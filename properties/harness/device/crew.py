@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from properties.harness.case.faults import DIED, UNSEEN, Fault, Faulted, death, hang
 from properties.harness.device.channel import Channel
-from properties.harness.device.faults import DIED, UNSEEN, Fault, Faulted, death, hang
 from properties.harness.device.fork_wire import UNKNOWN
 from properties.harness.device.forkserver import fork, worker_environment
 from properties.harness.device.wire import (

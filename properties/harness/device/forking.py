@@ -57,13 +57,11 @@ def preload(device: str, modules: Sequence[str]) -> None:
 
 
 def _preload_for(device: str) -> None:
-    from properties.harness import triton_mode
+    from properties.harness.kernels import triton_mode
 
     triton_mode.prepare(device)
     import torch
     import triton.language  # noqa: F401 - for the workers
-
-    from properties.harness import port  # noqa: F401 - for the workers
 
     torch.set_num_threads(1)
 

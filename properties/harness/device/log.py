@@ -20,8 +20,8 @@ from zlib import crc32
 from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
+from properties.harness.case.values import Call, Outcome, Raised, Step
 from properties.harness.execution.run import Follower
-from properties.harness.values import Call, Outcome, Raised, Step
 
 _RECORD = struct.Struct("<II")
 SUFFIX = ".running"

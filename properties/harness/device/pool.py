@@ -7,8 +7,8 @@ import threading
 from functools import cache
 from typing import Any
 
+from properties.harness.case.faults import Fault, Faulted
 from properties.harness.device.crew import Crew, surroundings
-from properties.harness.device.faults import Fault, Faulted
 
 _lock = threading.Lock()
 

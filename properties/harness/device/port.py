@@ -10,14 +10,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from properties.harness.compilations import Kernels, added
+from properties.harness.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
+from properties.harness.case.values import Call, Outcome, Raised, Step
 from properties.harness.device.crew import Crew
-from properties.harness.device.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from properties.harness.device.forkserver import server_for
 from properties.harness.device.log import Log
 from properties.harness.device.shared import SharedCrew
+from properties.harness.kernels.compilations import Kernels, added
 from properties.harness.kernels.coverage import Coverage
-from properties.harness.values import Call, Outcome, Raised, Step
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""

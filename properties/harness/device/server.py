@@ -14,10 +14,7 @@ from typing import Any
 
 import torch
 
-from properties.harness import compilations
-from properties.harness.device.channel import Channel
-from properties.harness.device.compiling import tell_compilations
-from properties.harness.device.faults import (
+from properties.harness.case.faults import (
     DIED,
     MEMORY,
     Fault,
@@ -26,11 +23,13 @@ from properties.harness.device.faults import (
     fault_told_by,
     wants_memory,
 )
+from properties.harness.case.raised import message_of, name_of, spelled
+from properties.harness.case.values import Outcome, Raised, Step
+from properties.harness.device.channel import Channel
+from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
-from properties.harness.kernels import coverage
-from properties.harness.port import InProcess, ordinary_port
-from properties.harness.raised import message_of, name_of, spelled
-from properties.harness.values import Outcome, Raised, Step
+from properties.harness.execution.port import InProcess, ordinary_port
+from properties.harness.kernels import compilations, coverage
 from properties.subjects import Subject, load
 
 Surroundings = tuple[dict[str, str], str, list[str]]

@@ -16,9 +16,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from properties.harness.case.faults import Faulted
 from properties.harness.device.channel import Channel
 from properties.harness.device.crew import Crew, WorkerProcess
-from properties.harness.device.faults import Faulted
 from properties.harness.device.forking import die_with_parent
 from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.wire import ANEW, FAULT, GONE, answer

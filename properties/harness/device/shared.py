@@ -6,8 +6,8 @@ import socket
 import time
 from typing import Any
 
+from properties.harness.case.faults import INTERRUPTED, Faulted
 from properties.harness.device.channel import Channel
-from properties.harness.device.faults import INTERRUPTED, Faulted
 from properties.harness.device.share import HEAD, NUMBER
 from properties.harness.device.wire import (
     ANEW,

@@ -10,7 +10,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
-from properties.harness.compilations import Kernels
+from properties.harness.kernels.compilations import Kernels
 from properties.harness.kernels.coverage import Coverage
 
 DONE, FAULT, ERROR, COMPILING, ANEW, GONE = b"d", b"f", b"e", b"c", b"a", b"g"

@@ -11,7 +11,7 @@ from properties.harness.case import Case
 from properties.harness.execution.replay import replay
 
 if TYPE_CHECKING:
-    from properties.harness.port import Port
+    from properties.harness.execution.port import Port
 
 
 @dataclass(frozen=True)

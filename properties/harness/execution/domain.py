@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from properties.harness.values import Call, Expected, Outcome, Raised, Refusal
+from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal
 from properties.subjects import Subject
 
 NOT_OFFERED = "NotOffered"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from properties.harness.case import Case
+from properties.harness.case.findings import FINDINGS
+from properties.harness.case.values import Raised
+from properties.harness.execution.port import Port
 from properties.harness.execution.replay import wrong_with_last
 from properties.harness.execution.run import Run, recorded
-from properties.harness.port import Port
-from properties.harness.sanitizer.findings import FINDINGS
-from properties.harness.values import Raised
 
 
 def ends_earlier(case: Case, port: Port) -> Case | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from oracle import profile
-from properties.harness import schedules
 from properties.harness.case import Case, Failure
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.case.failure import (
@@ -21,19 +20,20 @@ from properties.harness.case.failure import (
     rule_of_fatal,
     stated,
 )
+from properties.harness.case.suspect import Suspect
+from properties.harness.case.timeline import Timeline
 from properties.harness.case.unchecked import unchecked
+from properties.harness.case.values import Call, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offered
+from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run
-from properties.harness.port import Port
-from properties.harness.suspect import Suspect
+from properties.harness.kernels import schedules
 from properties.harness.text import visible
-from properties.harness.timeline import Timeline
-from properties.harness.values import Call, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
-    from properties.harness.registry import Property
+    from properties.harness.execution.registry import Property
 
 ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""

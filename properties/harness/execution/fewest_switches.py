@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from properties.harness import triton_mode
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.values import Call
+from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.replay import replay
+from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders.schedule import switches_told
 from properties.harness.kernels.orders.switches import Plan, Switch, parsed, spelled
-from properties.harness.port import InProcess, Port
-from properties.harness.values import Call
 
 SECONDS, MOST_RUNS = 15.0, 600
 

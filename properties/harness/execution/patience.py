@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from properties.harness.case.values import Call, Expected, Value
 from properties.harness.execution.run import Expectation
-from properties.harness.values import Call, Expected, Value
 
 RULES_SECONDS = 3.0
 """Of a processor's time, for all calls of a case. The rules take milliseconds for any case that a strategy draws."""

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from oracle import profile
-from properties.harness import triton_mode
-from properties.harness.answers import answer, answered
 from properties.harness.case import Case
 from properties.harness.case.codec import encode
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import failure_of
-from properties.harness.device.faults import DEVICE_FAULT
+from properties.harness.case.faults import DEVICE_FAULT
+from properties.harness.case.values import Call, Raised, Step
 from properties.harness.device.port import InWorker
 from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.example import spell
 from properties.harness.execution.patience import Patient, TooLong
+from properties.harness.execution.port import InProcess, Port, choose_device, ordinary_port
 from properties.harness.execution.run import Expectation, Run, recorded
-from properties.harness.port import InProcess, Port, choose_device, ordinary_port
-from properties.harness.values import Call, Raised, Step
+from properties.harness.expectations import answer, answered
+from properties.harness.kernels import triton_mode
 from properties.subjects import Subject, load
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"

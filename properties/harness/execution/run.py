@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from properties.harness.answers import answer
-from properties.harness.execution.memory import Memory
-from properties.harness.port import Port, executed
-from properties.harness.values import Call, Expected, Outcome, Step, Value
+from properties.harness.case.values import Call, Expected, Outcome, Step, Value
+from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.port import Port, executed
+from properties.harness.expectations import answer
 
 Expectation = Callable[[Call, Mapping[str, Value]], Expected]
 """What to expect of a call, all of whose names are resolved, by what is known before it."""

@@ -13,7 +13,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from properties.harness.kernels.language import replace_language_once
-from properties.harness.sanitizer.hooks import listening
+from properties.harness.kernels.sanitizer.hooks import listening
 
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 WATCH: ContextVar[Any] = ContextVar("watch", default=None)

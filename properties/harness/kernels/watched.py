@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from properties.harness.kernels import interpreted, launch
 from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
+from properties.harness.kernels.sanitizer.touches import Touch
+from properties.harness.kernels.sanitizer.watch import Sanitizer
 from properties.harness.kernels.source.sites import Site
-from properties.harness.sanitizer.touches import Touch
-from properties.harness.sanitizer.watch import Sanitizer
 
 Array = NDArray[Any]
 _lowest, _highest = np.minimum.reduce, np.maximum.reduce

@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from properties.harness import rooms
-from properties.harness.campaign.command_lines import remembered
 from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import version_of
 from properties.harness.releases.environment import ROOT, Maker, Wanted, put_down_version
 from properties.harness.releases.probe import ADAPTER, probe
+from properties.harness.text.command_lines import remembered
 
 SUBJECT = "vllm"
 

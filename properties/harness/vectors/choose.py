@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from properties.harness.registry import Property
+from properties.harness.execution.registry import Property
 from properties.harness.vectors.record import Asked
 from properties.harness.vectors.topics import FUNCTIONS, parts_of
 from properties.harness.vectors.values import Blob, NotPlain

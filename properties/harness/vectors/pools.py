@@ -8,8 +8,8 @@ from typing import Any
 
 from oracle.align.memory import StateTensor
 from oracle.align.pointers import Entry
-from properties.harness.answers.align_values import Context
-from properties.harness.values import Tensor, Value
+from properties.harness.case.values import Tensor, Value
+from properties.harness.expectations.align_values import Context
 from properties.harness.vectors.record import Asked
 from properties.harness.vectors.values import NotPlain, blob, plain_tensor
 

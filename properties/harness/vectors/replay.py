@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from properties.harness.answers.align_values import CONTEXT
-from properties.harness.port import InProcess
-from properties.harness.values import (
+from properties.harness.case.values import (
     Call,
     Device,
     DType,
@@ -20,6 +18,8 @@ from properties.harness.values import (
     Tensor,
     Value,
 )
+from properties.harness.execution.port import InProcess
+from properties.harness.expectations.align_values import CONTEXT
 from properties.harness.vectors.load import Vector
 from properties.harness.vectors.record import Asked
 from properties.harness.vectors.replay_copies import fused_difference, listed_difference

@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 
-from properties.harness.answers.align_values import CONTEXT
-from properties.harness.blocks import Block
-from properties.harness.port import InProcess
-from properties.harness.values import (
+from properties.harness.case.values import (
     BufferMaker,
     Call,
     Device,
@@ -30,6 +27,9 @@ from properties.harness.values import (
     int64,
     record,
 )
+from properties.harness.execution.objects.blocks import Block
+from properties.harness.execution.port import InProcess
+from properties.harness.expectations.align_values import CONTEXT
 from properties.harness.vectors.load import Vector
 
 _BYTES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64"}

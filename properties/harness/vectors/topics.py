@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from properties.harness.answers.align import zeros
-from properties.harness.answers.align_buffers import Lists, lists_of
-from properties.harness.answers.align_values import CONTEXT, context_of
-from properties.harness.values import ITEM_SIZES, Attribute, Refusal, Value
+from properties.harness.case.values import ITEM_SIZES, Attribute, Refusal, Value
+from properties.harness.expectations.align import zeros
+from properties.harness.expectations.align_buffers import Lists, lists_of
+from properties.harness.expectations.align_values import CONTEXT, context_of
 from properties.harness.vectors.pools import copies_of, pools_of, states_of, tables_of
 from properties.harness.vectors.record import Asked
 from properties.harness.vectors.values import NotPlain, plain, plain_tensor

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness.docs import citations
-from properties.harness.symbols import MANIFEST, Symbol
+from properties.harness.expectations.symbols import MANIFEST, Symbol
 
 RULES = """
 # Rules

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from properties.harness import triton_mode
-from properties.harness.port import choose_device
+from properties.harness.execution.port import choose_device
+from properties.harness.kernels import triton_mode
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from properties.harness.values import CANARY
+from properties.harness.case.values import CANARY
 
 GUARD_BYTES = 64
 _CODES = {

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from properties.harness.port import Port
-from properties.harness.values import Call, Outcome, Step, Tensor
+from properties.harness.case.values import Call, Outcome, Step, Tensor
+from properties.harness.execution.port import Port
 
 SEED = 29
 
@@ -76,15 +76,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     chosen = parser.parse_args()
 
-    from properties.harness import profiles, triton_mode
+    from properties.harness.execution import profiles
+    from properties.harness.kernels import triton_mode
 
     triton_mode.prepare("cpu")
     profiles.load()
     from properties.device import InWorker
     from properties.harness.execution.example import Bench, Falsified
-    from properties.harness.port import InProcess
-    from properties.harness.registry import launches, load_properties
-    from properties.meta.breakages import without_memory
+    from properties.harness.execution.port import InProcess
+    from properties.harness.execution.registry import launches, load_properties
+    from properties.meta.breakages.table import without_memory
     from properties.subjects import load
 
     subject = load(chosen.subject)

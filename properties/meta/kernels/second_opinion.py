@@ -125,15 +125,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="properties whose name has this")
     chosen = parser.parse_args()
 
-    from properties.harness import profiles, triton_mode
+    from properties.harness.execution import profiles
+    from properties.harness.kernels import triton_mode
 
     triton_mode.prepare("cpu")
     profiles.load()
     from properties.harness.execution.example import Bench, Falsified
+    from properties.harness.execution.port import InProcess
+    from properties.harness.execution.registry import load_properties
     from properties.harness.kernels.launch import launching
-    from properties.harness.port import InProcess
-    from properties.harness.registry import load_properties
-    from properties.meta.breakages import without_memory
+    from properties.meta.breakages.table import without_memory
     from properties.subjects import load
 
     subject = load(chosen.subject)

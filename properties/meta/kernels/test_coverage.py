@@ -20,13 +20,13 @@ from properties.harness.campaign.coordinator import run
 from properties.harness.campaign.launched import KernelRecord, coverage_of, records_of
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
+from properties.harness.case.values import call
 from properties.harness.device.port import InWorker
 from properties.harness.execution.example import Bench
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How, summary, take
 from properties.harness.kernels.launch import STATE
 from properties.harness.kernels.memory import Memory
-from properties.harness.values import call
-from properties.meta.broken import ROOT, module
+from properties.meta.breakages.broken import ROOT, module
 
 FILE = str(Path(__file__).relative_to(ROOT))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from properties.harness.variants import Variant, broken_copy, implementation
-from properties.meta.stateless_breakages import STATELESS
+from properties.harness.execution.variants import Variant, broken_copy, implementation
+from properties.meta.breakages.stateless import STATELESS
 
 SUBJECT = "broken_by_night"
 DEFECTS = (

@@ -18,8 +18,8 @@ from typing import IO
 from properties.harness.campaign.record import FILE, Record
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.meta.broken import ROOT
-from properties.meta.kills import Process, processes_of
+from properties.meta.breakages.broken import ROOT
+from properties.meta.campaign.kills import Process, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from properties.harness import cli_nightly
-from properties.harness.cli import main
+from properties.harness.cli import nightly as cli_nightly
+from properties.harness.cli.main import main
 
 if __name__ == "__main__":
     cli_nightly._gpus = lambda text, device: tuple(filter(None, text.split(",")))

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from properties.harness.campaign.corpus import Corpus
 from properties.harness.case.bucket import bucket_of
-from properties.harness.corpus import Corpus
-from properties.meta.broken import a_case
+from properties.meta.breakages.broken import a_case
 from properties.meta.nightly_faults.ground import Ground
 from properties.meta.nightly_faults.night import Night
 from properties.meta.nightly_faults.observed import Observed, judged

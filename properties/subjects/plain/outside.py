@@ -9,9 +9,9 @@ from types import ModuleType
 from oracle.align.context import require_geometry
 from oracle.errors import Refused
 from oracle.layout import Unrepresentable, conv_state_layout
-from properties.harness.answers.align_buffers import lists_of
-from properties.harness.answers.align_values import cache_groups
-from properties.harness.values import Call
+from properties.harness.case.values import Call
+from properties.harness.expectations.align_buffers import lists_of
+from properties.harness.expectations.align_values import cache_groups
 from properties.subjects import Outside
 
 _CONTEXT = "MambaSpecDecodeGPUContext"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from properties.harness.answers.align_buffers import lists_of
-from properties.harness.answers.align_values import context_of
-from properties.harness.values import Attribute, Call
+from properties.harness.case.values import Attribute, Call
+from properties.harness.expectations.align_buffers import lists_of
+from properties.harness.expectations.align_values import context_of
 from properties.subjects import Outside
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from properties.harness.answers.builders import config_of, step_of
-from properties.harness.values import Call
+from properties.harness.case.values import Call
+from properties.harness.expectations.builders import config_of, step_of
 from properties.subjects import Outside
 
 Condition = Callable[[Call], bool]

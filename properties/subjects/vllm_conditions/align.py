@@ -10,13 +10,23 @@ from typing import Any
 from oracle.align.decisions import after_v2_steps
 from oracle.align.memory import Copy, Place, state_copy
 from oracle.align.pointers import Entry
-from properties.harness.answers.align import working
-from properties.harness.answers.align_buffers import lists_of
-from properties.harness.answers.align_values import context_of, windows
 from properties.harness.case import Case
-from properties.harness.execution.memory import as_elements
+from properties.harness.case.values import (
+    ITEM_SIZES,
+    Address,
+    Attribute,
+    Call,
+    Fake,
+    Let,
+    Record,
+    Tensor,
+    View,
+)
+from properties.harness.execution.objects.memory import as_elements
 from properties.harness.execution.run import Follower
-from properties.harness.values import ITEM_SIZES, Address, Attribute, Call, Fake, Let, Record, Tensor, View
+from properties.harness.expectations.align import working
+from properties.harness.expectations.align_buffers import lists_of
+from properties.harness.expectations.align_values import context_of, windows
 from properties.subjects import LAYOUT_VARIABLE, Condition
 from properties.subjects.vllm_conditions.calls import (
     Made,

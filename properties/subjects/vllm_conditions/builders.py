@@ -8,9 +8,9 @@ from itertools import combinations, pairwise
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import BuilderConfig, Step, StepRow, decodes_a_tail, fits_graph_buffers, is_prefill
-from properties.harness.answers.builders import config_of, step_of
 from properties.harness.case import Case
-from properties.harness.values import Call, Expected, Record, Returned, Tensor, Value
+from properties.harness.case.values import Call, Expected, Record, Returned, Tensor, Value
+from properties.harness.expectations.builders import config_of, step_of
 from properties.subjects import Condition
 from properties.subjects.vllm_conditions.calls import (
     Made,

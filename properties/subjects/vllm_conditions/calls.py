@@ -9,12 +9,12 @@ from itertools import chain
 from typing import Any
 
 from oracle import profile
-from properties.harness.answers import answer
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
-from properties.harness.execution.memory import as_bytes
+from properties.harness.case.values import Call, Expected, Outcome, Tensor, Value
+from properties.harness.execution.objects.memory import as_bytes
 from properties.harness.execution.run import Follower, recorded
-from properties.harness.values import Call, Expected, Outcome, Tensor, Value
+from properties.harness.expectations import answer
 
 Known = Mapping[str, Value]
 Rules = Callable[["Made"], Iterable[Expected]]

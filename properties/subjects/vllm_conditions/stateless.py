@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from properties.harness.case import Case
-from properties.harness.values import Call, Expected
+from properties.harness.case.values import Call, Expected
 from properties.subjects import Condition
 from properties.subjects.vllm_conditions.calls import Made, asked_again, calls_of, explained, with_argument
 

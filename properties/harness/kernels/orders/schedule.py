@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from properties.harness import schedules, triton_mode
+from properties.harness.kernels import schedules, triton_mode
 from properties.harness.kernels.orders import courses
 from properties.harness.kernels.orders.courses import Course, Ready, Turns
 from properties.harness.kernels.orders.switches import (

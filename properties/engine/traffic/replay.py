@@ -1,0 +1,261 @@
+"""Recorded traffic on its way through an engine, whose every step is held against the laws of `oracle/lifecycle`."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from rich.console import Console
+
+from oracle.lifecycle.requests import Request, Row, Wish
+from oracle.lifecycle.requests import Step as Scheduled
+from properties.engine.driver import Engine
+from properties.engine.flaws import Violation
+from properties.engine.traffic.counts import Counts, moves_of
+from properties.engine.traffic.engines import Options, make_engine
+from properties.engine.traffic.report import Histories, Progress, finish, headline, tell_no_engine, told
+from properties.engine.traffic.requests import Arrival, arrivals, summary
+from properties.harness.execution.port import choose_device
+from properties.subjects import load
+
+CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
+WAITING = 2
+"""Requests that wait beside those that run."""
+STALLED = 100
+"""Steps in a row in which nothing can be computed, after which nothing ever will."""
+KEPT_STEPS = 8
+PREEMPTED, SHORT_CHUNK, NO_DRAFTS, FEWER_DRAFTS = 1 / 32, 1 / 4, 1 / 8, 1 / 8
+"""How likely a request makes way in a step, is computed by a few blocks only, drafts nothing, or drafts less than it may."""
+SHORT_BLOCKS = 4
+
+
+@dataclass(eq=False)
+class Serving:
+    """An engine that serves requests in the order of their arrival; whatever nobody has recorded, `rng` decides."""
+
+    engine: Engine
+    arriving: Iterator[Arrival]
+    options: Options
+    counts: Counts = field(default_factory=Counts)
+    histories: Histories = field(default_factory=Histories)
+    recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.options.seed)
+        self._lengths: dict[str, int] = {}
+        self._fresh = 0
+        self._sampled: dict[str, Sequence[int]] = {}
+        self._published: set[int] = set()
+        self._idle = 0
+        self._next = next(self.arriving, None)
+        setup = self.engine.world.setup
+        self.states = sum(group.layers * len(group.states) for group in setup.groups)
+
+    @property
+    def is_over(self) -> bool:
+        scheduler = self.engine.scheduler
+        return self._next is None and not scheduler.running and not scheduler.waiting
+
+    def step(self) -> None:
+        """Let requests in, execute a step, and let those go that have all their tokens.
+
+        Raises:
+            Violation: a law is broken.
+            ValueError: nothing can be computed any more.
+        """
+        self._let_in()
+        columns = dict(self.engine.ledger.columns)
+        self._sampled = {}
+        preempted = self._making_way()
+        scheduled = self.engine.step(
+            self._wishes(),
+            self._sample,
+            preempted=preempted,
+            priority=self._priority(),
+            padding=self.rng.randrange(4),
+        )
+        self._count(scheduled, columns, len(preempted))
+        self._check_progress(scheduled)
+        for row in scheduled.rows:
+            self._finish(row)
+
+    def _let_in(self) -> None:
+        """Requests whose turn it is, as long as there are places to run and a few to wait."""
+        scheduler = self.engine.scheduler
+        while (
+            self._next
+            and len(scheduler.running) + len(scheduler.waiting) < self.options.max_num_seqs + WAITING
+        ):
+            arrival = self._next
+            request = self.engine.arrive(f"r{arrival.number}", arrival.prompt)
+            self._lengths[request.id] = arrival.output_length
+            self.counts.arrived += 1
+            self._next = next(self.arriving, None)
+
+    def _making_way(self) -> list[str]:
+        running = self.engine.scheduler.running
+        return [self.rng.choice(running).id] if running and self.rng.random() < PREEMPTED else []
+
+    def _wishes(self) -> list[Wish]:
+        """What each request would like, as far as the tokens of a step go; those that run come first."""
+        left, wishes = self.options.tokens_per_step, []
+        scheduler = self.engine.scheduler
+        decoding = [request for request in scheduler.running if request.is_decoding]
+        for request in decoding:
+            drafts = self._new_tokens(self._num_drafts())
+            left -= 1 + len(drafts)
+            wishes.append(Wish(request.id, 1, drafts))
+        for request in (*scheduler.running, *scheduler.waiting):
+            if not request.is_decoding and left > 0:
+                wishes.append(Wish(request.id, self._chunk(request, left)))
+                left -= wishes[-1].tokens
+        return wishes
+
+    def _num_drafts(self) -> int:
+        most, way = self.options.num_spec, self.rng.random()
+        if way < NO_DRAFTS:
+            return 0
+        return self.rng.randint(0, most) if way < NO_DRAFTS + FEWER_DRAFTS else most
+
+    def _chunk(self, request: Request, left: int) -> int:
+        most = min(left, request.uncomputed)
+        if self.rng.random() >= SHORT_CHUNK:
+            return most
+        return min(most, self.rng.randint(1, SHORT_BLOCKS) * self.options.tokens_per_block)
+
+    def _new_tokens(self, count: int) -> tuple[int, ...]:
+        """Tokens that nobody has had before; those of prompts are not negative."""
+        self._fresh -= count
+        return tuple(range(self._fresh, self._fresh + count))
+
+    def _priority(self) -> dict[str, int]:
+        """Rows in any order, as they are in a batch that requests come into and leave."""
+        scheduler = self.engine.scheduler
+        ids = [request.id for request in (*scheduler.running, *scheduler.waiting)]
+        return dict(zip(ids, self.rng.sample(range(len(ids)), len(ids)), strict=True))
+
+    def _sample(self, row: Row, _: Sequence[int]) -> Sequence[int]:
+        accepted = 0
+        while accepted < len(row.drafts) and self.rng.random() < self.options.acceptance:
+            accepted += 1
+        self._sampled[row.id] = (*row.drafts[:accepted], *self._new_tokens(1))
+        return self._sampled[row.id]
+
+    def _finish(self, row: Row) -> None:
+        request = self.engine.scheduler.requests[row.id]
+        if len(request.tokens) - request.num_prompt >= self._lengths[row.id]:
+            self.engine.finish(row.id)
+            self.histories.end(row.id)
+            self.counts.finished += 1
+
+    def _check_progress(self, scheduled: Scheduled) -> None:
+        self._idle = 0 if scheduled.rows else self._idle + 1
+        if self._idle >= STALLED:
+            blocks = self.engine.world.num_blocks
+            raise ValueError(f"blocks = {blocks}, but should be enough to go on [replay-trace]")
+
+    def _count(self, scheduled: Scheduled, columns: Mapping[str, int], wished: int) -> None:
+        counts = self.counts
+        counts.steps = self.engine.steps
+        counts.preemptions += len(scheduled.preempted)
+        counts.wished_preemptions += wished
+        counts.evictions += len(self._published.intersection(scheduled.lost))
+        self._published = self._published.difference(scheduled.lost).union(scheduled.registered)
+        for request in scheduled.preempted:
+            self.histories.preempted(self._now, request)
+        for row in scheduled.rows:
+            self._count_row(row, columns)
+        self.recent.append(told(self._now, scheduled, self._sampled))
+
+    @property
+    def _now(self) -> int:
+        """The step that has just been executed."""
+        return self.engine.steps - 1
+
+    def _count_row(self, row: Row, columns: Mapping[str, int]) -> None:
+        counts, sampled = self.counts, self._sampled.get(row.id, ())
+        if row.is_prefilling:
+            counts.prompt_tokens += row.length
+        else:
+            counts.decoded_tokens += row.length
+        counts.drafts += len(row.drafts)
+        counts.sampled += len(sampled)
+        counts.accepted += max(0, len(sampled) - 1)
+        counts.hits += row.hit > 0
+        counts.hit_tokens += row.hit * self.engine.world.block_size
+        counts.resumptions += row.is_resumed
+        moves = moves_of(self.engine.ledger, row, columns, max(1, len(sampled)))
+        counts.moved_before += moves.before
+        counts.moved_after += moves.after
+        counts.states_moved += (moves.before + moves.after) * self.states
+        counts.boundaries += moves.boundary is not None
+        self.histories.step(self._now, row, self._blocks(row), moves.boundary)
+
+    def _blocks(self, row: Row) -> Sequence[int]:
+        """The first group's, by column."""
+        return self.engine.scheduler.requests[row.id].lists[0].columns
+
+
+def replay(options: Options, console: Console) -> int:
+    """Replay a trace, tell what happened, and leave it in files; returns the exit code.
+
+    Raises:
+        ValueError: it cannot be replayed like that.
+    """
+    device = choose_device(options.device)
+    traffic = summary(options.trace, options.factor, options.requests)
+    subject = load(options.subject)
+    try:
+        engine = make_engine(options, subject, device, _longest(options))
+    except Violation as refusal:
+        tell_no_engine(console, options, refusal)
+        return FALSIFIED
+    serving = Serving(engine, arrivals(options.trace, factor=options.factor, limit=options.requests), options)
+    console.print(
+        headline(options, traffic, engine.world, device), highlight=False, markup=False, soft_wrap=True
+    )
+    began = time.monotonic()
+    with Progress(console, traffic.requests) as progress:
+        violation, interrupted = _serve(serving, progress)
+    outcome = "interrupted" if interrupted else "clean" if violation is None else "violation"
+    finish(
+        console,
+        options,
+        engine,
+        content={
+            "outcome": outcome,
+            "seconds": time.monotonic() - began,
+            "traffic": asdict(traffic),
+            "counts": asdict(serving.counts),
+            "marks": dict(engine.marks.counts),
+            "timeline": serving.histories.chosen(),
+        },
+        violation=violation,
+        recent=list(serving.recent),
+    )
+    return {"clean": CLEAN, "violation": FALSIFIED, "interrupted": INCOMPLETE}[outcome]
+
+
+def _serve(serving: Serving, progress: Progress) -> tuple[Violation | None, bool]:
+    """Until everybody has been served, a law is broken, or the user has enough."""
+    try:
+        while not serving.is_over:
+            serving.step()
+            progress.show(serving.counts)
+        serving.engine.check_everything()
+    except Violation as violation:
+        serving.counts.violations += 1
+        return violation, False
+    except KeyboardInterrupt:
+        return None, True
+    return None, False
+
+
+def _longest(options: Options) -> int:
+    """Tokens of the longest request."""
+    found = arrivals(options.trace, factor=options.factor, limit=options.requests)
+    return max(len(one.prompt) + one.output_length for one in found)

@@ -1,0 +1,259 @@
+"""What a replay of recorded traffic shows and leaves behind: progress, a table, files, and one request's blocks over time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from oracle.lifecycle.blocks import NULL_BLOCK
+from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import Step as Scheduled
+from properties.engine.driver import Engine
+from properties.engine.flaws import Flaw, Violation
+from properties.engine.traffic.counts import Counts
+from properties.engine.traffic.engines import Options
+from properties.engine.traffic.picture import drawn
+from properties.engine.traffic.requests import Summary
+from properties.engine.world import World
+from properties.harness.bench.report import environment, save
+from properties.harness.report.picture import svg
+from properties.harness.text import visible
+
+_LINE_SECONDS = 10.0
+_MOST_SPANS = 48
+"""Bars that can be told apart."""
+_BOUNDARIES = (
+    "boundary hit exactly by acceptance",
+    "boundary crossed by one",
+    "boundary crossed by several",
+    "all accepted up to the boundary",
+    "boundary hit by a prompt chunk",
+)
+
+
+@dataclass(eq=False)
+class History:
+    """A request's blocks: `spans` are [column, block, first step, last step], `events` are [step, column, which]."""
+
+    request: str
+    spans: list[list[int]] = field(default_factory=list)
+    events: list[tuple[int, int, str]] = field(default_factory=list)
+    resumed: bool = False
+    _open: dict[int, list[int]] = field(default_factory=dict)
+
+    def step(self, step: int, row: Row, blocks: Sequence[int], boundary: int | None) -> None:
+        held = {column: block for column, block in enumerate(blocks) if block != NULL_BLOCK}
+        for column in [column for column, span in self._open.items() if held.get(column) != span[1]]:
+            del self._open[column]
+        for column, block in held.items():
+            if column not in self._open:
+                self._open[column] = [column, block, step, step]
+                self.spans.append(self._open[column])
+            self._open[column][3] = step
+        self.resumed = self.resumed or row.is_resumed
+        if row.hit:
+            self.events.append((step, row.hit - 1, "prefix hit"))
+        if boundary is not None:
+            self.events.append((step, boundary, "boundary"))
+
+    def preempted(self, step: int) -> None:
+        self.events.append((step, max(self._open, default=0), "preempted"))
+        self._open.clear()
+
+    @property
+    def worth(self) -> tuple[bool, bool, int]:
+        """How much there is to see, if it can be seen."""
+        return len(self.spans) <= _MOST_SPANS, self.resumed, len(self.spans)
+
+
+@dataclass(eq=False)
+class Histories:
+    """Those of all requests that live, and of those that are gone the one with most to see."""
+
+    alive: dict[str, History] = field(default_factory=dict)
+    best: History | None = None
+
+    def step(self, step: int, row: Row, blocks: Sequence[int], boundary: int | None) -> None:
+        self.alive.setdefault(row.id, History(row.id)).step(step, row, blocks, boundary)
+
+    def preempted(self, step: int, request: str) -> None:
+        if request in self.alive:
+            self.alive[request].preempted(step)
+
+    def end(self, request: str) -> None:
+        history = self.alive.pop(request)
+        if self.best is None or history.worth > self.best.worth:
+            self.best = history
+
+    def chosen(self) -> dict[str, Any] | None:
+        """The request with most to see, as plain data."""
+        found = [*([self.best] if self.best else []), *self.alive.values()]
+        if not found:
+            return None
+        best = max(found, key=lambda history: history.worth)
+        return {"request": best.request, "spans": best.spans, "events": best.events}
+
+
+class Progress:
+    """Shows how far a replay is: a bar in a terminal, a line now and then elsewhere. Use as a context manager."""
+
+    def __init__(self, console: Console, requests: int) -> None:
+        self._console, self._requests = console, requests
+        self._began = self._last_line = time.monotonic()
+        self._bar = Bar(
+            TextColumn("requests"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=requests)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._bar.stop()
+
+    def show(self, counts: Counts) -> None:
+        rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
+        told = f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
+        self._bar.update(self._task, completed=counts.finished, description=told)
+        if not self._console.is_terminal and time.monotonic() - self._last_line > _LINE_SECONDS:
+            self._last_line = time.monotonic()
+            _print(self._console, f"{counts.finished:,} of {self._requests:,} requests, {told}")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def headline(options: Options, traffic: Summary, world: World, device: str) -> str:
+    """What is replayed, and on what."""
+    groups = world.setup.groups
+    block = sum(world.setup.pages().values())
+    layers = " + ".join(str(group.layers) for group in groups)
+    return (
+        f"{options.trace.name}, lengths / {options.factor}: {traffic.requests:,} requests, {traffic.tokens_in:,} prompt tokens "
+        f"({traffic.share_seen:.0%} seen before), {traffic.tokens_out:,} to generate\n"
+        f"subject {options.subject}, device {device}, runner {world.runner}, layout {world.setup.layout}, {layers} layers, "
+        f"{world.num_blocks:,} blocks of {world.block_size} tokens and {block:,} bytes, {world.num_spec} drafts, seed {options.seed}"
+    )
+
+
+def table(content: Mapping[str, Any]) -> Table:
+    """All counts of a replay, a row each."""
+    found = Table(show_edge=False, pad_edge=False, show_header=False)
+    found.add_column("what")
+    found.add_column("count", justify="right", no_wrap=True)
+    for name, number in content["counts"].items():
+        found.add_row(name.replace("_", " "), f"{number:,}")
+    for name in _BOUNDARIES:
+        found.add_row(f"  {name}", f"{content['marks'].get(name, 0):,}")
+    found.add_row("steps/s", f"{content['steps_per_second']:,.1f}")
+    return found
+
+
+def told(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """A step for whoever looks for what went wrong after it."""
+    rows = [
+        {
+            "request": row.id,
+            "computed": row.computed,
+            "length": row.length,
+            "drafts": len(row.drafts),
+            "sampled": len(sampled.get(row.id, ())),
+            "hit": row.hit,
+            "new_blocks": row.new_blocks,
+        }
+        for row in scheduled.rows
+    ]
+    gone = {"finished": scheduled.finished, "preempted": scheduled.preempted, "lost": scheduled.lost}
+    return {"step": step, "rows": rows, **gone}
+
+
+def finish(
+    console: Console,
+    options: Options,
+    engine: Engine,
+    *,
+    content: dict[str, Any],
+    violation: Violation | None,
+    recent: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write the files and tell what they are about."""
+    plain = {
+        name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()
+    }
+    content["steps_per_second"] = content["counts"]["steps"] / max(content["seconds"], 1e-9)
+    content |= {"options": plain, "world": _sizes(engine.world), "environment": environment()}
+    content["violation"] = None if violation is None else str(violation)
+    save(options.out / "replay.json", content)
+    console.print(table(content))
+    if violation is not None:
+        _tell_violation(console, options, engine, violation.flaw, recent)
+    _print(console, draw(content, options.out / "timeline.svg"))
+    seconds = f"{content['seconds']:.0f} s"
+    _print(
+        console,
+        f"{content['outcome']}: {content['counts']['steps']:,} steps in {seconds}; {options.out / 'replay.json'}",
+    )
+
+
+def _sizes(world: World) -> dict[str, Any]:
+    return {
+        "groups": [[asdict(state) for state in group.states] for group in world.setup.groups],
+        "layers": [group.layers for group in world.setup.groups],
+        "blocks": world.num_blocks,
+        "block_bytes": sum(world.setup.pages().values()),
+        "block_size": world.block_size,
+        "max_model_len": world.max_model_len,
+        "builders": world.kinds,
+    }
+
+
+def _tell_violation(
+    console: Console, options: Options, engine: Engine, flaw: Flaw, recent: Sequence[Mapping[str, Any]]
+) -> None:
+    """The message, where it was, the last steps, and a picture of the last moments."""
+    timeline = engine.story.timeline(flaw)
+    (options.out / "violation.svg").write_text(svg(timeline), encoding="utf-8")
+    content = {
+        "message": flaw.message,
+        "step": engine.steps,
+        "request": timeline.finding.request if timeline.finding else None,
+        "group": flaw.group,
+        "block": flaw.block,
+        "moments": [moment.title for moment in timeline.moments],
+        "steps": list(recent),
+    }
+    save(options.out / "violation.json", content)
+    _print(console, f"VIOLATION: {flaw.message}\n  {options.out / 'violation.json'}, violation.svg beside it")
+    again = f"--requests {options.requests} --seed {options.seed}"
+    _print(console, f"  it comes again with the same options, {again} among them")
+
+
+def tell_no_engine(console: Console, options: Options, violation: Violation) -> None:
+    """Of a subject that cannot even be set up there is nothing to tell but why."""
+    save(options.out / "violation.json", {"message": str(violation), "step": None, "steps": []})
+    _print(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")
+
+
+def draw(content: Mapping[str, Any], target: Path) -> str:
+    """Draw the blocks of one request over time as SVG; returns what became of it."""
+    if content["timeline"] is None:
+        return "no plot: nothing was computed"
+    target.write_text(drawn(content["timeline"]) + "\n", encoding="utf-8")
+    return f"drawn {target}, the blocks of {content['timeline']['request']}"

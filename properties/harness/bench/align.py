@@ -1,0 +1,166 @@
+"""The bench of align mode: tables, a file of all numbers, and a plot.
+
+`python -m properties.harness.bench.align --one-launch SD` does one launch and nothing else, for profilers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from properties.harness.bench import counters as bench_counters
+from properties.harness.bench import device as bench_device
+from properties.harness.bench import host as bench_host
+from properties.harness.bench import report as bench_report
+from properties.harness.bench.cache import Cache, Shape, in_layout
+from properties.harness.bench.device import GDN, LAYOUTS, POSTPROCESS, Measured, Row, launcher, postprocess
+from properties.harness.execution.port import choose_device
+from properties.subjects import Subject, load
+
+_COUNTED_REQUESTS = 16
+_PLAIN_WIDTH = 120
+_TITLE = f"{POSTPROCESS}; µs per launch, median"
+_COUNTERS = (
+    f"{POSTPROCESS}, {GDN.name}, all of {_COUNTED_REQUESTS} requests crossing; MB by the memory's counters"
+)
+_NEEDED = _COUNTED_REQUESTS * GDN.moved_bytes(1) // 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """`out`: the folder for the file and the plot. `tiny`: small states, on a CPU as well, to try the bench itself."""
+
+    out: Path
+    device: str = "auto"
+    peer: Subject | None = None
+    counters: bool = False
+    tiny: bool = False
+
+
+def run_align(options: Options) -> None:
+    """Print the tables and save `align.json` and `align.svg`."""
+    device, console = choose_device(options.device), _console()
+    scale = bench_device.TINY if options.tiny else bench_device.FULL
+    measured = None
+    if options.tiny or device == "cuda":
+        measured = bench_device.measure(scale, device, options.peer)
+    show(measured, console)
+    devices = dict.fromkeys(("cpu", device))
+    host = [row for name in devices for row in bench_host.measure_host(name, scale.host_repeats)]
+    _print(console, bench_host.tables(host))
+    counted = bench_counters.measure_counters(LAYOUTS, _NEEDED) if options.counters else []
+    _print(console, bench_counters.tables(counted, _COUNTERS))
+    saved = options.out / "align.json"
+    bench_report.save(saved, _content(measured, host, counted, options.peer))
+    console.print(f"saved {saved}; {bench_report.draw(saved)}", highlight=False, soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+
+
+def show(measured: Measured | None, console: Console | None = None) -> None:
+    """Print what was measured on the device; None is no device."""
+    _print(console or _console(), _shown(measured))
+
+
+def _print(console: Console, shown: Iterable[Table | str]) -> None:
+    for one in shown:
+        console.print(one, highlight=False)
+        console.print()
+
+
+def _content(
+    measured: Measured | None,
+    host: Sequence[bench_host.Row],
+    counted: Sequence[bench_counters.Counted],
+    peer: Subject | None,
+) -> dict[str, Any]:
+    device: dict[str, Any] = {}
+    if measured is not None:
+        rows = [asdict(row) | {"share": row.share, "ratio": row.ratio} for row in measured.rows]
+        device = asdict(measured) | {"rows": rows}
+    return {
+        "environment": bench_report.environment(),
+        "unit": "microseconds",
+        "peer": peer.module.__file__ if peer else None,
+        "device": device or None,
+        "host": [asdict(row) for row in host],
+        "counters": [asdict(one) for one in counted],
+    }
+
+
+def _shown(measured: Measured | None) -> Iterator[Table | str]:
+    """A table for the driver of V1, one for those of V2, and what they are to be held against."""
+    if measured is None:
+        yield f"{_TITLE}: needs a GPU"
+        return
+    with_peer = any(row.peer is not None for row in measured.rows)
+    yield _table(_TITLE, [row for row in measured.rows if row.driver == POSTPROCESS], with_peer)
+    others = [row for row in measured.rows if row.driver != POSTPROCESS]
+    yield _table(
+        "run_fused_precopy and run_fused_postprocess_align; µs per launch, median", others, with_peer
+    )
+    yield "\n".join(_notes(measured))
+
+
+def _table(title: str, rows: Sequence[Row], with_peer: bool) -> Table:
+    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    table.add_column("states", no_wrap=True)
+    for name in ("requests", "crossing", "µs", "floor", "of ceiling", *["peer", "ratio"] * with_peer):
+        table.add_column(name, justify="right", no_wrap=True)
+    for number, row in enumerate(rows, 1):
+        ends = number < len(rows) and _states(rows[number]) != _states(row)
+        table.add_row(*_cells(row), *_against(row) * with_peer, end_section=ends)
+    return table
+
+
+def _states(row: Row) -> str:
+    return f"{row.shape} {row.layout}"
+
+
+def _cells(row: Row) -> list[str]:
+    name = [] if row.driver == POSTPROCESS else [row.driver.removeprefix("run_fused_")]
+    floor, share = ("-", "-") if row.share is None else (f"{row.floor:,.1f}", f"{row.share:.1%}")
+    rows = [str(row.requests), str(row.crossing)]
+    return [" ".join([_states(row), *name]), *rows, f"{row.microseconds:,.1f}", floor, share]
+
+
+def _against(row: Row) -> list[str]:
+    if row.peer is None or row.ratio is None:
+        return ["-", "-"]
+    return [f"{row.peer:,.1f}", f"{row.ratio:.2f}x" + ("" if row.same else ", other bytes")]
+
+
+def _notes(measured: Measured) -> Iterator[str]:
+    yield f"ceiling: {measured.ceiling / 1e6:.3f} TB/s read and written by torch's copy_; floor: the copies' bytes at it"
+    yield f"a launch: {measured.nothing:.1f} µs for nothing at all, {measured.smallest_kernel:.1f} µs to add 1 to a number"
+    yield from (f"left out: {one}" for one in measured.left_out)
+    different = sum(row.same is False for row in measured.rows)
+    if different:
+        yield f"the peer left other bytes than impl in {different} rows"
+
+
+def one_launch(layout: str, device: str = "cuda", shape: Shape = GDN) -> None:
+    """One launch in which all of 16 rows cross."""
+    subject = load("impl")
+    with in_layout([subject], layout):
+        cache = Cache(shape, layout, _COUNTED_REQUESTS, device)
+        all_cross = postprocess(_COUNTED_REQUESTS, _COUNTED_REQUESTS)
+        launcher(cache, all_cross, cache.context(subject, subject))()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--one-launch", choices=LAYOUTS, required=True, dest="layout")
+    one_launch(parser.parse_args().layout)

@@ -1,0 +1,226 @@
+"""Host time of the two chunk builders beside the loops that such code usually is.
+
+A builder runs on the host while the device waits for its step, so what counts is the time until the call returns. On
+a GPU the time until the device has finished is shown as well.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise, product, starmap
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from properties.harness.bench import align as bench_align
+from properties.harness.bench import builders as bench_builders
+from properties.harness.bench import report as bench_report
+from properties.harness.bench.clock import Times, no_collection, quartiles
+from properties.harness.rooms import home
+from properties.subjects import load as subject
+
+RESULTS = home() / "build" / "bench.json"
+REQUESTS, TOKENS, CHUNK_SIZE = (8, 64, 512), (8 * 1024, 64 * 1024), 256
+_SEED = 0
+_WARM_UP, _FEWEST, _MOST, _SECONDS = 5, 30, 2000, 0.3
+
+Build = Callable[[torch.Tensor], Any]
+VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a function is called with."""
+
+    function: str
+    device: str
+    requests: int
+    tokens: int
+
+    def starts(self) -> torch.Tensor:
+        """int32 starts: one builder reads them where the batch has them, the other on the host."""
+        starts = torch.tensor(random_starts(self.requests, self.tokens), dtype=torch.int32)
+        return starts.to(self.device) if self.function == VARLEN else starts
+
+
+@dataclass(frozen=True)
+class Result:
+    """Times of both sides; `until` is "return", or "device done" where the device was waited for."""
+
+    load: Load
+    until: str
+    repeats: int
+    subject: Times
+    plain: Times
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long plain Python takes."""
+        return self.plain.median / self.subject.median
+
+
+def run_bench(only: str, align: bench_align.Options) -> int:
+    """Time the builders and the copies of align mode, or `only` "builders" or "align"; returns the exit code."""
+    code = 0 if only == "align" else _run_builders()
+    if code == 0 and only != "builders":
+        bench_align.run_align(align)
+    return code
+
+
+def _run_builders() -> int:
+    """Print the tables and save them as `build/bench.json`; 1 if the two sides do not build the same."""
+    results: list[Result] = []
+    for load in _loads():
+        ours, plain = contenders(load.function, load.device)
+        starts = load.starts()
+        if not same(ours(starts), plain(starts)):
+            print(f"the results differ: {load}")
+            return 1
+        clocks = measure(ours, plain, starts, torch.cuda.synchronize if load.device == "cuda" else None)
+        results += [Result(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
+    builders = bench_builders.measure_builders()
+    console = Console()
+    for table in (*_tables(results), *bench_builders.tables(builders)):
+        console.print(table, "")
+    _save(results, builders)
+    return 0
+
+
+def _loads() -> Iterator[Load]:
+    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    return starmap(Load, product((VARLEN, CONV), devices, REQUESTS, TOKENS))
+
+
+def random_starts(requests: int, tokens: int) -> list[int]:
+    """Cumulative starts of a random partition of `tokens` into non-empty requests, the same in every run."""
+    cuts = random.Random(_SEED).sample(range(1, tokens), requests - 1)
+    return [0, *sorted(cuts), tokens]
+
+
+def contenders(function: str, device: str) -> tuple[Build, Build]:
+    """The implementation and its plain peer, each as a function of the starts."""
+    builder = subject("impl").resolve(function)
+    if function == VARLEN:
+        return lambda starts: builder(starts, CHUNK_SIZE), lambda starts: plain_varlen(starts, CHUNK_SIZE)
+    return lambda starts: builder(starts, device=device), lambda starts: plain_conv(starts, device)
+
+
+def plain_varlen(query_start_loc: torch.Tensor, chunk_size: int) -> tuple[torch.Tensor, ...]:
+    """The packed chunks, found by walking from one to the next."""
+    boundaries: list[int] = [0]
+    last: list[int] = []
+    owners: list[int] = []
+    for sequence, (start, end) in enumerate(pairwise(query_start_loc.tolist())):
+        last.append(-1)
+        position = start
+        while position < end:
+            position = min(end, (position // chunk_size + 1) * chunk_size)
+            last[sequence] = len(owners)
+            owners.append(sequence)
+            boundaries.append(position)
+    device = query_start_loc.device
+    return tuple(
+        torch.tensor(items, dtype=torch.int32, device=device) for items in (boundaries, last, owners)
+    )
+
+
+def plain_conv(query_start_loc_p_cpu: torch.Tensor, device: str, block: int = 8) -> Any:
+    """The convolution's programs, appended one by one."""
+    counts: list[int] = []
+    rows: list[int] = []
+    ordinals: list[int] = []
+    for row, (start, end) in enumerate(pairwise(query_start_loc_p_cpu.tolist())):
+        counts.append(-(-(end - start) // block))
+        for ordinal in range(counts[-1]):
+            rows.append(row)
+            ordinals.append(ordinal)
+    filler = [-1] * (2 * max(1024, len(rows)) - len(rows))
+    batch_ptr = torch.tensor(rows + filler, dtype=torch.int32, device=device)
+    token_chunk_offset_ptr = torch.tensor(ordinals + filler, dtype=torch.int32, device=device)
+    nums = {
+        "nums": torch.tensor(counts, dtype=query_start_loc_p_cpu.dtype),
+        "tot": len(rows),
+        "mlist": torch.tensor(rows),
+        "mlist_len": len(rows),
+        "offsetlist": torch.tensor(ordinals, dtype=torch.int32),
+        "batch_ptr": batch_ptr,
+        "token_chunk_offset_ptr": token_chunk_offset_ptr,
+    }
+    return {block: nums}, batch_ptr, token_chunk_offset_ptr
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in structure, dtypes, devices and values."""
+    if isinstance(one, torch.Tensor):
+        alike = isinstance(other, torch.Tensor) and (one.dtype, one.device) == (other.dtype, other.device)
+        return alike and torch.equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def measure(
+    ours: Build, plain: Build, starts: torch.Tensor, wait: Callable[[], None] | None
+) -> dict[str, tuple[list[int], list[int]]]:
+    """Nanoseconds of each repeat, the two sides in turn so that a busy machine slows both."""
+    clocks = ("return", "device done") if wait else ("return",)
+    samples: dict[str, tuple[list[int], list[int]]] = {until: ([], []) for until in clocks}
+    for build in (ours, plain):
+        for _ in range(_WARM_UP):
+            build(starts)
+    with no_collection():
+        deadline = time.monotonic() + _SECONDS
+        while (done := len(samples["return"][1])) < _FEWEST or (done < _MOST and time.monotonic() < deadline):
+            for side, build in enumerate((ours, plain)):
+                for until, taken in _once(build, starts, wait).items():
+                    samples[until][side].append(taken)
+    return samples
+
+
+def _once(build: Build, starts: torch.Tensor, wait: Callable[[], None] | None) -> dict[str, int]:
+    if wait:
+        wait()
+    begin = time.perf_counter_ns()
+    result = build(starts)
+    taken = {"return": time.perf_counter_ns() - begin}
+    if wait:
+        wait()
+        taken["device done"] = time.perf_counter_ns() - begin
+    # Freeing memory is not what is timed.
+    del result
+    return taken
+
+
+def _times(nanoseconds: list[int]) -> Times:
+    return quartiles([taken / 1000 for taken in nanoseconds])
+
+
+def _tables(results: list[Result]) -> Iterator[Table]:
+    kinds = [(one.load.function, one.load.device, one.until) for one in results]
+    for kind in dict.fromkeys(kinds):
+        title = f"{kind[0]}\n{kind[1]}, until {kind[2]}; µs per call, median (quartiles)"
+        table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+        for name in ("requests", "tokens", "impl", "plain Python", "ratio"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for one in (one for one, of in zip(results, kinds, strict=True) if of == kind):
+            where = (str(one.load.requests), f"{one.load.tokens:,}")
+            table.add_row(*where, str(one.subject), str(one.plain), f"{one.ratio:.1f}x")
+        yield table
+
+
+def _save(results: list[Result], builders: list[bench_builders.Result]) -> None:
+    content = {
+        "environment": bench_report.environment() | {"seed": _SEED},
+        "unit": "microseconds",
+        "chunk_size": CHUNK_SIZE,
+        "results": [asdict(one) | {"ratio": one.ratio} for one in results],
+        "builders": [asdict(one) for one in builders],
+    }
+    bench_report.save(RESULTS, content)

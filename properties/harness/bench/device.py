@@ -1,0 +1,259 @@
+"""Device time of the copies in align mode, beside the time in which the device could move their bytes."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from properties.harness.bench.cache import Cache, Shape, in_layout
+from properties.harness.bench.clock import Action, Clock, clock_of
+from properties.subjects import Subject, load
+
+GDN = Shape("GDN", 36, 8192, (32, 128, 128), torch.float32)
+MAMBA2 = Shape("Mamba-2", 24, 10240, (128, 64, 128), torch.bfloat16)
+LAYOUTS = ("SD", "DS")
+POSTPROCESS, PRECOPY = "run_fused_postprocess", "run_fused_precopy"
+POSTPROCESS_ALIGN = "run_fused_postprocess_align"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured. The largest of `requests` is also the number of rows of which one crosses."""
+
+    shapes: tuple[Shape, ...]
+    requests: tuple[int, ...]
+    ceiling_bytes: int
+    repeats: int
+    host_repeats: int
+
+
+FULL = Scale((GDN, MAMBA2), (1, 4, 16, 64), 4 << 30, 11, 100)
+TINY = Scale((Shape("tiny", 2, 8, (2, 4, 4), torch.float32),), (1, 4), 1 << 20, 2, 2)
+
+
+@dataclass(frozen=True)
+class Load:
+    """One launch for `requests` rows, of which `crossing` have a state to copy that is `bias` tokens further on.
+
+    `vectors`: the driver's int32 arguments.
+    """
+
+    driver: str
+    requests: int
+    crossing: int
+    bias: int
+    vectors: dict[str, list[int]]
+
+    def tensors(self, device: str) -> dict[str, torch.Tensor]:
+        return {
+            name: torch.tensor(values, dtype=torch.int32).to(device) for name, values in self.vectors.items()
+        }
+
+
+def postprocess(requests: int, crossing: int) -> Load:
+    """Steps of 1 token and 2 drafts, 1 of them accepted: behind 30 tokens that fills a block, behind 20 it does not.
+
+    A single row that crosses is the one in the middle.
+    """
+    rows = range(requests)
+    crosses = [crossing == requests or (crossing == 1 and row == requests // 2) for row in rows]
+    vectors = {
+        "num_accepted_tokens_gpu": [2 for _ in rows],
+        "mamba_state_idx_gpu": [2 if crosses[row] else 1 for row in rows],
+        "num_scheduled_tokens_gpu": [3 for _ in rows],
+        "num_computed_tokens_gpu": [30 if crosses[row] else 20 for row in rows],
+        "num_draft_tokens_gpu": [2 for _ in rows],
+    }
+    return Load(POSTPROCESS, requests, crossing, 1, vectors)
+
+
+def postprocess_align(requests: int) -> Load:
+    """The same steps as V2 has them, all rows crossing."""
+    rows = range(requests)
+    vectors = {
+        "num_accepted_tokens_gpu": [2 for _ in rows],
+        "state_idx_gpu": [2 for _ in rows],
+        "new_num_computed_tokens_gpu": [32 for _ in rows],
+        "idx_mapping": list(rows),
+    }
+    return Load(POSTPROCESS_ALIGN, requests, requests, 1, vectors)
+
+
+def precopy(requests: int) -> Load:
+    """All rows go on from column 1 to column 2, after 2 accepted drafts."""
+    rows = range(requests)
+    vectors = {
+        "state_idx_gpu": [2 for _ in rows],
+        "src_col_gpu": [1 for _ in rows],
+        "token_bias_gpu": [2 for _ in rows],
+        "idx_mapping": list(rows),
+    }
+    return Load(PRECOPY, requests, requests, 2, vectors)
+
+
+def loads(requests: Sequence[int]) -> Iterator[Load]:
+    """What is timed of each cache, V1 first."""
+    few, many = min(requests), max(requests)
+    yield from (postprocess(rows, rows) for rows in requests)
+    yield from (postprocess(rows, 0) for rows in requests)
+    yield postprocess(many, 1)
+    for make in (precopy, postprocess_align):
+        yield from (make(rows) for rows in (few, many))
+
+
+@dataclass(frozen=True)
+class Row:
+    """Microseconds of a launch, of the bytes at the ceiling, and of the peer's launch (None where it has none).
+
+    `same`: whether the peer left the same bytes and counts.
+    """
+
+    driver: str
+    shape: str
+    layout: str
+    requests: int
+    crossing: int
+    microseconds: float
+    floor: float
+    peer: float | None = None
+    same: bool | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Of the ceiling's bytes per second; None where nothing is copied."""
+        return self.floor / self.microseconds if self.floor else None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the peer takes."""
+        return None if self.peer is None else self.peer / self.microseconds
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ceiling in bytes per microsecond, read and written; microseconds of no work at all and of a smallest kernel."""
+
+    ceiling: float
+    nothing: float
+    smallest_kernel: float
+    rows: tuple[Row, ...]
+    left_out: tuple[str, ...]
+
+
+def measure(scale: Scale, device: str, peer: Subject | None = None) -> Measured:
+    """All rows, one cache after the other."""
+    clock, subject = clock_of(device), load("impl")
+    ceiling = _ceiling(clock, scale, device)
+    nothing, smallest_kernel = _launches(clock, scale, device)
+    sides = [subject, peer] if peer else [subject]
+    rows: list[Row] = []
+    left_out = []
+    for shape, layout in itertools.product(scale.shapes, LAYOUTS):
+        too_large = _too_large(shape, max(scale.requests), device, len(sides))
+        if too_large:
+            left_out.append(f"{shape.name} {layout} {too_large}")
+            continue
+        with in_layout(sides, layout):
+            rows += _measure_cache(shape, layout, scale, device, sides, clock, ceiling)
+    return Measured(ceiling, nothing, smallest_kernel, tuple(rows), tuple(left_out))
+
+
+def _ceiling(clock: Clock, scale: Scale, device: str) -> float:
+    """Bytes read and written per microsecond by torch's own copy: the better of two medians."""
+    size = scale.ceiling_bytes if device == "cpu" else min(scale.ceiling_bytes, _free() // 4)
+    source = torch.empty(size, dtype=torch.uint8, device=device).random_(0, 256)
+    target = torch.empty_like(source)
+    best = min(_median(clock, lambda: target.copy_(source), scale.repeats) for _ in range(2))
+    return 2 * size / best
+
+
+def _launches(clock: Clock, scale: Scale, device: str) -> tuple[float, float]:
+    cell = torch.zeros(1, device=device)
+    repeats = 3 * scale.repeats
+    return _median(clock, lambda: None, repeats), _median(clock, lambda: cell.add_(1), repeats)
+
+
+def _free() -> int:
+    torch.cuda.empty_cache()
+    free: int = torch.cuda.mem_get_info()[0]
+    return free
+
+
+def _too_large(shape: Shape, rows: int, device: str, sides: int) -> str:
+    # With a peer one side's bytes are kept; beside the pools there is the noise that fills them, and some room.
+    needed = (sides * shape.layers + 3) * Cache.pool_bytes(shape, rows)
+    if device == "cpu" or needed < _free():
+        return ""
+    return f"needs {needed / 2**30:.0f} GiB of free GPU memory"
+
+
+def _median(clock: Clock, action: Action, repeats: int) -> float:
+    action()
+    return statistics.median(clock(action) for _ in range(repeats))
+
+
+def _measure_cache(
+    shape: Shape,
+    layout: str,
+    scale: Scale,
+    device: str,
+    sides: Sequence[Subject],
+    clock: Clock,
+    ceiling: float,
+) -> Iterator[Row]:
+    cache = Cache(shape, layout, max(scale.requests), device)
+    contexts = [cache.context(side, sides[0]) for side in sides]
+    for load_ in loads(scale.requests):
+        offering = [context for context in contexts if hasattr(context, load_.driver)]
+        same = same_results(cache, load_, *offering) if len(offering) > 1 else None
+        times = _times(cache, load_, offering, clock, scale.repeats)
+        yield Row(
+            driver=load_.driver,
+            shape=shape.name,
+            layout=layout,
+            requests=load_.requests,
+            crossing=load_.crossing,
+            microseconds=times[0],
+            floor=load_.crossing * shape.moved_bytes(load_.bias) / ceiling,
+            peer=times[1] if len(times) > 1 else None,
+            same=same,
+        )
+
+
+def launcher(cache: Cache, load_: Load, context: Any) -> Action:
+    """The launch, ready to be done; what it reads is on the device."""
+    driver, vectors = getattr(context, load_.driver), load_.tensors(cache.device)
+    return lambda: driver(num_reqs=load_.requests, **vectors)
+
+
+def _times(cache: Cache, load_: Load, contexts: Sequence[Any], clock: Clock, repeats: int) -> list[float]:
+    """Medians of the sides, taken in turn."""
+    launches = [launcher(cache, load_, context) for context in contexts]
+    for launch in launches:
+        launch()
+    samples: list[list[float]] = [[] for _ in launches]
+    for rotation in range(repeats * len(launches)):
+        side = rotation % len(launches)
+        cache.rotate(rotation)
+        samples[side].append(clock(launches[side]))
+    return [statistics.median(taken) for taken in samples]
+
+
+def same_results(cache: Cache, load_: Load, ours: Any, theirs: Any) -> bool:
+    """Whether two sides leave the same bytes in all pools, and the same counts, from the same beginning."""
+    expected = [found.clone() for found in _result(cache, load_, ours)]
+    return all(map(torch.equal, expected, _result(cache, load_, theirs)))
+
+
+def _result(cache: Cache, load_: Load, context: Any) -> list[torch.Tensor]:
+    cache.fill()
+    cache.rotate(0)
+    vectors = load_.tensors(cache.device)
+    getattr(context, load_.driver)(num_reqs=load_.requests, **vectors)
+    counts = [context.num_accepted_tokens_out[: load_.requests]] if load_.driver == POSTPROCESS else []
+    return [*cache.pools, *vectors.values(), *counts]

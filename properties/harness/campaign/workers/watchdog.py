@@ -1,0 +1,93 @@
+"""Tells the coordinator every second that a worker is alive, and writes down an example that takes long.
+
+A subject that hangs in this process can be ended from outside only, and then its input would be lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from properties.harness.campaign.workers.tasks import Busy
+from properties.harness.device.log import Log
+from properties.harness.execution.example import Trial
+
+_BEAT_SECONDS = 1.0
+_LONG_SECONDS = 2.0
+
+
+class Line:
+    """A pipe that several threads may send through."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+
+    def send(self, message: Any) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+
+class Watchdog:
+    """Watches one worker.
+
+    Args:
+        open_log: makes the log of the example in hand.
+    """
+
+    def __init__(self, line: Line, open_log: Callable[[], Log]) -> None:
+        self._line, self._open_log = line, open_log
+        self._lock = threading.Lock()
+        self._trial: Trial | None = None
+        self._since = 0.0
+        self._log: Log | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.rest()
+
+    def step(self, trial: Trial) -> None:
+        """A step of an example begins."""
+        self._trial, self._since = trial, time.monotonic()
+        if self._log is not None:
+            self._drop()
+
+    def rest(self) -> None:
+        """No example is in hand."""
+        self._trial = None
+        if self._log is not None:
+            self._drop()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._since if self._trial is not None else 0.0
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_BEAT_SECONDS):
+            trial, seconds = self._trial, self.seconds
+            if trial is not None and seconds > _LONG_SECONDS:
+                self._write(trial)
+            with suppress(OSError, ValueError):
+                self._line.send(Busy(seconds))
+
+    def _write(self, trial: Trial) -> None:
+        with self._lock:
+            if self._log is None and trial is self._trial and trial.begun:
+                with suppress(OSError, ValueError):
+                    self._log = self._open_log()
+                    self._log.note(trial.begun)
+
+    def _drop(self) -> None:
+        with self._lock:
+            if self._log is not None:
+                with suppress(OSError):
+                    self._log.close()
+            self._log = None

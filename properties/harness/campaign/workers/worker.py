@@ -1,0 +1,235 @@
+"""One process of a campaign: explores properties, replays the corpus, listens to the canary, and tells its coordinator.
+
+Whatever fails is on disk before anybody hears of it, first as a pending input, then in the corpus, then in a report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from properties.harness.campaign.workers.tasks import (
+    Explore,
+    Explored,
+    Gone,
+    Listened,
+    Ready,
+    Replay,
+    Replayed,
+    Setting,
+    Task,
+)
+from properties.harness.case import Case
+from properties.harness.device.server import Surroundings, move_to
+from properties.harness.device.shared import DeviceGone
+from properties.harness.kernels import coverage
+
+if TYPE_CHECKING:
+    from properties.harness.device.port import InWorker
+    from properties.harness.execution.port import Port
+    from properties.harness.kernels.coverage import Coverage
+
+
+class Worker:
+    """Does tasks on one bench."""
+
+    def __init__(self, setting: Setting, pipe: Connection) -> None:
+        if setting.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
+        import torch
+
+        from properties.harness.campaign.corpus import Corpus
+        from properties.harness.campaign.heard import Heard
+        from properties.harness.campaign.workers.watchdog import Line
+        from properties.harness.execution import profiles
+        from properties.harness.execution.example import Bench
+        from properties.harness.execution.port import ordinary_port
+        from properties.harness.execution.registry import load_properties
+        from properties.harness.kernels import triton_mode
+        from properties.subjects import load
+
+        torch.set_num_threads(1)
+        profiles.load("nightly")
+        triton_mode.prepare(setting.device)
+        _use_database(setting.database)
+        self.setting = setting
+        self.line = Line(pipe)
+        self.properties = load_properties()
+        for tested in self.properties.values():
+            machine = getattr(tested, "machine", None)
+            if machine is not None and setting.steps is not None:
+                machine.steps = setting.steps
+        subject = load(setting.subject)
+        self.isolated = self._in_worker() if setting.in_worker else None
+        self.watched: Port = self.isolated or ordinary_port(
+            subject, setting.device, sanitized=setting.sanitized
+        )
+        self._apart: InWorker | None = None
+        self.plain = self._without_sanitizer()
+        self.bench = Bench(subject, self.watched)
+        self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
+        self.pending = Path(setting.pending or Path(setting.reports) / "pending")
+        declared = () if setting.as_new else subject.known_deviations
+        self.heard = Heard(declared, self._keep_first)
+        self.bench.known_by = self.heard.known
+        self.troubles: list[str] = []
+        """What could not be written, a sentence for each place and reason."""
+
+    def _in_worker(self) -> InWorker:
+        from properties.harness.device.port import InWorker
+
+        setting = self.setting
+        port = InWorker(setting.subject, setting.device, time_limit=setting.time_limit, share=setting.share)
+        # Or else the first property would be taken for a slow one.
+        port.warm_up()
+        return port
+
+    def isolated_port(self) -> InWorker:
+        """A port whose subject runs in a process that it may end."""
+        if self.isolated is not None:
+            return self.isolated
+        if self._apart is None:
+            self._apart = self._in_worker()
+        return self._apart
+
+    def _without_sanitizer(self) -> Port:
+        from properties.harness.execution.port import InProcess
+        from properties.subjects import load
+
+        if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
+            return self.watched
+        return InProcess(load(self.setting.subject), self.setting.device)
+
+    def run(self, task: Task) -> None:
+        """Do a task, and tell what came of it."""
+        if isinstance(task, Explore):
+            self.line.send(self.explored(task))
+        elif isinstance(task, Replay):
+            self.line.send(self._replayed(Path(task.path), isolated=task.isolated))
+        else:
+            self.line.send(self._listened(Path(task.folder)))
+
+    def explored(self, task: Explore) -> Explored:
+        from properties.harness.campaign.workers.exploration import Exploration
+
+        return Exploration(self, task).run()
+
+    def take_coverage(self) -> Coverage:
+        """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""
+        ports = (port for port in (self.isolated, self._apart) if port is not None)
+        return sum((port.take_coverage() for port in ports), coverage.take())
+
+    def trouble(self, place: Path, error: Exception) -> None:
+        """Note that something could not be written."""
+        why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        told = f"{place} could not be written: {why}"
+        if told not in self.troubles:
+            self.troubles.append(told)
+
+    def close(self) -> None:
+        for port in (self.isolated, self._apart):
+            if port is not None:
+                port.close()
+
+    def _keep_first(self, name: str, case: Case) -> None:
+        """The first example of a known defect, in case that none is shrunk in time."""
+        from properties.harness.campaign.defects import pending_name
+
+        path = self.pending / f"{pending_name(name)}.{os.getpid()}.json"
+        try:
+            case.save(path, durable=False)
+        except OSError as error:
+            self.trouble(path.parent, error)
+
+    def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
+        from properties.harness.campaign.corpus import Entry, read, replayed
+        from properties.harness.case.bucket import bucket_of
+
+        entry = read(path) or Entry(path, None, "it is gone")
+        with quietly():
+            port = self.isolated_port() if isolated else self.watched
+            result = replayed(entry, self._judged, self.setting.device, port)
+        covered, case = self.take_coverage(), entry.case
+        if case is None or result.verdict != "FAILED":
+            return Replayed(result, covered=covered)
+        return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
+
+    @property
+    def _judged(self) -> Any:
+        """The subject with the defects that are taken for known."""
+        import copy
+
+        subject = copy.copy(self.bench.subject)
+        subject.known_deviations = tuple(self.heard.declared.values())
+        return subject
+
+    def _listened(self, folder: Path) -> Listened:
+        from properties.harness.campaign.canary import listen
+
+        try:
+            with quietly():
+                return Listened(listen(self.bench, folder))
+        except Exception as error:
+            return Listened("", f"{type(error).__name__}: {error}")
+        finally:
+            # Its examples count for no property.
+            self.bench.counts.take()
+            self.heard.clear()
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """What properties and subjects print stays out of the display."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _use_database(database: str) -> None:
+    from hypothesis import settings
+
+    if database == "local":
+        return
+    chosen = None
+    if database != "none":
+        from properties.harness.campaign.shards.examples_database import example_database
+
+        chosen = example_database(database)
+    settings.register_profile("nightly-here", settings.get_profile("nightly"), database=chosen)
+    settings.load_profile("nightly-here")
+
+
+def preload() -> None:
+    """What every engine needs."""
+    from properties.harness.execution.registry import load_properties
+
+    load_properties()
+
+
+def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
+    """The process's life: tasks until None comes, or until the coordinator is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    move_to(*surroundings)
+    os.environ.pop("CI", None)
+    pipe = Connection(descriptor)
+    try:
+        worker = Worker(setting, pipe)
+    except DeviceGone as gone:
+        with contextlib.suppress(OSError):
+            pipe.send(Gone(str(gone)))
+        return
+    # What has been imported stays; there is no need to look through it again and again.
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(EOFError, OSError):
+        worker.line.send(Ready())
+        while (task := pipe.recv()) is not None:
+            worker.run(task)
+    worker.close()
+    gc.unfreeze()

@@ -1,0 +1,236 @@
+"""The command line: `python -m properties fuzz|nightly|replay|compatibility|vectors|…`; `--help` lists all commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from properties.harness.campaign.plan import Plan
+from properties.harness.cli.campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli.compatibility import add_compatibility, go_on_in_release
+from properties.harness.cli.completion import add_completion
+from properties.harness.cli.examples import add_examples
+from properties.harness.cli.folders import mark, require_own
+from properties.harness.cli.merge import add_merge
+from properties.harness.cli.nightly import add_nightly
+from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.cli.replay_trace import add_replay_trace
+from properties.harness.cli.sanitize import add_sanitize
+from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
+from properties.harness.cli.test import add_test
+from properties.harness.cli.traces import add_traces
+from properties.harness.cli.vectors import add_vectors
+from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from properties.harness.execution.offers import listed
+from properties.harness.rooms import home, is_checkout
+from properties.harness.text import command_lines
+from properties.harness.text.command_lines import by_make, python
+from properties.harness.text.terminal import said, say
+
+_PLAIN_WIDTH = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code.
+
+    0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
+    3: the command cannot be run as given.
+    """
+    options = parser().parse_args(arguments)
+    try:
+        go_on_in_release(options, arguments)
+        code: int = options.run(options)
+    except ValueError as error:
+        say(f"error: {said(str(error))}", sys.stderr)
+        return MISCONFIGURED
+    except Exception:
+        # Python's own exit code for this is 1, which here means that the subject is wrong.
+        traceback.print_exc()
+        return INCOMPLETE
+    except KeyboardInterrupt:
+        return INCOMPLETE
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Exits with `MISCONFIGURED`, where argparse has a 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(MISCONFIGURED, f"error: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    # make has variables for these options; its help is its own.
+    program = f"{python()} -m properties" if by_make() else command_lines.program()
+    parser = _Parser(prog=program, description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
+    fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    fuzz.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
+    fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    add_port_options(fuzz)
+    add_known_options(fuzz)
+    add_require_option(fuzz)
+    _subject_options(fuzz)
+    fuzz.set_defaults(run=_fuzz)
+    replay = commands.add_parser(
+        "replay", help="run a saved case again: FIXED, FAILED, KNOWN or NOT APPLICABLE"
+    )
+    replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
+    replay.add_argument(
+        "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"
+    )
+    _subject_options(replay)
+    replay.set_defaults(run=_replay)
+    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
+    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
+    demo.set_defaults(run=_demo)
+    bench = commands.add_parser(
+        "bench", help="time the builders and the copies of align mode beside their peers"
+    )
+    _bench_options(bench)
+    bench.set_defaults(run=_bench)
+    add_test(commands)
+    add_nightly(commands)
+    add_merge(commands)
+    add_replay_trace(commands)
+    add_traces(commands)
+    add_sanitize(commands)
+    add_sanitize_gpu(commands)
+    add_vectors(commands)
+    add_compatibility(commands)
+    add_completion(commands, parser)
+    if is_checkout():
+        _add_table(commands)
+    add_examples(commands.choices, program)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
+    table = commands.add_parser(
+        "table", help="the generated tables of README and docs: symbols, deviations, releases"
+    )
+    table.add_argument("--write", action="store_true", help="put them into their files")
+    table.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
+    )
+    table.set_defaults(run=_table)
+
+
+def _bench_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", choices=("builders", "align"), default="", help="half of it")
+    parser.add_argument(
+        "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/bench"), help="where align.json goes (default build/bench/)"
+    )
+    parser.add_argument(
+        "--counters", action="store_true", help="what a GPU's memory read and wrote, if there is ncu"
+    )
+    parser.add_argument(
+        "--plot", type=Path, default=None, metavar="FILE", help="only draw a saved align.json"
+    )
+    parser.add_argument(
+        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
+    )
+    # To try the bench itself, without a GPU.
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+
+
+def _subject_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    return run_campaign(_planned(options), console())
+
+
+def _planned(options: argparse.Namespace) -> Plan:
+    from properties.harness.execution.port import choose_device
+    from properties.harness.execution.selection import cores
+
+    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(home())
+    workers = options.workers
+    if workers is None:
+        workers = 1 if device == "cuda" else cores()
+    if workers < 1:
+        raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
+    return Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        device,
+        engines=workers,
+        budget=budget,
+        commit=commit,
+        reports=options.reports,
+        kept=str(Path(options.reports) / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
+        require=listed(options.require),
+    )
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from properties.harness.campaign.corpus import path_of
+    from properties.harness.execution.replay import FAILED, FIXED, KNOWN, replay_file
+
+    path = path_of(options.case, options.corpus)
+    found = replay_file(path, options.subject, options.device)
+    say(f"{found.verdict}: {said(found.message)}")
+    return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from properties.harness.cli.demo import run_demo
+
+    return run_demo(options.budget)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    if options.plot is not None:
+        from properties.harness.bench.report import draw
+
+        print(draw(options.plot))
+        return CLEAN
+    require_own(options.out, "bench", "out", "bench")
+    mark(options.out, "bench")
+    if options.tiny:
+        _prepare_kernels(options.device)
+    from properties.harness.bench.align import Options
+    from properties.harness.bench.cache import load_peer
+    from properties.harness.bench.chunks import run_bench
+
+    # First of all: a file that is no peer should not be found out after a minute of timing.
+    peer = load_peer(options.peer) if options.peer is not None else None
+    align = Options(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
+    return run_bench(options.only, align)
+
+
+def _prepare_kernels(device: str) -> None:
+    """Where there is no GPU, kernels are executed on the CPU."""
+    from properties.harness.execution.port import choose_device
+    from properties.harness.kernels import triton_mode
+
+    triton_mode.prepare(choose_device(device))
+
+
+def _table(options: argparse.Namespace) -> int:
+    from properties.harness.docs.generated import run_table
+
+    return run_table(write=options.write, check=options.check)

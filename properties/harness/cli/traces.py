@@ -1,0 +1,113 @@
+"""The command `traces`: a given number of lives of requests, and how often each interesting moment came up."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from properties.harness.campaign.plan import Plan
+from properties.harness.cli.campaign import (
+    commit_of,
+    console,
+    fresh_seed,
+    name_by_time,
+    run_campaign,
+)
+from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.execution.offers import listed
+from properties.harness.execution.selection import heading
+from properties.harness.rooms import home
+
+if TYPE_CHECKING:
+    from properties.harness.execution.example import Tally
+
+
+def add_traces(commands: Any) -> None:
+    """Add the command's parser."""
+    traces = commands.add_parser(
+        "traces", help="send generated requests through engines: so many traces, of so many steps at most"
+    )
+    traces.add_argument(
+        "--count", type=int, default=300, help="how many traces, of all machines together (default 300)"
+    )
+    traces.add_argument("--steps", type=int, default=60, help="most rules of a trace (default 60)")
+    traces.add_argument(
+        "--budget", default="", help="how long at most: 90, 60s, 5m, 8h (default: until all are done)"
+    )
+    traces.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    traces.add_argument("--seed", type=int, default=None, help="repeat a run's random choices")
+    traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    add_port_options(traces)
+    add_known_options(traces)
+    add_require_option(traces)
+    traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    traces.set_defaults(run=run_traces)
+
+
+def run_traces(options: argparse.Namespace) -> int:
+    """Run them, and print the table; the exit codes are those of a campaign.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    from properties.harness.execution.port import choose_device
+    from properties.harness.execution.selection import cores
+
+    for name in ("count", "steps", "workers"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
+    device, commit = choose_device(options.device), commit_of(home())
+    plan = Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        device,
+        engines=options.workers or cores(),
+        budget=seconds(options.budget) if options.budget else None,
+        examples=options.count,
+        commit=commit,
+        reports=options.reports,
+        kept=str(Path(options.reports) / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
+        require=listed(options.require),
+        steps=options.steps,
+        lives=True,
+    )
+    return run_campaign(plan, console(wide=True), more=_moments)
+
+
+def _moments(out: Console, campaign: Any) -> None:
+    """A row for each moment, a column for each property."""
+    followed = [one for one in campaign.ledger.standings.values() if not one.reason]
+    out.print(table_of([(heading(one.tested), one.tally) for one in followed]))
+
+
+def table_of(tallies: Sequence[tuple[str, Tally]]) -> Table:
+    """The share of each property's lives in which each moment came up."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("moment", no_wrap=True)
+    for name, tally in tallies:
+        told = f"{name}\n{tally.lives:,} traces\n{tally.steps:,} steps"
+        table.add_column(told, justify="right", no_wrap=True)
+    for mark, shares in shares_of([tally for _, tally in tallies]).items():
+        table.add_row(mark, *(f"{share:.1%}" for share in shares))
+    return table
+
+
+def shares_of(tallies: Sequence[Tally]) -> dict[str, list[float]]:
+    """By moment, the share of each property's lives in which it came up."""
+    from properties.engine.marks import MARKS
+
+    return {mark: [tally.marks[mark] / max(1, tally.lives) for tally in tallies] for mark in MARKS}

@@ -1,0 +1,308 @@
+"""From objects to plain data: what a call returned, and what observed memory holds after it.
+
+A subject may return anything: lists that hold themselves, tensors that have no elements to read, objects whose attributes raise.
+What cannot be described becomes a record `Undescribable`, which no rule expects, so that it is a finding and not an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from properties.harness.case.raised import from_outside, name_of, plain_text, spelled
+from properties.harness.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
+from properties.harness.execution.objects.blocks import (
+    Block,
+    Named,
+    Scope,
+    SubjectError,
+    Window,
+    raw_bytes,
+    window,
+)
+from properties.harness.execution.objects.build import Bound
+
+_ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
+MISSING = record("Missing")
+_OUR_RECORDS = frozenset({"Damaged", "Missing", "Undescribable"})
+_DEEPEST = 50
+_MOST_PARTS = 100_000
+_MOST_ELEMENTS = 1 << 24
+_LONGEST_INT = 4096
+_LONGEST_TEXT = 1_000_000
+
+
+def undescribable(found: Any, why: str) -> Record:
+    """What stands for an object of the subject's that cannot be told as plain data."""
+    return record("Undescribable", type=name_of(type(found)), why=why)
+
+
+class Describer:
+    """Describes objects as they are found from a run on `device`; `imaged` gives what to read instead of a tensor."""
+
+    def __init__(
+        self, device: str, imaged: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    ) -> None:
+        self.device = device
+        self._imaged = imaged
+
+    def result(self, result: Any, path: str, scope: Scope, *, by_content: bool = False) -> Value:
+        """`result` as a value: its parts, and tensors by what they hold or by which of the arguments they are."""
+        return _Description(self, scope, by_content).of(result, path)
+
+    def tensor(self, tensor: torch.Tensor) -> Tensor:
+        """The tensor by its elements.
+
+        Raises:
+            _NotPlainError: it has none that can be told.
+        """
+        place = self._place(tensor)
+        _require_few(tensor.numel())
+        if tensor.dtype.is_complex:
+            raise _NotPlainError(f"elements of {tensor.dtype}")
+        elements = self._imaged(tensor).reshape(-1).tolist()
+        name = str(tensor.dtype).removeprefix("torch.")
+        return Tensor(name, tuple(tensor.shape), _numbers(elements), on=place)
+
+    def array(self, array: np.ndarray) -> Tensor:
+        """The NumPy array by its elements; raises as `tensor`."""
+        _require_few(array.size)
+        if array.dtype.kind not in "biuf":
+            raise _NotPlainError(f"elements of {array.dtype}")
+        place: Place = "host" if self.device != "cpu" else "device"
+        return Tensor(str(array.dtype), array.shape, _numbers(array.reshape(-1).tolist()), on=place)
+
+    def _place(self, tensor: torch.Tensor) -> Place:
+        kind = tensor.device.type
+        if kind not in ("cpu", torch.device(self.device).type):
+            raise _NotPlainError(f"on device {tensor.device}")
+        return "host" if self.device != "cpu" and kind == "cpu" else "device"
+
+    def observed(self, names: dict[str, Bound], name: str) -> Value:
+        """What `name`, or the dotted path below a name, holds; the record `Missing` where there is nothing."""
+        root, _, path = name.partition(".")
+        bound = names.get(root)
+        if isinstance(bound, Block) and not path:
+            return self._block(bound)
+        if isinstance(bound, Window) and not path:
+            # Not the view that the subject was handed: it may have been resized since.
+            return self._contents(window(bound.block, bound.value))
+        if bound is None or isinstance(bound, SubjectError):
+            return MISSING
+        found = bound.value if isinstance(bound, Named) else bound.view
+        return self._below(found, path)
+
+    def _below(self, found: Any, path: str) -> Value:
+        """What an object of the subject's holds there."""
+        try:
+            with _subject_code():
+                for part in filter(None, path.split(".")):
+                    found = getattr(found, part)
+                return self._contents(found)
+        except _NotPlainError as error:
+            return (
+                MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
+            )
+
+    def _block(self, block: Block) -> Value:
+        inside = self._storage(block)
+        before, after = block.guards()
+        if set(before + after) <= {CANARY}:
+            return inside
+        return record("Damaged", before=before, inside=inside, after=after)
+
+    def _storage(self, block: Block) -> Tensor:
+        assert block.before is not None, "memory without contents is observed through views"
+        whole = self._contents(block.inside.view(block.view.dtype))
+        assert isinstance(whole, Tensor)
+        return whole
+
+    def _contents(self, found: Any) -> Value:
+        """As `result`, by content; unsigned bytes, and the elements of float types, as bytes."""
+        if issubclass(type(found), torch.Tensor) and (
+            found.dtype is torch.uint8 or found.is_floating_point()
+        ):
+            place = self._place(found)
+            _require_few(found.numel())
+            raw = raw_bytes(self._imaged(found))
+            shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
+            return Tensor("uint8", shape, raw, on=place)
+        return self.result(found, "", Scope(), by_content=True)
+
+
+class _NotPlainError(Exception):
+    """It cannot be described, for this reason; its cause is what the subject raised, if it did."""
+
+
+@contextmanager
+def _subject_code() -> Iterator[None]:
+    """Attributes, iterators and tensors of the subject's may raise anything; here it is `_NotPlainError`.
+
+    What says that the device lacks memory, or has had a fault, is left to whoever knows about devices.
+    """
+    try:
+        yield
+    except (_NotPlainError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError):
+        raise
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        raise _NotPlainError(spelled(error)) from error
+
+
+@dataclass
+class _Description:
+    """One result on its way to plain data; `inside` are the objects that the one in hand is part of."""
+
+    describer: Describer
+    scope: Scope
+    by_content: bool
+    inside: list[int] = field(default_factory=list)
+    parts: int = 0
+
+    def of(self, found: Any, path: str) -> Value:
+        self.parts += 1
+        try:
+            with _subject_code():
+                return self._described(found, path)
+        except _NotPlainError as error:
+            return undescribable(found, str(error))
+
+    def _described(self, found: Any, path: str) -> Value:
+        # By their types alone: an object may say of itself that it is of another class, or raise when it is asked.
+        kind = type(found)
+        if issubclass(kind, torch.Tensor):
+            return self._tensor(found, path)
+        if is_dataclass(kind):
+            return self._nested(found, path, self._fields)
+        if issubclass(kind, dict):
+            return self._nested(found, path, self._dict)
+        if issubclass(kind, (list, tuple)):
+            return self._nested(found, path, self._items)
+        if issubclass(kind, np.ndarray):
+            return self.describer.array(found)
+        if kind in _SCALARS:
+            return _scalar(found)
+        return _part_of_scalar(found) if issubclass(kind, (int, float, str)) else Record(_name(kind), ())
+
+    def _nested(self, found: Any, path: str, described: Callable[[Any, str], Value]) -> Value:
+        if id(found) in self.inside:
+            raise _NotPlainError("it holds itself")
+        if len(self.inside) >= _DEEPEST:
+            raise _NotPlainError(f"nested more than {_DEEPEST} deep")
+        self.inside.append(id(found))
+        try:
+            return described(found, path)
+        finally:
+            self.inside.pop()
+
+    def _some(self, items: Any) -> list[Any]:
+        """All of them, where these are not too many altogether: iterators need not end, and lists can share parts."""
+        room = max(0, _MOST_PARTS - self.parts)
+        found = list(islice(items, room + 1))
+        if len(found) > room:
+            raise _NotPlainError(f"more than {_MOST_PARTS} parts")
+        return found
+
+    def _tensor(self, found: torch.Tensor, path: str) -> Value:
+        if self.by_content:
+            return self.describer.tensor(found)
+        if id(found) in self.scope.paths:
+            return SameAs(self.scope.paths[id(found)])
+        described = self.describer.tensor(found)
+        self.scope.add(path, Block(found, found, guarded=False))
+        return described
+
+    def _items(self, found: Any, path: str) -> Value:
+        items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
+        return items if issubclass(type(found), list) else tuple(items)
+
+    def _dict(self, found: Any, path: str) -> Value:
+        items = self._some(iter(found.items()))
+        plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if _is_plain_key(key)}
+        if len(plain) == len(items):
+            return plain
+        pairs = [(self.of(key, path), self.of(item, path)) for key, item in items]
+        return record("Dict", items=pairs)
+
+    def _fields(self, found: Any, path: str) -> Record:
+        kind = _name(type(found))
+        described: list[tuple[str, Value]] = []
+        for one in self._some(iter(fields(found))):
+            name = plain_text(one.name)
+            try:
+                with _subject_code():
+                    item = getattr(found, one.name)
+            except _NotPlainError as error:
+                # The record goes without a field that was never set.
+                if not isinstance(error.__cause__, AttributeError):
+                    described.append((name, undescribable(found, str(error))))
+            else:
+                described.append((name, self._field(kind, name, item, path)))
+        return Record(kind, tuple(described))
+
+    def _field(self, kind: str, name: str, item: Any, path: str) -> Value:
+        if (kind, name) in _ADDRESS_FIELDS and type(item) is int:
+            return self.scope.address(item)
+        return self.of(item, f"{path}.{name}")
+
+
+_SCALARS = (type(None), bool, int, float, str)
+
+
+def _scalar(found: Any) -> Value:
+    """None, a number or a text as it is, where it can be written down."""
+    if type(found) is int and found.bit_length() > _LONGEST_INT:
+        raise _NotPlainError(f"{found.bit_length()} bits")
+    if type(found) is str:
+        if len(found) > _LONGEST_TEXT:
+            raise _NotPlainError(f"{len(found)} characters")
+        return plain_text(found)
+    return math.nan if type(found) is float and math.isnan(found) else found
+
+
+def _part_of_scalar(found: Any) -> Record:
+    """A number or a text of a type of its own, such as an enumeration's: not what the rules mean by that value."""
+    plain = next(kind for kind in (int, float, str) if issubclass(type(found), kind))
+    read = {int: int.__index__, float: float.__float__, str: str.__str__}[plain]
+    return record(_name(type(found)), value=_scalar(read(found)))
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Whether nothing about a key of a dict has to be changed to write it down."""
+    return type(key) in _SCALARS and _scalar(key) == key
+
+
+def _name(kind: type) -> str:
+    """The name of a type of the subject's, apart from the records that we make."""
+    name = name_of(kind)
+    return f"{name} of the subject" if name in _OUR_RECORDS else name
+
+
+def _require_few(count: int) -> None:
+    # A view can have more elements than there is memory.
+    if count > _MOST_ELEMENTS:
+        raise _NotPlainError(f"{count} elements")
+
+
+def _numbers(elements: list[Any]) -> tuple[int, ...]:
+    """Elements as numbers, truth values among them.
+
+    Raises:
+        TypeError: an element is no number, as in a masked array.
+    """
+    kinds = set(map(type, elements))
+    if kinds == {int}:
+        return tuple(elements)
+    # NaN is one object everywhere, so that what holds it equals itself.
+    plain: list[Any] = [math.nan if one != one else one for one in elements]  # noqa: PLR0124
+    if kinds <= {int, float}:
+        return tuple(plain)
+    return tuple(map(int, plain))

@@ -1,0 +1,244 @@
+"""The execution port: the one place where plain data becomes tensors and a subject is called.
+
+Properties never hold a tensor. They hand steps to a port and get outcomes back, so a port that runs in another
+process, or on another machine, needs no change in any property.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from properties.harness.case.raised import from_outside, message_of, name_of
+from properties.harness.case.values import (
+    CANARY,
+    Call,
+    Let,
+    Outcome,
+    Overwrite,
+    Raised,
+    Returned,
+    Step,
+    Value,
+)
+from properties.harness.execution.objects.arena import Arena
+from properties.harness.execution.objects.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
+from properties.harness.execution.objects.build import Bound, Builder
+from properties.harness.execution.objects.describe import Describer
+from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.sanitizer.port import Watched
+from properties.subjects import Subject
+
+
+class Port(Protocol):
+    """Runs the steps of one example after another; `begin` forgets the names of the example before."""
+
+    device: str
+
+    def begin(self) -> None: ...
+
+    def execute(self, step: Step) -> Outcome | None: ...
+
+    def waiting_refused(self) -> AbstractContextManager[None]:
+        """While it is entered, a call of the subject that waits for the device raises in the subject."""
+        ...
+
+
+@runtime_checkable
+class TakesSeveral(Protocol):
+    """A port to which every message is a journey, so that it takes several steps at once."""
+
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]: ...
+
+
+def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
+    """The outcome of each of the steps, None of those that are no calls."""
+    if isinstance(port, TakesSeveral):
+        return port.execute_all(steps)
+    return [port.execute(step) for step in steps]
+
+
+class InProcess:
+    """Executes in this process, on `device` ("cpu" or "cuda").
+
+    Args:
+        guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
+        sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
+        record: the sanitizer keeps who wrote what.
+        arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
+
+    Raises:
+        ValueError: kernels are to be watched on a device where they are compiled.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        *,
+        guards: bool = True,
+        sanitized: bool = False,
+        record: bool = False,
+        arena: bool | None = None,
+    ) -> None:
+        if sanitized and device != "cpu":
+            raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
+        self.subject = subject
+        self.device = device
+        self.watched = Watched(record=record) if sanitized else None
+        together = guards and (device != "cpu" if arena is None else arena)
+        self._builder = Builder(
+            subject, device, guards=guards, watched=self.watched, arena=Arena(device) if together else None
+        )
+        self._describer = Describer(device, self._builder.allocator.imaged)
+        self._sync_mode = "default"
+
+    def begin(self) -> None:
+        self._builder.names.clear()
+        self._builder.allocator.begin_example()
+        if self.watched is not None:
+            self.watched.begin()
+
+    def give_back(self) -> None:
+        """Memory of gigabytes that no name is bound to goes back to the device: somebody else may want it."""
+        self._builder.allocator.give_back()
+
+    def execute(self, step: Step) -> Outcome | None:
+        if isinstance(step, Let):
+            self._builder.let(step.name, step.value)
+        elif isinstance(step, Overwrite):
+            self._builder.overwrite(step)
+        else:
+            return self._call(step)
+        return None
+
+    def bound(self, name: str) -> Bound | None:
+        """What a step of the example in hand has bound to a name."""
+        return self._builder.names.get(name)
+
+    def materialise(self, value: Value) -> Any:
+        """The object that `value` stands for, on this port's device."""
+        built = self._builder.build(value, "", Scope())
+        self._builder.allocator.flush()
+        return built
+
+    def _call(self, call: Call) -> Outcome:
+        scope = Scope()
+        self._builder.allocator.begin_call()
+        try:
+            with ExitStack() as stack:
+                # It has the subject forget what it remembers, by the subject's own code.
+                self._builder.run(stack.enter_context, self.subject.environment(dict(call.environment)))
+                result = self._run(self._prepared(call, scope), call, scope)
+        except SubjectError as error:
+            self._builder.allocator.pull()
+            self._bind(call, error)
+            cause = error.__cause__
+            assert cause is not None
+            return Raised(name_of(type(cause)), message_of(cause), *self._traces(call, scope))
+        self._builder.allocator.pull()
+        self._bind(call, Named(result, Scope()))
+        described = self._describer.result(result, "result", scope, by_content=call.by_content)
+        return Returned(described, *self._traces(call, scope))
+
+    def _prepared(self, call: Call, scope: Scope) -> Callable[[], Any]:
+        build = self._builder.build
+        arguments = [build(value, name, scope) for name, value in call.arguments]
+        keywords = {name: build(value, name, scope) for name, value in call.keywords}
+        return partial(self._function(call.function), *arguments, **keywords)
+
+    def _bind(self, call: Call, result: Named | SubjectError) -> None:
+        if call.bind:
+            self._builder.names[call.bind] = result
+
+    def _function(self, name: str) -> Any:
+        owner, _, function = name.partition(".")
+        if owner != "harness":
+            return self.subject.resolve(name)
+        own = OWN_FUNCTIONS[function]
+        return partial(own, self.subject) if function in NEED_THE_SUBJECT else own
+
+    def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:
+        """What was written to that nobody observes, and what everything observed holds."""
+        names = self._builder.names
+        after = tuple((name, self._describer.observed(names, name)) for name in call.observes)
+        observed = [names[name] for name in call.observes if name in names]
+        blocks = [bound for bound in observed if isinstance(bound, Block)]
+        for bound in observed:
+            if isinstance(bound, Window):
+                bound.accept()
+        changed = scope.changed(blocks)
+        for block in blocks:
+            block.accept()
+        return changed, after
+
+    @contextmanager
+    def waiting_refused(self) -> Iterator[None]:
+        self._sync_mode = "error"
+        try:
+            yield
+        finally:
+            self._sync_mode = "default"
+
+    def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
+        watching = nullcontext() if self.watched is None else self.watched.watching(scope, kept=call.keeps)
+        self._builder.allocator.flush()
+        try:
+            with self._sync_debug_mode(), watching, program_schedule(call.schedule):
+                result = function()
+            self._wait()
+        except BaseException as error:
+            if from_outside(error):
+                raise
+            raise SubjectError from error
+        return result
+
+    def _wait(self) -> None:
+        """Until everything that the call has started is done, copies to host memory among it."""
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+    @contextmanager
+    def _sync_debug_mode(self) -> Iterator[None]:
+        if self.device == "cpu" or self._sync_mode == "default":
+            yield
+            return
+        try:
+            with warnings.catch_warnings():
+                # The first time in a process it warns that it may miss some; as an error that would leave it on.
+                warnings.simplefilter("ignore", UserWarning)
+                torch.cuda.set_sync_debug_mode(self._sync_mode)
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def ordinary_port(subject: Subject, device: str, *, sanitized: bool = True) -> InProcess:
+    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu")
+
+
+def choose_device(requested: str) -> str:
+    """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
+
+    Raises:
+        ValueError: an unknown device, or "cuda" where there is none.
+    """
+    if requested not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device = {requested!r}, but should be auto, cpu or cuda [choose_device]")
+    if requested == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
+        )
+    if requested == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return requested
+
+
+__all__ = ["CANARY", "GUARD_BYTES", "InProcess", "Port", "choose_device", "ordinary_port"]

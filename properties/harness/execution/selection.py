@@ -1,0 +1,69 @@
+"""Which properties a command is about: those that an expression names, that a subject has functions for, on its device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from properties.harness.execution.registry import Property
+    from properties.subjects import Subject
+
+
+def applicable(
+    names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
+) -> tuple[list[str], dict[str, str]]:
+    """The properties that say something about the subject on the device, and by name why the others do not."""
+    from properties.harness.execution.example import Bench
+    from properties.harness.execution.port import InProcess
+
+    bench = Bench(subject, InProcess(subject, device))
+    reasons = {name: tested[name].not_applicable(bench) for name in names}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    return [name for name in names if name not in skipped], skipped
+
+
+def machines(tested: Mapping[str, Property]) -> list[str]:
+    """The names of the properties that follow requests through an engine."""
+    return [name for name, one in tested.items() if heading(one)]
+
+
+def heading(tested: Property) -> str:
+    """What a machine that follows requests is called in tables; nothing of any other property."""
+    return getattr(getattr(tested, "machine", None), "heading", "")
+
+
+def cores() -> int:
+    """The cores that this process may use, where the system can say so."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def select(names: list[str], expression: str) -> list[str]:
+    """The names that match a pytest `-k` expression.
+
+    Raises:
+        ValueError: no such expression, or it matches nothing.
+    """
+    if not expression:
+        return names
+    # The expression language is pytest's own; its evaluator has no other public home.
+    from _pytest.mark.expression import Expression
+
+    try:
+        compiled = Expression.compile(expression)
+    except Exception as error:  # SyntaxError; ParseError before pytest 9
+        raise ValueError(
+            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
+        ) from error
+    found = [name for name in names if compiled.evaluate(_containing(name))]
+    if not found:
+        raise ValueError(
+            f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
+        )
+    return found
+
+
+def _containing(name: str) -> Callable[..., bool]:
+    return lambda word, **_: word in name

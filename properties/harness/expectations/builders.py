@@ -1,0 +1,310 @@
+"""Answers about the metadata builders (documents 1 and 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from oracle.builders import base, batch, gdn
+from oracle.chunks import CONV_BLOCK_M, ConvPrograms
+from oracle.marks import mark
+from oracle.profile import current
+from properties.harness.case.values import (
+    Call,
+    Record,
+    Returned,
+    Tensor,
+    Value,
+    boolean,
+    int32,
+    int64,
+    record,
+)
+from properties.harness.expectations import answer, answers
+from properties.harness.expectations.typed import matrix, vector
+
+_REPLAYED = mark("a captured graph is replayed for another step", device="cuda")
+_REPLAYED_PADDED = mark("a captured graph is replayed with padded rows", device="cuda")
+
+_ONLY_ALL = (
+    "num_computed_tokens_p",
+    "block_idx_last_scheduled_token",
+    "block_idx_first_scheduled_token_p",
+    "block_idx_last_computed_token",
+)
+"""Fields of mode "all" alone."""
+
+_KINDS = {
+    "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
+    "Mamba2AttentionMetadataBuilder": ("mamba2", "Mamba2AttentionMetadata"),
+    "GDNAttentionMetadataBuilder": ("gdn", "GDNAttentionMetadata"),
+}
+
+
+def config_of(constructed: Call) -> batch.BuilderConfig:
+    """The oracle's configuration of a builder, from the call that constructed it."""
+    arguments = constructed.named
+    spec, config = arguments["kv_cache_spec"], arguments["vllm_config"]
+    return batch.BuilderConfig(
+        mode=config["cache_config"]["mamba_cache_mode"],
+        block_size=spec["block_size"],
+        num_spec=config["num_speculative_tokens"],
+        num_speculative_blocks=spec["num_speculative_blocks"],
+        max_num_seqs=config["scheduler_config"]["max_num_seqs"],
+        max_cudagraph_capture_size=config["compilation_config"]["max_cudagraph_capture_size"],
+        full_cudagraphs=config["compilation_config"]["cudagraph_mode"]["has_full_cudagraphs"].value,
+        max_model_len=config["model_config"]["max_model_len"],
+        chunk_size=config["model_config"]["get_mamba_chunk_size"].value,
+    )
+
+
+def _construct(name: str) -> None:
+    kind, _ = _KINDS[name]
+
+    @answers(name)
+    def constructed(**arguments: Value) -> Value:
+        batch.require_config(config_of(Call(name, (), tuple(arguments.items()))), kind)
+        return record(name)
+
+
+def _build(name: str) -> None:
+    kind, result = _KINDS[name]
+
+    @answers(f"{name}.build")
+    def built(
+        self: Call,
+        common_prefix_len: int,  # noqa: ARG001 - documented, and without meaning for states
+        common_attn_metadata: Record,
+        num_accepted_tokens: Tensor | None = None,
+        num_decode_draft_tokens_cpu: Tensor | None = None,
+    ) -> Value:
+        step = _step(common_attn_metadata, num_accepted_tokens, num_decode_draft_tokens_cpu)
+        width = common_attn_metadata["block_table_tensor"].shape[1]
+        return _answer(kind, result, step, config_of(self), width, capture=False)
+
+    @answers(f"{name}.build_for_cudagraph_capture")
+    def captured(self: Call, common_attn_metadata: Record) -> Value:
+        step = _step(common_attn_metadata, None, None)
+        width = common_attn_metadata["block_table_tensor"].shape[1]
+        return _answer(kind, result, step, config_of(self), width, capture=True)
+
+
+def _update(name: str) -> None:
+    kind, result = _KINDS[name]
+
+    @answers(f"{name}.update_block_table")
+    def updated(self: Call, metadata: Call, blk_table: Tensor, slot_mapping: Value) -> Value:  # noqa: ARG001 - as above
+        step = _step(metadata.named["common_attn_metadata"], None, None)
+        config = config_of(self)
+        found = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
+        return record(result, **_mamba_fields(kind, found, config, blk_table.shape[1]))
+
+
+for _name in _KINDS:
+    _construct(_name)
+    _build(_name)
+for _name in ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder"):
+    _update(_name)
+
+
+@answers("harness.owned_fields")
+def owned_fields(owner: Call, result: Call) -> Value:
+    """The fields of a built object that must live in its builder's own buffers; in those of another builder, none."""
+    return tuple(sorted(_found(result).owned)) if result.named["self"] == owner else ()
+
+
+@answers("harness.capture")
+def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG001 - capturing tells nothing
+    """A graph, whatever it reads."""
+    return record("Graph")
+
+
+@answers("harness.replay")
+def replayed(graph: Call, latest: Call) -> Value:
+    """The captured fields, with the values of what was built last."""
+    built = answer(latest)
+    assert isinstance(built, Returned)
+    fields = dict(built.value.fields)
+    starts = latest.named["common_attn_metadata"]["query_start_loc_cpu"].values()
+    _REPLAYED.reached()
+    _REPLAYED_PADDED.reached_if(starts[-2:] == (starts[-1],) * 2)
+    return record("GraphReads", values={name: fields[name] for name in graph.named["names"]})
+
+
+def _found(built: Call) -> Any:
+    """The oracle's metadata for the call that built it."""
+    name, _, method = built.function.partition(".")
+    capture = method == "build_for_cudagraph_capture"
+    return _metadata(_KINDS[name][0], step_of(built), config_of(built.named["self"]), capture=capture)
+
+
+def step_of(built: Call) -> batch.Step:
+    """The oracle's step of a call that builds metadata or captures them."""
+    arguments = built.named
+    return _step(
+        arguments["common_attn_metadata"],
+        arguments.get("num_accepted_tokens"),
+        arguments.get("num_decode_draft_tokens_cpu"),
+    )
+
+
+def _metadata(kind: str, step: batch.Step, config: batch.BuilderConfig, *, capture: bool) -> Any:
+    if kind == "gdn":
+        return gdn.gdn_metadata(step, config, capture=capture)
+    return base.base_metadata(step, config, kind=kind, capture=capture)
+
+
+def _answer(
+    kind: str, result: str, step: batch.Step, config: batch.BuilderConfig, width: int, *, capture: bool
+) -> Value:
+    found = _metadata(kind, step, config, capture=capture)
+    if kind == "gdn":
+        return record(result, **_gdn_fields(found, config))
+    return record(result, **_mamba_fields(kind, found, config, width))
+
+
+def _mamba_fields(
+    kind: str, found: base.BaseMetadata, config: batch.BuilderConfig, width: int
+) -> dict[str, Value]:
+    fields = _base_fields(found, config, width)
+    if kind == "mamba2":
+        fields |= {"seq_idx_p": _ints(found.seq_idx_p), "chunk_size": found.chunk_size}
+        fields["prep_initial_states"] = found.prep_initial_states
+    gone = () if current().keeps_all_blocks else _ONLY_ALL
+    return {name: value for name, value in fields.items() if name not in gone}
+
+
+def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.Step:
+    fields: dict[str, Any] = dict(common.fields)
+    starts = vector(fields["query_start_loc_cpu"], "query_start_loc_cpu", host=True)
+    marks, bounds = fields.get("is_prefilling"), fields.get("seq_lens_cpu_upper_bound")
+    columns: dict[str, Any] = {
+        "seq_len": vector(fields["seq_lens"], "seq_lens"),
+        "blocks": matrix(fields["block_table_tensor"], "block_table_tensor"),
+        "prefilling": _optional(marks, "is_prefilling", dtypes=("bool",), host=True),
+        "seq_len_upper_bound": _optional(bounds, "seq_lens_cpu_upper_bound", host=True),
+        "accepted": _optional(counts, "num_accepted_tokens"),
+        "drafts": _optional(drafts, "num_decode_draft_tokens_cpu", host=True),
+    }
+    rows = tuple(
+        batch.StepRow(
+            query_len=starts[row + 1] - starts[row],
+            **dict[str, Any]({name: values[row] if values else None for name, values in columns.items()}),
+        )
+        for row in range(len(starts) - 1)
+    )
+    return batch.Step(
+        rows=tuple(replace(row, prefilling=None if marks is None else bool(row.prefilling)) for row in rows),
+        num_actual_tokens=fields["num_actual_tokens"],
+        max_query_len=fields["max_query_len"],
+        has_prefilling=marks is not None,
+        has_upper_bound=bounds is not None,
+        has_accepted=counts is not None,
+        has_drafts=drafts is not None,
+        on_host=fields["seq_lens"].on == "host",
+    )
+
+
+def _optional(tensor: Tensor | None, name: str, **rule: Any) -> tuple[int, ...] | None:
+    return None if tensor is None else vector(tensor, name, **rule)
+
+
+def _ints(values: Any) -> Value:
+    return None if values is None else int32(values)
+
+
+def _bools(values: tuple[bool, ...] | None) -> Value:
+    return None if values is None else boolean(values)
+
+
+def _rows(rows: Any, width: int) -> Value:
+    if rows is None:
+        return None
+    flat = tuple(number for row in rows for number in row)
+    return Tensor("int32", (len(rows), width), flat)
+
+
+def _conv(programs: ConvPrograms | None) -> dict[str, Value]:
+    if programs is None:
+        return {"nums_dict": None, "batch_ptr": None, "token_chunk_offset_ptr": None}
+    batch_ptr, offset_ptr = int32(programs.batch_ptr), int32(programs.token_chunk_offset_ptr)
+    variant = {
+        "nums": int32(programs.nums).on_host(),
+        "tot": len(programs.mlist),
+        "mlist": int64(programs.mlist).on_host(),
+        "mlist_len": len(programs.mlist),
+        "offsetlist": int32(programs.offsetlist).on_host(),
+        "batch_ptr": batch_ptr,
+        "token_chunk_offset_ptr": offset_ptr,
+    }
+    return {
+        "nums_dict": {CONV_BLOCK_M: variant},
+        "batch_ptr": batch_ptr,
+        "token_chunk_offset_ptr": offset_ptr,
+    }
+
+
+def _base_fields(found: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> dict[str, Value]:
+    own_width = _own_width(found, config, table_width)
+    prefills = found.state_indices_tensor_p
+    by_row = config.mode == "all"
+    return {
+        "num_prefills": found.num_prefills,
+        "num_prefill_tokens": found.num_prefill_tokens,
+        "num_decodes": found.num_decodes,
+        "num_decode_tokens": found.num_decode_tokens,
+        "num_reqs": found.num_reqs,
+        "has_initial_states_p": _bools(found.has_initial_states_p),
+        "query_start_loc_p": _ints(found.query_start_loc_p),
+        "num_computed_tokens_p": _ints(found.num_computed_tokens_p),
+        "state_indices_tensor_p": _rows(prefills, table_width) if by_row else _ints(prefills),
+        "state_indices_tensor_d": _rows(found.state_indices_tensor_d, own_width),
+        "query_start_loc_d": _ints(found.query_start_loc_d),
+        "num_accepted_tokens": _ints(found.num_accepted_tokens),
+        "block_idx_last_scheduled_token": _ints(found.block_idx_last_scheduled_token),
+        "block_idx_first_scheduled_token_p": _ints(found.block_idx_first_scheduled_token_p),
+        "block_idx_last_computed_token": _ints(found.block_idx_last_computed_token),
+        "seq_lens": _ints(found.seq_lens),
+        "cu_chunk_seqlen_p": _ints(found.cu_chunk_seqlen_p),
+        "last_chunk_indices_p": _ints(found.last_chunk_indices_p),
+        **_conv(found.conv),
+    }
+
+
+def _own_width(found: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> int:
+    """Columns of the decode rows: what a matrix without rows cannot tell by itself."""
+    if config.mode != "all":
+        return 1 + config.num_spec
+    captured = base.kept_width(config)
+    return captured if "state_indices_tensor_d" in found.owned else table_width
+
+
+def _gdn_fields(found: gdn.GDNMetadata, config: batch.BuilderConfig) -> dict[str, Value]:
+    indices = int64 if found.token_index_dtype == "int64" else int32
+    tokens = {
+        name: None if values is None else indices(values)
+        for name, values in (
+            ("spec_token_indx", found.spec_token_indx),
+            ("non_spec_token_indx", found.non_spec_token_indx),
+        )
+    }
+    return {
+        "num_prefills": found.num_prefills,
+        "num_prefill_tokens": found.num_prefill_tokens,
+        "num_decodes": found.num_decodes,
+        "num_decode_tokens": found.num_decode_tokens,
+        "num_spec_decodes": found.num_spec_decodes,
+        "num_spec_decode_tokens": found.num_spec_decode_tokens,
+        "num_actual_tokens": found.num_actual_tokens,
+        "has_initial_state": _bools(found.has_initial_state),
+        "spec_query_start_loc": _ints(found.spec_query_start_loc),
+        "non_spec_query_start_loc": _ints(found.non_spec_query_start_loc),
+        "spec_state_indices_tensor": _rows(found.spec_state_indices_tensor, 1 + config.num_spec),
+        "non_spec_state_indices_tensor": _ints(found.non_spec_state_indices_tensor),
+        "spec_sequence_masks": _bools(found.spec_sequence_masks),
+        "num_accepted_tokens": _ints(found.num_accepted_tokens),
+        "chunk_indices": _rows(found.chunk_indices, 2),
+        "chunk_offsets": None if found.chunk_offsets is None else int64(found.chunk_offsets),
+        **tokens,
+        **_conv(found.conv),
+    }

@@ -1,0 +1,207 @@
+"""A script of the user's under the sanitizer, as `python script.py` would run it, but that its kernels are executed here."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import linecache
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.syntax import Syntax
+
+from properties.harness.case.findings import Access, Finding
+from properties.harness.kernels import triton_mode
+from properties.harness.text import visible
+
+CLEAN, FOUND, FAILED = 0, 1, 2
+_LINES_AROUND = 3
+
+
+@dataclass(frozen=True)
+class Script:
+    """What to run, and how. A path that ends in .json is a saved case."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    order: str = ""
+    every_order: bool = False
+    empties: bool = True
+
+
+def sanitize_script(script: Script, console: Console) -> int:
+    """Run a script and tell what was found.
+
+    Returns:
+        0 if it is clean, 1 after a finding, 2 if the script failed on its own or launched nothing.
+
+    Raises:
+        ValueError: no such file or order, or a process whose kernels are compiled.
+    """
+    if not script.path.is_file():
+        raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
+    if script.path.suffix == ".json":
+        code: int = importlib.import_module("properties.harness.report.witness").explain_case(script.path)
+        return code
+    if script.order and script.every_order:
+        raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
+    triton_mode.prepare("cpu")
+    seen = _Seen()
+    error = _run(script, seen)
+    return _tell(script, seen, error, console)
+
+
+class _Seen:
+    """What a script has launched."""
+
+    def __init__(self) -> None:
+        self.launches, self.programs = 0, 0
+        self.finding: Finding | None = None
+        self.interpreted: list[str] = []
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Findings are remembered here, since a script may catch every exception."""
+        from properties.harness.kernels.launch import INTERPRETED, LAUNCHES, Kernel
+
+        plain, before = Kernel.run, LAUNCHES.copy()
+        Kernel.run = self._seen(plain)  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Kernel.run = plain  # type: ignore[method-assign]
+        for one, count in (LAUNCHES - before).items():
+            if one.how == INTERPRETED:
+                self.interpreted.append(f"{one.kernel} ({_count(count, 'launch', 'es')}): {one.why}")
+
+    def _seen(self, plain: Callable[..., None]) -> Callable[..., None]:
+        def run(kernel: Any, x: int, y: int, z: int, *rest: Any) -> None:
+            try:
+                plain(kernel, x, y, z, *rest)
+            except Finding as finding:
+                self.finding = self.finding or finding
+                raise
+            self.launches += 1
+            self.programs += x * y * z
+
+        return run
+
+
+def _run(script: Script, seen: _Seen) -> BaseException | None:
+    """What the script has raised, its end by `sys.exit` included."""
+    with _watching(script, seen), _as_main(script):
+        try:
+            runpy.run_path(str(script.path.absolute()), run_name="__main__")
+        except (Exception, SystemExit) as raised:
+            return raised
+    return None
+
+
+@contextlib.contextmanager
+def _watching(script: Script, seen: _Seen) -> Iterator[None]:
+    from properties.harness.kernels.orders.schedule import program_schedule
+    from properties.harness.kernels.sanitizer.empties import empties_unwritten
+    from properties.harness.kernels.sanitizer.orders import every_order
+    from properties.sanitizer import sanitize
+
+    with sanitize() as watch, contextlib.ExitStack() as more:
+        if script.empties:
+            more.enter_context(empties_unwritten(watch))
+        more.enter_context(program_schedule(script.order))
+        if script.every_order:
+            more.enter_context(every_order(watch=watch))
+        more.enter_context(seen.watching())
+        yield
+
+
+@contextlib.contextmanager
+def _as_main(script: Script) -> Iterator[None]:
+    arguments, path = sys.argv, list(sys.path)
+    sys.argv = [str(script.path), *script.arguments]
+    sys.path[:1] = [str(script.path.resolve().parent)]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = arguments, path
+        # Whatever it says there, kernels were executed.
+        os.environ.pop(triton_mode.INTERPRET, None)
+
+
+def _tell(script: Script, seen: _Seen, error: BaseException | None, console: Console) -> int:
+    if seen.finding is not None:
+        _tell_finding(seen.finding, console)
+        return FOUND
+    if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+        _tell_failure(script, error)
+        return FAILED
+    if not seen.launches:
+        print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
+        return FAILED
+    _say(console, f"CLEAN: {_count(seen.launches, 'launch', 'es')}, {_count(seen.programs, 'program', 's')}")
+    for one in seen.interpreted:
+        _say(console, f"run by Triton's interpreter, {one}")
+    return CLEAN
+
+
+def _count(number: int, one: str, more: str) -> str:
+    return f"{number:,} {one}{more if number != 1 else ''}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _tell_finding(finding: Finding, console: Console) -> None:
+    _say(console, f"{type(finding).__name__}: {finding}")
+    for note in getattr(finding, "__notes__", ()):
+        _say(console, note)
+    others = [finding.other] if finding.other and finding.other.path != finding.access.path else []
+    for access in (finding.access, *others):
+        _say(console, f"\n{access.path}  {access.verb}, program {access.program} of {access.kernel}")
+        _show_source(access, console)
+
+
+def _show_source(access: Access, console: Console) -> None:
+    path, _, number = access.path.rpartition(":")
+    lines, line = linecache.getlines(path), int(number or 0)
+    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
+    if console.is_terminal and lines:
+        where = {"line_range": (first, last), "highlight_lines": {line}}
+        console.print(Syntax("".join(lines), "python", line_numbers=True, **where))  # type: ignore[arg-type]
+        return
+    for at in range(first, last + 1):
+        _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
+
+
+def _tell_failure(script: Script, error: BaseException) -> None:
+    if isinstance(error, SystemExit):
+        print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
+        return
+    told = traceback.TracebackException(type(error), error, _of_script(script, error))
+    told.stack = traceback.StackSummary.from_list([one for one in told.stack if not _ours(one.filename)])
+    print("".join(told.format()), end="", file=sys.stderr)
+    print(f"error: {script.path} failed", file=sys.stderr)
+    if any(name in str(error).lower() for name in ("cuda", "nvidia")):
+        print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
+
+
+_HARNESS = str(Path(__file__).parents[2])
+
+
+def _ours(file: str) -> bool:
+    return file.startswith((_HARNESS, "<kernel "))
+
+
+def _of_script(script: Script, error: BaseException) -> Any:
+    """The traceback from the script's own first line on."""
+    trace, path = error.__traceback__, str(script.path.absolute())
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    return trace

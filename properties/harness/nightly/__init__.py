@@ -1,1 +1,0 @@
-"""Campaigns that people leave running: planned in rounds, spread over GPUs and machines, written down to be read."""

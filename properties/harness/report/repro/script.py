@@ -1,0 +1,266 @@
+"""Writes `repro.py`: a case as a script that needs torch and the subject, and nothing of this harness."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from properties.harness import rooms
+from properties.harness.case import Case
+from properties.harness.case.findings import FINDINGS
+from properties.harness.case.values import (
+    Address,
+    Call,
+    Expected,
+    Let,
+    Name,
+    Outcome,
+    Raised,
+    Record,
+    Refusal,
+    SameAs,
+    Tensor,
+    Value,
+    View,
+)
+from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.replay import differs
+from properties.harness.execution.run import Follower, recorded
+from properties.harness.kernels import schedules
+from properties.harness.kernels.orders.switches import for_interpreter
+from properties.harness.report.repro.adapter import called
+from properties.harness.report.repro.literals import elements_of, literal
+from properties.harness.report.repro.parts import filled, in_docstring, seen, subject_part
+
+_TEMPLATE = Path(__file__).with_name("template.txt")
+_WATCHED = Path(__file__).with_name("watched_template.txt")
+_SCHEDULES = Path(schedules.__file__)
+_RACES = Path(__file__).with_name("races.py")
+TRACED = "traced"
+"""In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
+
+
+def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
+    """The script's text.
+
+    Args:
+        directory: where the script will stand; the path to the subject is written relative to it.
+        subject_root: the folder to import the subject from, None where it is installed.
+    """
+    root = os.path.relpath(subject_root, directory) if subject_root else ""
+    if case.sanitized and case.order is None:
+        return _watched_script(case, directory, root)
+    if case.order != TRACED:
+        case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
+    part = subject_part(case, root)
+    body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
+    told = {
+        "@PROPERTY@": in_docstring(case.property_name),
+        "@SENTENCE@": in_docstring(case.sentence),
+        "@MESSAGE@": seen(case),
+        "@WITH@": part.seen_with and f" with {part.seen_with}",
+        "@USAGE@": part.usage,
+        "@DEVICE@": _device(case),
+        "@INTERPRETER@": _interpreter(case),
+        "@SUBJECT_PART@": part.code,
+        "@CALLED@": repr(called(case)),
+        "@BODY@": body,
+        "@STATED@": repr(_stated(case)),
+    }
+    return filled(_TEMPLATE.read_text(encoding="utf-8"), told)
+
+
+def _for_interpreter(case: Case) -> Case:
+    """With orders that the interpreter knows: the one that shows the failure, or others where none is known to."""
+    if case.order is not None:
+        return case.reordered(case.order)
+    steps = (
+        replace(step, schedule=for_interpreter(step.schedule)) if isinstance(step, Call) else step
+        for step in case.steps
+    )
+    return replace(case, steps=tuple(steps))
+
+
+def _stated(case: Case) -> str:
+    """What a condition says is wrong with outcomes of which each alone is what the rules expect, "" where there is none.
+
+    The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
+    """
+    if case.failure is None or differs(case) or case.order == TRACED:
+        return ""
+    return case.failure.message
+
+
+def _device(case: Case) -> str:
+    if case.order == TRACED:
+        return '"cpu"  # Only where Triton interprets them can programs be looked at.'
+    return f'os.environ.get("DEVICE", {json.dumps(case.device)})'
+
+
+def _watched_script(case: Case, directory: Path, root: str) -> str:
+    """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
+    told = {
+        "@PROPERTY@": in_docstring(case.property_name),
+        "@USED@": in_docstring(case.subject),
+        "@SUBJECT@": json.dumps(case.subject),
+        "@ROOT@": json.dumps(root),
+        "@STATECHECK@": json.dumps(os.path.relpath(rooms.FOLDER, directory)),
+    }
+    return filled(_WATCHED.read_text(encoding="utf-8"), told)
+
+
+def _interpreter(case: Case) -> str:
+    """What runs programs in another order than the plain one, or looks at what they touch, where the case needs it."""
+    if case.order == TRACED:
+        return _inlined(_RACES)
+    return _inlined(_SCHEDULES) if any(call.schedule for call in case.calls) else ""
+
+
+def _inlined(module: Path) -> str:
+    """The text of a module that stands on its own; scripts are not annotated for anybody."""
+    text = module.read_text(encoding="utf-8").replace("from __future__ import annotations\n\n", "")
+    return f"\n\n{text.rstrip()}\n"
+
+
+def _steps(case: Case) -> Iterator[str]:
+    actual, damaged = iter(case.actual), _damaged(case)
+    results: set[str] = set()
+    rules = Follower(recorded(case.expected))
+    for step, asked in rules.follow(case.steps):
+        if isinstance(step, Call):
+            assert asked is not None
+            finding = _finding(next(actual)) if case.order == TRACED else ""
+            yield from _call(step, asked.expected, results, rules.memory, finding)
+            if step.bind:
+                results.add(step.bind)
+        elif isinstance(step, Let):
+            value = literal(step.value)
+            yield f"{step.name} = {f'guarded({value})' if step.name in damaged else value}"
+        elif isinstance(rules.memory.names[step.name], View):
+            yield f"overwrite_view({step.name}, {elements_of(step.elements)})"
+        else:
+            yield f"overwrite({step.name}, {elements_of(step.elements)})"
+
+
+def _finding(outcome: Outcome) -> str:
+    """What the sanitizer has stopped a call for, "" if it has not."""
+    return outcome.exception if isinstance(outcome, Raised) and outcome.exception in FINDINGS else ""
+
+
+def _damaged(case: Case) -> set[str]:
+    """Names of tensors around which the subject wrote, or of all that may be one that it left."""
+    if case.order == TRACED and "OutsideView" in map(_finding, case.actual):
+        lets = [step for step in case.steps if isinstance(step, Let) and isinstance(step.value, Tensor)]
+        return {step.name for step in lets if step.value.elements is not None}
+    after = (pair for outcome in case.actual for pair in outcome.after)
+    return {name for name, value in after if isinstance(value, Record) and value.type == "Damaged"}
+
+
+def _call(
+    call: Call, expected: Expected, results: set[str], memory: Memory, finding: str = ""
+) -> Iterator[str]:
+    yield ""
+    yield f"environment({dict(call.environment)!r})"
+    variables = {name: _variable(name, value, memory) for name, value in call.named.items()}
+    for name, value in call.named.items():
+        if not (isinstance(value, Name) and value.name == variables[name]):
+            yield f"{variables[name]} = {literal(value)}"
+    arguments = ", ".join(
+        [variables[name] for name, _ in call.arguments]
+        + [f"{name}={variables[name]}" for name, _ in call.keywords]
+    )
+    watched = ", ".join(
+        f"{variables[name]}={variables[name]}"
+        for name, value in call.named.items()
+        if _watched(value, results) and not (isinstance(value, Name) and value.name in call.observes)
+    )
+    yield f"before = snapshot({watched})"
+    owner = "" if call.function.startswith("harness.") else "subject."
+    invocation = f"lambda: {owner}{call.function}({arguments})"
+    if call.schedule:
+        invocation = f"in_order({call.schedule!r}, {invocation})"
+    if finding:
+        invocation = f"traced({finding!r}, {invocation})"
+    if isinstance(expected, Refusal):
+        yield f"expect_refusal({expected.exception!r}, {expected.argument!r}, {invocation})"
+    else:
+        result = call.bind or "result"
+        yield f"{result} = attempt({invocation})"
+        yield f"if {result} is not FAILED:"
+        yield from (f"    {line}" for line in _checks(result, expected.value))
+    observed = [name for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))]
+    yield f"expect_untouched({', '.join(['before', *(observed if watched else ())])})"
+    yield from _observations(call, expected, memory)
+
+
+def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[str]:
+    known = dict(expected.after)
+    for name in call.observes:
+        if name in known:
+            same = "  # as before" if memory.contents(name) == known[name] else ""
+            yield _observation(name, known[name], memory.names.get(name)) + same
+
+
+def _observation(name: str, expected: Value, bound: Value) -> str:
+    if isinstance(bound, Tensor):
+        return f"expect_storage({name!r}, {name}, {elements_of(expected.elements)})"
+    if isinstance(bound, View):
+        return f"expect_elements({name!r}, {name}, {elements_of(expected.elements)})"
+    if isinstance(expected, Tensor):
+        return f"expect_tensor({name!r}, torch.as_tensor({name}), {literal(expected)})"
+    return f"expect({name!r}, {name}, {literal(expected)})"
+
+
+def _variable(name: str, value: Value, memory: Memory) -> str:
+    """The variable of an argument: its name, unless that is what something else is called already."""
+    taken = name in memory.names or name in _helpers()
+    return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
+
+
+@cache
+def _helpers() -> frozenset[str]:
+    """What the template itself calls by name."""
+    return frozenset(
+        re.findall(r"^(?:def|class|import) (\w+)", _TEMPLATE.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+
+def _watched(value: Value, results: set[str]) -> bool:
+    """Arguments whose memory must stay as it is; what a call returned, such as a builder, may change itself."""
+    if isinstance(value, Tensor):
+        return value.elements is not None
+    return isinstance(value, Record) or (isinstance(value, Name) and value.name not in results)
+
+
+def _checks(path: str, expected: Value) -> Iterator[str]:
+    if isinstance(expected, (list, tuple)):
+        yield f"expect_type({path!r}, {path}, {type(expected).__name__})"
+        yield f'expect("len({path})", len({path}), {len(expected)})'
+        for i, item in enumerate(expected):
+            yield from _checks(f"{path}[{i}]", item)
+    elif isinstance(expected, dict):
+        yield f"expect({f'list({path})'!r}, list({path}), {list(expected)!r})"
+        for key, item in expected.items():
+            yield from _checks(f"{path}[{key!r}]", item)
+    elif isinstance(expected, Record):
+        yield f"expect({f'type({path}).__name__'!r}, type({path}).__name__, {expected.type!r})"
+        for field, item in expected.fields:
+            yield from _checks(f"{path}.{field}", item)
+    else:
+        yield _leaf(path, expected)
+
+
+def _leaf(path: str, expected: Value) -> str:
+    if isinstance(expected, Tensor):
+        return f"expect_tensor({path!r}, {path}, {literal(expected)})"
+    if isinstance(expected, SameAs):
+        return f"expect({f'{path} is {expected.path}'!r}, {path} is {expected.path}, True)"
+    if isinstance(expected, Address):
+        offset = f"{path} - {expected.argument}.data_ptr()"
+        return f"expect({offset!r}, {offset}, {expected.offset})"
+    return f"expect({path!r}, {path}, {expected!r})"

@@ -1,0 +1,187 @@
+"""The programs of a launch side by side: what each of them read and wrote, operation by operation.
+
+For a case whose programs switch. Of a launch of many operations those are shown that touch the bytes which programs contend
+for, since all others could as well be made at another time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from properties.harness.case import Case
+from properties.harness.case.values import Call, Let
+from properties.harness.execution.objects.blocks import Block, Window
+from properties.harness.execution.port import InProcess
+from properties.harness.kernels.orders.footprints import Footprints
+from properties.harness.kernels.orders.recording import Array, Operation, RecordedLaunch, launches_recorded
+from properties.harness.kernels.orders.switches import SWITCHES, WARP_SWITCHES, parsed
+from properties.subjects import Subject
+
+_ALL_SHOWN, _MOST_ROWS, _MOST_COLUMNS, _MOST_VALUES = 24, 60, 5, 6
+
+
+def side_by_side(case: Case, subject: Subject) -> str:
+    """A table in Markdown, with a sentence above it; "" for a case without switches.
+
+    Its steps are taken once more, up to the call that fails.
+    """
+    call = case.failure.call if case.failure is not None else None
+    if call is None or call >= len(case.calls) or not _switches(case.calls[call].schedule):
+        return ""
+    port = InProcess(subject, "cpu")
+    launch = _recorded(case, port, call)
+    if launch is None:
+        return ""
+    table = _Table(launch, _Names(case, port, launch), by_warps=parsed(case.calls[call].schedule).by_warps)
+    who = "Warps of every program" if table.by_warps else "Programs"
+    return (
+        f"{who} of `{launch.launch.kernel}` in call {call + 1} (`{case.calls[call].function}`), in the order "
+        f"`{case.calls[call].schedule}`{table.left_out}:\n\n" + "\n".join(table.lines())
+    )
+
+
+def _switches(schedule: str) -> bool:
+    return schedule.startswith((f"{SWITCHES}:", f"{WARP_SWITCHES}:")) and any(parsed(schedule).launches)
+
+
+def _recorded(case: Case, port: InProcess, call: int) -> RecordedLaunch | None:
+    """The launch of the call in which programs switch."""
+    port.begin()
+    calls = 0
+    for step in case.steps:
+        if not isinstance(step, Call) or calls < call:
+            port.execute(step)
+            calls += isinstance(step, Call)
+            continue
+        with launches_recorded() as recorded:
+            port.execute(step)
+        launches = parsed(step.schedule).launches
+        pairs = zip(recorded, launches, strict=False)
+        return next((one for one, switches in pairs if switches), None)
+    return None
+
+
+class _Names:
+    """What addresses are called: by the names of the case, or else by the parameters of the kernel."""
+
+    def __init__(self, case: Case, port: InProcess, launch: RecordedLaunch) -> None:
+        bound = {step.name: port.bound(step.name) for step in case.steps if isinstance(step, Let)}
+        self._views = [(name, one.view) for name, one in bound.items() if isinstance(one, Block | Window)]
+        one = launch.launch
+        handed = zip(one.names, one.arguments, strict=True)
+        self._views += [(name, each) for name, each in handed if isinstance(each, torch.Tensor)]
+
+    def of(self, addresses: Array, nbytes: int) -> str:
+        """Elements of one tensor, or places in memory that have no name."""
+        places = addresses.tolist()
+        for name, view in self._views:
+            inside = view.untyped_storage()
+            first = inside.data_ptr()
+            if all(first <= one < first + inside.nbytes() for one in places):
+                return f"{name}[{_numbers(_elements(view, places, nbytes))}]"
+        return _numbers([hex(one) for one in places])
+
+
+def _elements(view: torch.Tensor, places: Sequence[int], nbytes: int) -> list[str]:
+    """Numbers of elements, in row-major order; of bytes where that is not what is touched."""
+    size = view.element_size()
+    offsets = [one - view.data_ptr() for one in places]
+    if size == nbytes and view.is_contiguous():
+        return [str(one // size) for one in offsets]
+    return [f"byte {one}" for one in offsets]
+
+
+def _numbers(every: Sequence[str]) -> str:
+    if len(every) <= _MOST_VALUES:
+        return ", ".join(every)
+    return f"{', '.join(every[: _MOST_VALUES - 1])}, ... {every[-1]}"
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    who: str
+    text: str
+
+
+class _Table:
+    def __init__(self, recorded: RecordedLaunch, names: _Names, *, by_warps: bool) -> None:
+        self._operations, self._names, self.by_warps = recorded.operations, names, by_warps
+        self._contended = self._contenders()
+        self._shown = len(self._operations) <= _ALL_SHOWN
+
+    @property
+    def left_out(self) -> str:
+        return "" if self._shown else "; operations are left out that touch nothing which another one writes"
+
+    def lines(self) -> Iterator[str]:
+        rows = list(self._rows())
+        columns = list(dict.fromkeys(row.who for row in rows))
+        if len(columns) > _MOST_COLUMNS:
+            rows = [_Row(row.number, "", f"{row.who}: {row.text}") for row in rows]
+            columns = [""]
+        else:
+            columns.sort()
+        yield f"| | {' | '.join(columns)} |"
+        yield "|---" * (len(columns) + 1) + "|"
+        for row in rows[:_MOST_ROWS]:
+            cells = (row.text if one == row.who else "" for one in columns)
+            yield f"| {row.number} | {' | '.join(cells)} |"
+        if len(rows) > _MOST_ROWS:
+            yield f"| ... | {len(rows) - _MOST_ROWS} more |{' |' * (len(columns) - 1)}"
+
+    def _rows(self) -> Iterator[_Row]:
+        for number, one in enumerate(self._operations):
+            if self._shown or number in self._contended:
+                yield _Row(number + 1, self._who(one), self._text(one, self._contended.get(number)))
+
+    def _who(self, one: Operation) -> str:
+        program = f"program {one.program}"
+        return f"{program}, warp {one.warp}" if self.by_warps else program
+
+    def _text(self, one: Operation, contended: Array | None) -> str:
+        """The line of code, and what was read and written: of a long tile, what others touch too."""
+        chosen = slice(None) if contended is None or len(one.addresses) <= _MOST_VALUES else contended
+        what = self._names.of(one.addresses[chosen], one.site.nbytes)
+        found = None if one.found is None else _numbers([str(each) for each in one.found[chosen]])
+        left = None if one.left is None else _numbers([str(each) for each in one.left[chosen]])
+        place = f"{Path(one.site.place.file).name}:{one.site.place.line}"
+        if not len(one.addresses):
+            return f"`{place}` {one.site.kind} of nothing"
+        if left is None:
+            return f"`{place}` reads `{what}`: {found}"
+        if found is None:
+            return f"`{place}` writes `{what}` = {left}"
+        return f"`{place}` atomic {one.site.operation} `{what}`: {found} → {left}"
+
+    def _contenders(self) -> dict[int, Array]:
+        """Operations that conflict with one of somebody else, and which of their elements do."""
+        footprints, found = Footprints(), dict[int, Array]()
+        numbers = [
+            footprints.number(one.addresses, one.site.nbytes, writes=one.left is not None)
+            for one in self._operations
+        ]
+        who: Callable[[Operation], object] = lambda one: (one.program, one.warp if self.by_warps else 0)  # noqa: E731
+        for at, one in enumerate(self._operations):
+            others = [
+                other
+                for number, other in zip(numbers, self._operations, strict=True)
+                if number in footprints.conflicts[numbers[at]] and who(one) != who(other)
+            ]
+            if others:
+                touched = {place for other in others for place in _bytes_of(other)}
+                near = [
+                    touched.intersection(range(place, place + one.site.nbytes))
+                    for place in one.addresses.tolist()
+                ]
+                found[at] = torch.tensor([bool(each) for each in near]).numpy()
+        return found
+
+
+def _bytes_of(one: Operation) -> Iterator[int]:
+    for place in one.addresses.tolist():
+        yield from range(place, place + one.site.nbytes)

@@ -1,0 +1,86 @@
+"""The properties of a subject as a test of a user's own suite, one item each."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from properties.harness.device.port import InWorker
+from properties.harness.execution.example import Bench
+from properties.harness.execution.offers import Offers
+from properties.harness.execution.port import Port, choose_device, ordinary_port
+from properties.harness.execution.registry import load_properties
+from properties.harness.kernels import triton_mode
+from properties.subjects import KnownDeviation, Subject, adapted, load
+from properties.subjects.known import known_in, numbers_of
+
+MOST = "--statecheck-max-examples"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a test module, which pytest shows as where the test stands."""
+
+    file: str
+    line: int
+
+
+def suite_of(
+    subject: ModuleType | str,
+    place: Place,
+    *,
+    device: str,
+    known: str | Path | None,
+    require: Sequence[str],
+    max_examples: int | None,
+) -> Callable[..., None]:
+    """See `statecheck.properties`.
+
+    Args:
+        place: where the test is defined.
+    """
+    if max_examples is not None and max_examples < 1:
+        raise ValueError(f"max_examples = {max_examples}, but should be >= 1 [properties]")
+    device = choose_device(device)
+    triton_mode.prepare(device)
+    chosen = load(subject) if isinstance(subject, str) else adapted(subject)
+    if known is not None:
+        # A module's own SUBJECT may be that of other tests, too.
+        chosen = copy(chosen)
+        chosen.known_deviations = _declared(Path(place.file).parent / known, chosen)
+    Offers(chosen).require(tuple(require))
+    bench = Bench(chosen, _port(chosen, device))
+    tested = load_properties()
+
+    @pytest.mark.parametrize("property_name", sorted(tested))
+    def test(property_name: str, request: pytest.FixtureRequest) -> None:
+        most = request.config.getoption(MOST, None) or max_examples
+        tested[property_name].search(bench, most)
+
+    test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
+    # What pytest takes for the place of a test.
+    test.__code__ = test.__code__.replace(co_filename=place.file, co_firstlineno=place.line)
+    return test
+
+
+def _declared(path: Path, subject: Subject) -> tuple[KnownDeviation, ...]:
+    try:
+        return known_in(path, numbers_of(subject.release))
+    except OSError as error:
+        raise ValueError(
+            f"known = {str(path)!r}, but should be a readable file [properties]: {error}"
+        ) from error
+
+
+def _port(subject: Subject, device: str) -> Port:
+    if device == "cpu":
+        return ordinary_port(subject, device)
+    port = InWorker(subject.name, device)
+    atexit.register(port.close)
+    return port

@@ -1,0 +1,54 @@
+"""A falsified property in a few lines, in the place of Python's traceback: its frames are all the harness's own."""
+
+from __future__ import annotations
+
+from textwrap import shorten, wrap
+
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+
+from properties.harness.case import Case
+from properties.harness.case.compare import brief
+from properties.harness.case.values import Outcome, Raised, Refusal, Returned
+
+_WIDTH = 110
+_LONG = 320
+
+
+def in_short(case: Case, file: str, line: int | None) -> ReprExceptionInfo:
+    """The sentence, the smallest call, what was expected and what came, as pytest shows failures and xdist sends them.
+
+    Args:
+        file: where the test stands, and `line`, counted from 0.
+    """
+    entry = ReprEntryNative([f"{one}\n" for one in lines(case)])
+    # What pytest prints once more in its list of failures.
+    where = ReprFileLocation(file, (line or 0) + 1, shorten(case.message, _LONG, placeholder=" …"))
+    return ReprExceptionInfo(ReprTraceback([entry], None, "native"), where)
+
+
+def lines(case: Case) -> list[str]:
+    """At most eight of them."""
+    told = [*wrap(shorten(case.sentence, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
+    failure = case.failure
+    if failure is None:
+        return [*told, shorten(case.message, _LONG, placeholder=" …")]
+    rows = {"seen": failure.sentence, "call": failure.shown, **_outcome(case)}
+    return told + [
+        f"  {name:10}{shorten(text, _LONG, placeholder=' …')}" for name, text in rows.items() if text
+    ]
+
+
+def _outcome(case: Case) -> dict[str, str]:
+    """What the call in question should have come to, and what it did."""
+    number = case.failure.call if case.failure is not None else None
+    if number is None or number >= min(len(case.expected), len(case.actual)):
+        return {}
+    return {"expected": _spelled(case.expected[number]), "actual": _spelled(case.actual[number])}
+
+
+def _spelled(outcome: Outcome | Refusal) -> str:
+    if isinstance(outcome, Returned):
+        return brief(outcome.value)
+    if isinstance(outcome, Raised):
+        return f"{outcome.exception}: {outcome.message}"
+    return f"{outcome.exception}{f' that names {outcome.argument}' if outcome.argument else ''}"

@@ -1,0 +1,86 @@
+"""Every property has been seen to fail: each deliberate defect is found by the properties that it names."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+from properties.harness.execution.registry import load_properties
+from properties.harness.execution.variants import Breakage, broken_subject
+from properties.harness.kernels import triton_mode
+from properties.meta.breakages.table import BREAKAGES, FILE, described, find, hunt
+from properties.subjects import Subject, load
+
+NEED_CUDA = {
+    "nothing_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "no_build_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "a_replayed_graph_reads_what_an_eager_step_builds": "there are no graphs without CUDA",
+    "storing_by_row_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "storing_by_slot_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "bringing_states_along_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "the_postprocess_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "staging_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+}
+PAIRS = [(breakage, name) for breakage in BREAKAGES for name in breakage.caught_by]
+CAUGHT = {name for _, name in PAIRS}
+
+
+@pytest.fixture(scope="module")
+def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    """A copy with one defect, made once for all properties that it names."""
+    with broken_subject(request.param.variant, tmp_path_factory.mktemp("broken")) as subject:
+        yield subject
+
+
+@pytest.mark.parametrize(
+    ("broken", "breakage", "name"),
+    [(breakage, breakage, name) for breakage, name in PAIRS],
+    ids=[f"{breakage.name}: {name}" for breakage, name in PAIRS],
+    indirect=["broken"],
+)
+def test_a_defect_is_found_by_the_properties_that_it_names(
+    broken: Subject, breakage: Breakage, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Unshrunk: shrinking what is found takes minutes, and is for the table."""
+    if load_properties()[name].launches and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
+    catch = find(breakage, name, load_properties(), broken, shrink=False)
+    record_property("examples", catch.examples)
+    record_property("seen", catch.seen)
+    print(f"{breakage.name}: {name} after {catch.examples} examples: {catch.seen}")
+
+
+def test_every_property_that_can_run_here_has_been_seen_to_fail() -> None:
+    assert set(load_properties()) - CAUGHT - set(NEED_CUDA) == set()
+
+
+def test_only_properties_that_need_cuda_are_excused() -> None:
+    tested = load_properties()
+    assert [name for name in NEED_CUDA if tested[name].device != "cuda" or name in CAUGHT] == []
+
+
+def test_every_defect_has_a_name_and_a_line_of_its_own() -> None:
+    names = Counter(breakage.variant.package for breakage in BREAKAGES)
+    lines = Counter((breakage.file, breakage.old, breakage.new) for breakage in BREAKAGES)
+    assert [one for one, times in (names + lines).items() if times > 1] == []
+
+
+def test_the_table_on_disk_is_of_these_defects() -> None:
+    rows = [line for line in FILE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    pairs = itertools.zip_longest(rows, BREAKAGES)
+    stale = [
+        breakage.name if breakage else row
+        for row, breakage in pairs
+        if not (row and breakage and row.startswith(described(breakage)))
+    ]
+    assert stale == [], "`python -m properties.meta.breakages.table --write` brings it up"
+
+
+def test_hunting_leaves_hypothesis_as_it_was() -> None:
+    before = repr(settings())
+    assert hunt(load_properties()["division_is_exact_or_refused"], load("impl"), shrink=True) is None
+    assert repr(settings()) == before

@@ -1,0 +1,131 @@
+"""The demo's defects still fit the implementation, and each shows on an input that a person would try."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from properties.harness.case import Case
+from properties.harness.case.values import Call, Let, Name, Step, call, int32
+from properties.harness.cli.demo import VARIANTS, Caught, Finding, is_minimal
+from properties.harness.execution.variants import Variant, broken_copy, broken_subject, implementation
+from properties.meta.breakages.broken import a_case
+from properties.subjects import LAYOUT_VARIABLE, Subject, load
+
+NAMES = [variant.package for variant in VARIANTS]
+
+
+def chunks(subject: Subject) -> list[int]:
+    starts = torch.tensor([0, 4], dtype=torch.int32)
+    result: list[int] = subject.resolve("compute_varlen_chunk_metadata")(starts, 4)[0].tolist()
+    return result
+
+
+def gathered(subject: Subject) -> list[list[int]]:
+    spec = SimpleNamespace(block_size=4, num_speculative_blocks=0)
+    table, lens = torch.tensor([[7, 8]], dtype=torch.int32), torch.tensor([0], dtype=torch.int32)
+    result: list[list[int]] = subject.resolve("mamba_get_block_table_tensor")(
+        table, lens, spec, "align"
+    ).tolist()
+    return result
+
+
+def oriented(subject: Subject) -> tuple[int, int]:
+    with subject.environment({LAYOUT_VARIABLE: "DS"}):
+        result: tuple[int, int] = subject.resolve("MambaStateShapeCalculator._orient_conv_shape")(8, 3)
+        return result
+
+
+EXAMPLES: dict[str, tuple[Callable[[Subject], Any], Any]] = {
+    "chunk_split_off_by_one": (chunks, [0, 4]),
+    "gather_without_lower_clamp": (gathered, [[7]]),
+    "ds_orientation_swapped": (oriented, (8, 3)),
+}
+
+
+def outcome(ask: Callable[[Subject], Any], subject: Subject) -> Any:
+    try:
+        return ask(subject)
+    except (RuntimeError, IndexError) as error:
+        return error
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+def test_a_broken_copy_differs_from_the_intact_implementation(variant: Variant, tmp_path: Path) -> None:
+    ask, expected = EXAMPLES[variant.package]
+    assert ask(load("impl")) == expected
+    with broken_subject(variant, tmp_path) as broken:
+        assert outcome(ask, broken) != expected
+
+
+def test_a_broken_copy_leaves_nothing_behind_in_the_process(tmp_path: Path) -> None:
+    before, path = set(sys.modules), list(sys.path)
+    with broken_subject(VARIANTS[0], tmp_path) as broken:
+        assert f"{broken.name}.chunks" in sys.modules
+    assert set(sys.modules) == before
+    assert sys.path == path
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+def test_a_broken_copy_differs_in_one_place(variant: Variant, tmp_path: Path) -> None:
+    intact = implementation()
+    package = broken_copy(variant, intact, tmp_path)
+    files = {file.relative_to(package).as_posix(): file.read_text() for file in package.rglob("*.py")}
+    changed = [name for name, text in files.items() if text != (intact / name).read_text()]
+    assert changed == [variant.file]
+    assert files[variant.file].replace(variant.new, variant.old, 1) == (intact / variant.file).read_text()
+
+
+def test_a_line_that_is_gone_or_ambiguous_is_refused(tmp_path: Path) -> None:
+    for old, times in (("no such line", 0), ("import", "")):
+        with pytest.raises(
+            ValueError, match=rf"^old = '{old}', but should be in chunks.py once, but is there {times}"
+        ):
+            broken_copy(replace(VARIANTS[0], old=old), implementation(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def case(*steps: Step, message: str = "") -> Case:
+    return a_case(
+        property_name="chunks_end", subject="impl", steps=steps, expected=(), actual=(), message=message
+    )
+
+
+def varlen(starts: Any, chunk_size: int = 4) -> Call:
+    return call("compute_varlen_chunk_metadata", query_start_loc=starts, chunk_size=chunk_size)
+
+
+@pytest.mark.parametrize(
+    ("steps", "minimal"),
+    [
+        ((varlen(int32([0, 4, 5])),), True),
+        ((varlen(int32([0, 6])),), False),
+        ((varlen(int32([0, 1, 2, 3])),), False),
+        ((Let("starts", int32([0, 6])), varlen(Name("starts"))), False),
+        ((call("cdiv", x=100, y=1),), True),
+    ],
+)
+def test_a_minimal_chunk_case_has_two_requests_and_a_token_beyond_the_chunk(
+    steps: tuple, minimal: bool
+) -> None:
+    assert is_minimal(case(*steps)) is minimal
+
+
+def test_a_variant_is_caught_only_if_its_reports_fail_on_the_copy_and_pass_on_the_original() -> None:
+    small = case(
+        varlen(int32([0, 4])), message="x = 1, but should be 2 [compute_varlen_chunk_metadata(a=int32[0])]"
+    )
+    good = Finding(small, broken=1, intact=0)
+    assert good.shrunk == "compute_varlen_chunk_metadata(a=int32[0])"
+    assert Caught(VARIANTS[0], 1, [good]).as_expected()
+    assert not Caught(VARIANTS[0], 0, [good]).as_expected()
+    assert not Caught(VARIANTS[0], 1, []).as_expected()
+    for bad in (replace(good, broken=0), replace(good, intact=1), replace(good, broken=2)):
+        assert not Caught(VARIANTS[0], 1, [good, bad]).as_expected()

@@ -1,0 +1,293 @@
+"""Nightly campaigns on one machine, with real workers: what becomes of a subject that is right, wrong, or mended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from properties.harness.campaign.coordinator import Campaign
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.shards.comparison import Comparison, compared, find_previous
+from properties.harness.case import Case
+from properties.harness.case.values import call
+from properties.harness.cli import main as cli
+from properties.harness.cli import nightly as cli_nightly
+from properties.meta.breakages.broken import EXACT, ROUNDS_UP, module
+from properties.meta.subjects.pretended import COMMIT
+
+LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
+SURROUNDINGS = """
+SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
+BUILDKITE_BUILD_NUMBER BUILDKITE_PARALLEL_JOB BUILDKITE_PARALLEL_JOB_COUNT STATECHECK_REDIS
+"""
+"""Variables of whoever runs these tests, which are about none of them."""
+
+DIVIDES = """
+import os
+import time
+
+import impl
+from impl import *
+
+
+def divide(x, y):
+    time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+    right = impl.divide(x, y)
+    return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
+"""
+"""A subject that is right, or wrong, as slow as it is told."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A campaign that was run from the command line."""
+
+    code: int
+    output: str
+    id: str
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "reports" / "campaigns" / self.id
+
+    @property
+    def record(self) -> Record:
+        return Record.load(self.home / FILE)
+
+    @property
+    def bucket(self) -> BucketRecord:
+        (found,) = self.record.buckets
+        return found
+
+    @property
+    def page(self) -> str:
+        return (self.home / "report.html").read_text(encoding="utf-8")
+
+    @property
+    def comparison(self) -> Comparison:
+        return compared(self.record, find_previous(self.folder / "reports", self.record)[0])
+
+    def of(self, name: str) -> PropertyRecord:
+        (found,) = (one for one in self.record.properties if one.name == name)
+        return found
+
+
+def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **variables: str) -> Night:
+    """Run `nightly` in this process, with one worker of its own, on a subject made of `source`."""
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+        for variable in (*SURROUNDINGS.split(), "TOY_BROKEN", "TOY_SECONDS"):
+            patch.delenv(variable, raising=False)
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        patch.setattr(cli_nightly, "commit_of", lambda root: COMMIT)
+        with module(folder, "toy_of_nights", source) as subject:
+            code = cli.main([*arguments(folder, name, subject), *options])
+    return Night(code, told.getvalue(), name, folder)
+
+
+def arguments(folder: Path, name: str, subject: str) -> list[str]:
+    found = ["nightly", "--device", "cpu", "--engines", "1", "--id", name, "--subject", subject]
+    return [*found, "--reports", str(folder / "reports"), "--corpus", str(folder / "corpus")]
+
+
+def once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], tuple[Night, ...]]
+) -> tuple[Night, ...]:
+    """What `make` comes to in a folder of its own: of all processes that run tests, the first one makes it."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / name
+    folder.mkdir(exist_ok=True)
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "done.json"
+        if not done.exists():
+            nights = make(folder)
+            done.write_text(json.dumps([(one.code, one.output, one.id) for one in nights]))
+    return tuple(Night(code, told, one, folder) for code, told, one in json.loads(done.read_text()))
+
+
+DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    def make(folder: Path) -> tuple[Night, ...]:
+        return (night(folder, "clean", "--examples", "600", "--engines", "2", *DIVISIONS),)
+
+    return once(tmp_path_factory, "clean", make)[0]
+
+
+def test_a_clean_campaign_exits_0_and_says_so(clean: Night) -> None:
+    assert clean.code == 0, clean.output
+    assert "\nCLEAN\n" in clean.output
+    assert (clean.record.buckets, clean.record.troubles) == ([], [])
+
+
+def test_a_campaign_hears_the_canary(clean: Night) -> None:
+    assert clean.record.canary.startswith("found and shrunk to 10 in ")
+    assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
+
+
+def test_a_campaign_whose_budget_is_used_up_is_complete(clean: Night) -> None:
+    record = clean.record
+    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
+
+
+def test_several_workers_run_as_many_examples_as_were_asked_for(clean: Night) -> None:
+    assert 570 <= clean.record.examples <= 630
+
+
+def test_a_campaign_explores_its_properties_in_rounds(clean: Night) -> None:
+    record = clean.record
+    assert record.rounds > 1
+    assert all(one.status == "passed" and one.compared >= 80 for one in record.properties)
+
+
+def test_a_campaign_tells_which_marks_its_examples_reached_and_when(clean: Night) -> None:
+    marks = clean.record.marks
+    assert marks
+    assert all(one.examples > 0 and one.at is not None and one.property for one in marks)
+    assert all(one.behaviours > 0 for one in clean.record.properties)
+
+
+def test_the_series_ends_with_what_the_campaign_came_to(clean: Night) -> None:
+    first, *_, last = clean.record.series
+    assert first.at < last.at <= clean.record.seconds + 0.1
+    assert (last.examples, last.buckets) == (clean.record.examples, 0)
+
+
+def test_the_page_of_a_campaign_tells_its_verdict(clean: Night) -> None:
+    assert "CLEAN" in clean.page
+    assert f"report: {clean.home / 'report.html'}\n" in clean.output
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, ...]:
+    """Three of them: a defect is met, is still there, and is mended."""
+
+    def make(folder: Path) -> tuple[Night, ...]:
+        options = ("--examples", "500", *DIVISIONS)
+        first = night(folder, "night1", *options, TOY_BROKEN="1")
+        (kept,) = (folder / "corpus").glob("*.json")
+        replace(Case.load(kept), first_seen=LONG_AGO).save(kept)
+        return first, night(folder, "night2", *options, TOY_BROKEN="1"), night(folder, "night3", *options)
+
+    return once(tmp_path_factory, "nights", make)
+
+
+def test_a_defect_is_found_shrunk_and_told(nights: tuple[Night, ...]) -> None:
+    first = nights[0]
+    assert first.code == 1, first.output
+    assert Case.from_json(json.dumps(first.bucket.case)).calls[0] == call("divide", x=12, y=1)
+    assert f"FALSIFIED {first.bucket.id}: {EXACT}: " in first.output
+    assert first.bucket.id in first.page
+
+
+def test_a_defect_is_reported_and_kept_in_the_corpus(nights: tuple[Night, ...]) -> None:
+    bucket = nights[0].bucket
+    assert Path(bucket.corpus).name == f"{EXACT}-{bucket.id}.json"
+    assert Case.load(Path(bucket.report) / "case.json").calls[0].named == {"x": 12, "y": 1}
+    assert bucket.first_seen["commit"] == COMMIT
+
+
+def test_a_defect_is_gone_past_and_its_examples_are_counted(nights: tuple[Night, ...]) -> None:
+    first = nights[0]
+    assert first.bucket.examples > 20
+    assert first.record.rounds > 1
+    assert first.of(EXACT).status == "FALSIFIED"
+
+
+def test_other_properties_are_explored_beside_a_falsified_one(nights: tuple[Night, ...]) -> None:
+    found = nights[0].of(ROUNDS_UP)
+    assert found.status == "passed"
+    assert found.examples > 100
+
+
+def test_a_campaign_with_defects_runs_as_many_examples_as_were_asked_for(nights: tuple[Night, ...]) -> None:
+    assert [round(one.record.examples / 500, 1) for one in nights] == [1.0, 1.0, 1.0]
+
+
+def test_what_is_known_is_replayed_before_everything_else(nights: tuple[Night, ...]) -> None:
+    second = nights[1]
+    assert [one.verdict for one in second.record.corpus] == ["FAILED"]
+    assert (second.bucket.at, second.bucket.note) == (0.0, "Replayed from the corpus.")
+    assert second.code == 1
+
+
+def test_a_defect_that_is_still_there_is_known_since_the_first_night(nights: tuple[Night, ...]) -> None:
+    second = nights[1]
+    assert second.bucket.first_seen == LONG_AGO
+    assert [one.id for one in second.comparison.still] == [nights[0].bucket.id]
+    assert "still there, since 2026-01-31" in second.page
+
+
+def test_further_examples_of_what_was_replayed_are_counted(nights: tuple[Night, ...]) -> None:
+    assert nights[1].bucket.examples > 20
+
+
+def test_a_mended_defect_is_fixed_and_gone(nights: tuple[Night, ...]) -> None:
+    third = nights[2]
+    assert third.code == 0, third.output
+    assert [one.verdict for one in third.record.corpus] == ["FIXED"]
+    assert [one.id for one in third.comparison.gone] == [nights[0].bucket.id]
+    assert third.of(EXACT).status == "passed"
+
+
+def test_a_later_campaign_of_the_same_commit_goes_on_with_later_rounds(nights: tuple[Night, ...]) -> None:
+    rounds = [(one.record.first_round, one.record.rounds) for one in nights]
+    assert rounds[0][0] == 0
+    assert all(sum(before) == first for before, (first, _) in pairwise(rounds))
+
+
+def came_to(one: Night) -> tuple[object, ...]:
+    """What may not depend on how fast a machine is."""
+    record = one.record
+    properties = [(it.name, it.status, it.examples, it.behaviours, it.detail) for it in record.properties]
+    buckets = [
+        (it.id, it.examples, it.message, Case.from_json(json.dumps(it.case)).steps) for it in record.buckets
+    ]
+    return record.rounds, properties, buckets, [(it.name, it.examples) for it in record.marks]
+
+
+def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
+    nights: tuple[Night, ...], tmp_path: Path
+) -> None:
+    slow = night(tmp_path, "slow", "--examples", "500", *DIVISIONS, TOY_BROKEN="1", TOY_SECONDS="0.004")
+    assert came_to(slow) == came_to(nights[0])
+
+
+def test_a_process_that_shares_workers_is_started_again_and_nobody_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def watch(campaign: Campaign) -> None:
+        (gpu,) = campaign._gpus.every
+        if campaign.examples >= 50 and not killed:
+            killed.append(campaign.examples)
+            assert gpu.process is not None
+            gpu.process.kill()
+
+    monkeypatch.setenv("TOY_SECONDS", "0.005")
+    with module(tmp_path, "toy_isolated", DIVIDES) as subject:
+        plan = Plan("isolated", subject, EXACT, examples=300, isolated=True, commit=COMMIT, canary=False)
+        plan = replace(plan, reports=str(tmp_path / "reports"), corpus=str(tmp_path / "corpus"))
+        record = Campaign(plan, watch).run()
+    ended = "cpu: the process that shares its workers ended with -9, and was started again"
+    assert (record.troubles, record.buckets, record.faults) == ([ended], [], {})
+    assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
+    assert killed[0] < 285 <= record.examples <= 315

@@ -1,0 +1,135 @@
+"""The property that must fail: heard where all is well, and told of where anything is wrong with the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from properties.harness.campaign import canary
+from properties.harness.campaign.canary import NAME, Silent, listen
+from properties.harness.campaign.shards.comparison import Comparison
+from properties.harness.campaign.workers.tasks import Listen, Listened, Setting
+from properties.harness.campaign.workers.worker import Worker
+from properties.harness.case import Case
+from properties.harness.case.values import Outcome, Returned, Step
+from properties.harness.execution import profiles
+from properties.harness.execution.example import Bench
+from properties.harness.execution.objects import own
+from properties.harness.execution.objects.own import LAST_TRUE_SONG
+from properties.harness.execution.port import InProcess
+from properties.harness.execution.registry import load_properties
+from properties.harness.report.markdown import write_report
+from properties.harness.report.pages.summary import verdict
+from properties.meta.breakages.broken import EXACT, Pipe
+from properties.meta.subjects.pretended import passes, pretended
+from properties.subjects import load
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(load("impl"), InProcess(load("impl"), "cpu"))
+
+
+def test_the_canary_is_found_shrunk_reported_and_replayed(bench: Bench, tmp_path: Path) -> None:
+    told = listen(bench, tmp_path)
+    assert told.startswith(f"found and shrunk to {LAST_TRUE_SONG + 1} in {bench.examples} examples")
+    (path,) = tmp_path.glob("*/case.json")
+    assert Case.load(path).calls[0].named["number"] == LAST_TRUE_SONG + 1
+
+
+def test_the_canary_is_found_anew_each_time(bench: Bench, tmp_path: Path) -> None:
+    assert listen(bench, tmp_path).split(",")[0] == listen(bench, tmp_path).split(",")[0]
+
+
+def test_the_canary_is_no_finding_of_the_campaign(bench: Bench, tmp_path: Path) -> None:
+    kept: list[Case] = []
+    bench.on_falsified = watched = kept.append
+    listen(bench, tmp_path)
+    assert (kept, bench.on_falsified) == ([], watched)
+
+
+def test_the_canary_leaves_the_profile_as_it_was(bench: Bench, tmp_path: Path) -> None:
+    before = settings.default
+    listen(bench, tmp_path)
+    assert settings.default == before
+
+
+def test_the_canary_is_none_of_the_properties() -> None:
+    assert NAME not in load_properties()
+
+
+def silence(bench: Bench, folder: Path) -> str:
+    """Why the canary was silent."""
+    with pytest.raises(Silent) as caught:
+        listen(bench, folder)
+    return str(caught.value)
+
+
+def test_a_canary_that_never_fails_is_silent(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
+    assert silence(bench, tmp_path) == "200 examples of it passed"
+
+
+def test_a_canary_that_is_not_shrunk_is_silent(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "LAST_TRUE_SONG", 11)
+    assert silence(bench, tmp_path) == "it was shrunk to 12, but should be to 10"
+
+
+@pytest.mark.parametrize("name", ["case.json", "repro.py", "report.md", "report.html"])
+def test_a_canary_whose_report_is_incomplete_is_silent(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(canary, "write_report", without(name))
+    assert silence(bench, tmp_path) == f"its report lacks {name}"
+
+
+def without(name: str) -> Callable[..., Path]:
+    """Writes a report, but for one file."""
+
+    def write(*arguments: Any) -> Path:
+        directory = write_report(*arguments)
+        (directory / name).unlink()
+        return directory
+
+    return write
+
+
+class TruePort(InProcess):
+    """Where every number is sung as it is."""
+
+    def execute(self, step: Step) -> Outcome | None:
+        return Returned(dict(step.named)["number"]) if hasattr(step, "named") else None
+
+
+def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(Silent, match=r"^its case did not fail when it was replayed$"):
+        listen(bench, tmp_path, TruePort(bench.subject, "cpu"))
+
+
+def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
+    monkeypatch.setattr("torch.set_num_threads", lambda many: None)
+    setting, pipe = Setting("impl", "cpu", str(tmp_path), database="none"), Pipe()
+    worker = Worker(setting, pipe)  # type: ignore[arg-type]
+    worker.run(Listen(str(tmp_path / "canary")))
+    profiles.load()
+    (heard,) = pipe.sent
+    assert heard == Listened("", "Silent: 200 examples of it passed")
+    assert worker.bench.counts.examples == 0
+    record, _ = pretended(tmp_path, passes, heard=heard, budget=0.3, only=EXACT)
+    assert (record.canary, record.troubles) == (
+        "",
+        ["the canary was silent: Silent: 200 examples of it passed"],
+    )
+    told = verdict(record, Comparison(None))
+    assert (told.word, told.exit_code) == ("NOT TO BE TRUSTED", 2)

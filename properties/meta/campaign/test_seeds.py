@@ -1,0 +1,94 @@
+"""What repeats where a campaign is run again with its seed: docs/campaigns.md, "What repeats"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.schedule import Schedule
+from properties.harness.campaign.workers.tasks import Explore, Explored
+from properties.harness.execution.counts import Counts
+from properties.meta.breakages.broken import a_property
+
+NAMES = ("toys_add", "toys_divide", "toys_multiply")
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker that is only asked what it does."""
+
+    task: Explore | None = None
+    examples: int = 0
+
+
+@dataclass
+class Played:
+    """A schedule whose explorations end in turns of `workers`, each with as many examples as a machine of that speed has."""
+
+    workers: int
+    speed: int
+    plan: Plan = field(default_factory=lambda: Plan("toys", budget=600.0, seed=7))
+    slow: int = 0
+    """Examples of the first property, where it has others."""
+
+    def tasks(self, count: int) -> list[Explore]:
+        ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
+        schedule = Schedule(self.plan, ledger, frozenset(), 0)
+        seats, done = [Seat() for _ in range(self.workers)], list[Explore]()
+        while len(done) < count:
+            for seat in seats:
+                seat.task = schedule.next(seat, seats, 300.0)  # type: ignore[arg-type]
+            for seat in seats:
+                assert seat.task is not None
+                speed = self.slow if self.slow and seat.task.property == NAMES[0] else self.speed
+                message = Explored(seat.task.property, "passed", 1.0, counts=Counts(speed, speed))
+                ledger.explored(message, 0.0)
+                schedule.ended(seat.task, message)
+                done.append(seat.task)
+                seat.task = None
+        return done
+
+
+def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
+    """The seeds of each property's explorations, in their order."""
+    found: dict[str, list[int]] = {name: [] for name in NAMES}
+    for task in played.tasks(count):
+        found[task.property].append(task.seed)
+    return found
+
+
+def test_a_property_with_few_examples_comes_up_twice_as_often_and_shifts_no_seed_of_others() -> None:
+    few, plain = Played(1, 200, slow=20), Played(1, 200)
+    names = [task.property for task in few.tasks(30) if not task.enough]
+    with_all = slice(1, 1 + len(NAMES))
+    assert sorted(names[with_all]) == sorted(NAMES)
+    assert (names[0], names[with_all.stop]) == (NAMES[0], NAMES[0])
+    one, other = seeds(few), seeds(plain)
+    for name in NAMES:
+        common = min(len(one[name]), len(other[name]))
+        assert common > 3
+        assert one[name][:common] == other[name][:common]
+
+
+@pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])
+def test_the_nth_exploration_of_a_property_has_the_same_seed_however_many_and_fast_workers_are(
+    workers: int, speed: int
+) -> None:
+    one, other = seeds(Played(1, 10)), seeds(Played(workers, speed))
+    for name in NAMES:
+        common = min(len(one[name]), len(other[name]))
+        assert common > 5
+        assert one[name][:common] == other[name][:common]
+
+
+def test_another_seed_has_other_explorations() -> None:
+    other = Played(1, 10, Plan("toys", budget=600.0, seed=8))
+    assert not set(seeds(Played(1, 10))[NAMES[0]]) & set(seeds(other)[NAMES[0]])
+
+
+def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
+    slow, fast = (Played(1, speed).tasks(12)[-1].max_examples for speed in (10, 1000))
+    assert slow < fast

@@ -1,0 +1,319 @@
+"""Failing cases of one defect count as one, and those of two defects as two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from properties.harness.case import Case
+from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.case.failure import plain
+from properties.harness.case.faults import DEVICE_FAULT
+from properties.harness.case.values import Raised, Refusal, Returned
+from properties.harness.execution.example import Bench, Falsified, Trial
+from properties.harness.execution.port import InProcess
+from properties.harness.execution.registry import Property, load_properties
+from properties.harness.execution.variants import broken_subject
+from properties.harness.kernels import triton_mode
+from properties.meta.breakages.broken import ROOT, a_case
+from properties.meta.breakages.table import BREAKAGES, without_memory
+
+EXAMPLES = 60
+LAUNCHING_EXAMPLES = 8
+ENOUGH = 4
+
+# One in most topics, by name: what they break shows in one place of one function.
+ONE_PLACE = [
+    ("ceiling division is the one for positive divisors", "ceiling_division_rounds_up_for_either_sign"),
+    ("a conv copy is as long wherever it starts", "a_conv_copy_stays_inside_the_data_of_one_block"),
+    (
+        "groups that ranks need a copy of are left out",
+        "conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups",
+    ),
+    (
+        "a sequence is cut at multiples counted from its own start",
+        "no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary",
+    ),
+    (
+        "the last tokens of a row that do not fill a program are dropped",
+        "every_prefill_token_belongs_to_exactly_one_program",
+    ),
+    ("decodes are counted wherever they stand", "rows_behind_the_first_prefill_are_prefills_however_short"),
+    ("a row is looked up with the length of the row before", "permuted_requests_come_out_permuted"),
+    ("a boundary is stored in the column behind it", "every_step_of_requests_in_rows_follows_the_rules"),
+    (
+        "drafts count as tokens of the running state",
+        "after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts",
+    ),
+]
+# As many functions or fields show these as have what is broken in them.
+FEW_PLACES = [
+    ("starts are compared at their two ends only", "starts_that_step_back_are_refused", 8),
+    ("the split of the first step is kept", "each_build_is_what_a_new_builder_would_build", 8),
+    ("every prefill has an initial state", "every_field_of_the_metadata_is_what_its_sentence_says", 3),
+    ("a full block runs on the next one", "align_mode_keeps_the_running_column_and_the_speculative_ones", 2),
+]
+
+
+def going_on(tested: Property) -> Property:
+    """The same, with failing examples that do not end the search: the bench has noted them."""
+
+    def body(trial: Trial, **drawn: object) -> None:
+        with suppress(Falsified):
+            tested.body(trial, **drawn)
+
+    return replace(tested, body=body)
+
+
+@cache
+def failing(defect: str, name: str) -> tuple[Case, ...]:
+    """Cases as they were drawn, unshrunk, which the property finds in the broken copy."""
+    tested = load_properties()[name]
+    breakage = next(one for one in BREAKAGES if one.name == defect)
+    found: list[Case] = []
+    with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        for seed in range(6):
+            if len(found) < ENOUGH:
+                explore(tested, bench, seed)
+    return tuple(found)
+
+
+def explore(tested: Property, bench: Bench, seed: int) -> None:
+    """A machine's life ends at its first failure."""
+    most = LAUNCHING_EXAMPLES if tested.launches else EXAMPLES
+    with without_memory(shrink=False), suppress(Falsified):
+        going_on(tested).explore(bench, seed=seed, max_examples=most)
+
+
+def rules(defect: str, name: str) -> set[str]:
+    if load_properties()[name].launches and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
+    found = failing(defect, name)
+    assert len(found) > 2, f"{len(found)} failing examples are no test of buckets"
+    return {bucket_of(case).rule for case in found}
+
+
+@pytest.mark.parametrize(("defect", "name"), ONE_PLACE)
+def test_all_failing_cases_of_a_defect_fall_into_one_bucket(defect: str, name: str) -> None:
+    found = rules(defect, name)
+    print(found)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(("defect", "name", "most"), FEW_PLACES)
+def test_a_defect_that_shows_in_several_places_makes_a_bucket_of_each(
+    defect: str, name: str, most: int
+) -> None:
+    found = rules(defect, name)
+    print(found)
+    assert 1 < len(found) <= most
+
+
+@pytest.mark.parametrize(
+    ("name", "defects"),
+    [
+        (
+            "every_field_of_the_metadata_is_what_its_sentence_says",
+            ("every prefill has an initial state", "the first block to write is the last one"),
+        ),
+        (
+            "bad_input_is_refused_by_name_before_anything_is_written",
+            ("a bool passes for an int", "a matrix passes for a vector"),
+        ),
+    ],
+)
+def test_defects_that_break_different_places_have_no_bucket_in_common(
+    name: str, defects: tuple[str, ...]
+) -> None:
+    found = [rule for defect in defects for rule in rules(defect, name)]
+    assert len(set(found)) == len(found)
+
+
+def test_the_shrunk_case_is_in_the_bucket_of_those_that_it_came_from() -> None:
+    defect, name = ONE_PLACE[2]
+    assert {bucket_of(case).id for case in shrinking(defect, name)} == {
+        bucket_of(case).id for case in failing(defect, name)
+    }
+
+
+def shrinking(defect: str, name: str) -> list[Case]:
+    """All that fails on the way from the first failing example to the smallest."""
+    breakage = next(one for one in BREAKAGES if one.name == defect)
+    found: list[Case] = []
+    with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        with without_memory(shrink=True), pytest.raises(Falsified):
+            load_properties()[name].explore(bench, seed=1, max_examples=200)
+    assert len({case.digest for case in found}) > 1
+    return found
+
+
+DIFFERS = a_case(
+    expected=(Returned(3),),
+    actual=(Returned(4),),
+    message="result = 4, but should be 3 [divide(x=5, y=2)]",
+)
+FAULTED = a_case(
+    expected=(Returned(3),),
+    actual=(Raised(DEVICE_FAULT, "illegal access: memory was touched that is not there"),),
+    message="the call = DeviceFault: illegal access: memory was touched that is not there, but should be a result, 3 "
+    "[divide(x=5, y=2)]",
+)
+
+
+def with_finding(tensor: str, index: int, line: int) -> Case:
+    told = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}` at copies.py:{line}, behind it"
+    return a_case(
+        expected=(Returned(3),),
+        actual=(Raised("OutsideView", told),),
+        message=f"the call = OutsideView: {told}, but should be a result, 3 [divide(x=5, y=2)]",
+    )
+
+
+def test_an_answer_that_differs_is_told_by_its_function_and_its_place() -> None:
+    assert bucket_of(DIFFERS) == Bucket("toys_divide", "divide: result", "", "toy")
+
+
+def test_a_wrong_exception_is_told_by_its_function_and_its_name() -> None:
+    raised = a_case(
+        expected=(Returned(3),),
+        actual=(Raised("IndexError", "index 7 is out of bounds for dimension 0 with size 3"),),
+        message="the call = IndexError: index 7 is out of bounds for dimension 0 with size 3, but should be a result, 3 [",
+    )
+    told = "divide: raises IndexError: index # is out of bounds for dimension # with size #"
+    assert bucket_of(raised).rule == told
+
+
+def test_bad_input_that_is_taken_is_told_by_its_function_and_its_argument() -> None:
+    taken = a_case(
+        expected=(Refusal("starts[3]"),),
+        actual=(Returned(4),),
+        message="result = 4, but should be ValueError that names starts[3] [divide(x=5, y=2)]",
+    )
+    assert bucket_of(taken).rule == "divide: returns, but should raise ValueError that names starts"
+
+
+def test_a_fault_of_the_device_is_told_by_its_kind() -> None:
+    assert bucket_of(FAULTED) == Bucket("toys_divide", "divide: device fault", "illegal access", "toy")
+
+
+def test_two_kinds_of_fault_are_two_buckets() -> None:
+    told = "hang: no answer within 30 s"
+    message = f"the call = DeviceFault: {told}, but should be a result, 3 [divide(x=5, y=2)]"
+    hang = a_case(expected=(Returned(3),), actual=(Raised(DEVICE_FAULT, told),), message=message)
+    assert (bucket_of(hang).rule, bucket_of(hang).fault) == (bucket_of(FAULTED).rule, "hang")
+
+
+def test_a_finding_of_the_sanitizer_is_told_by_its_name_and_by_who_touched_what() -> None:
+    rule = "divide: copy_kernel stores pool"
+    assert bucket_of(with_finding("pool0", 3, 36)) == Bucket("toys_divide", rule, "OutsideView", "toy")
+
+
+def test_programs_elements_and_lines_of_a_finding_make_no_difference() -> None:
+    cases = (with_finding("pool0", 3, 36), with_finding("pool1", 64, 40))
+    assert len({bucket_of(case).id for case in cases}) == 1
+
+
+def test_the_seed_and_the_device_make_no_difference() -> None:
+    cases = [replace(DIFFERS, seed=seed, device=device) for seed in (None, 1) for device in ("cpu", "cuda")]
+    assert len({bucket_of(case).id for case in cases}) == 1
+
+
+def test_another_subject_and_another_property_are_other_buckets() -> None:
+    cases = (DIFFERS, replace(DIFFERS, subject="impl"), replace(DIFFERS, property_name="toys_add"))
+    assert len({bucket_of(case).id for case in cases}) == 3
+
+
+def test_a_case_whose_calls_nobody_heard_of_has_a_bucket() -> None:
+    assert bucket_of(a_case(steps=(), expected=(), actual=(), message="")).rule == ""
+
+
+def test_an_id_is_the_same_in_every_process() -> None:
+    cases = [
+        DIFFERS,
+        FAULTED,
+        with_finding("pool0", 3, 36),
+        a_case(message="{'a', 'b'} has {0, 1}, but should be -1"),
+    ]
+    here = [bucket_of(case).id for case in cases]
+    assert [ids_elsewhere(cases, seed) for seed in ("1", "2")] == [here, here]
+
+
+def ids_elsewhere(cases: list[Case], hash_seed: str) -> list[str]:
+    script = (
+        "import json, sys; from properties.harness.case.bucket import bucket_of; from properties.harness.case import Case\n"
+        "print(json.dumps([bucket_of(Case.from_json(one)).id for one in json.load(sys.stdin)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps([case.to_json() for case in cases]),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("message", "same"),
+    [
+        (
+            "the programs visit [], but should visit [(0, 0)]",
+            "the programs visit [(1, 2)], but should visit [(0, 0), (1, 2)]",
+        ),
+        ("cu = (0, 1, 1), but should increase strictly", "cu = (0, 3), but should increase strictly"),
+        (
+            "with 1 padding rows (1, 2), but should be (2, 0)",
+            "with 3 padding rows (1,), but should be (2, 0, 2, 0)",
+        ),
+        (
+            "chunk 1 = tokens 1..3, but should lie in one chunk",
+            "chunk 20 = tokens 10..30, but should lie in one chunk",
+        ),
+        (
+            "column 1 of request 0 = ca, but should be 0a fe",
+            "column 3 of request 2 = fe 01 ... 03, but should be ea",
+        ),
+        ("fields ('a',) lie elsewhere", "fields ('a', 'b_1') lie elsewhere"),
+        ("1 token, but should add up to 2", "0 + 3 tokens, but should add up to 2"),
+        (
+            "layer0's state in block 2, column 1 of r0 = what nobody has written, but should be the state after 2 tokens of r0",
+            "layer11's state in block 5, column 3 of r12 = zeros, but should be the state after 1 token of r4",
+        ),
+        ("x = -1, but should be >= 0", "x = 1e-05, but should be >= 0"),
+        ("result = 'DS', but should be 'SD'", "result = \"it's\", but should be 'SD'"),
+        (
+            "marks = (True,), but should be False throughout",
+            "marks = [True, None], but should be False throughout",
+        ),
+    ],
+)
+def test_two_inputs_of_one_sentence_read_the_same(message: str, same: str) -> None:
+    assert plain(message) == plain(same)
+
+
+def test_sentences_that_say_different_things_stay_apart() -> None:
+    told = [
+        "chunk_offsets[1] = 2, but should be 3",
+        "chunk_indices[1] = 2, but should be 3",
+        "after the step, row 1 of r0 = zeros, but should be that of token 1",
+        "before the forward, row 1 of r0 = zeros, but should be that of token 1",
+        "cu[0] = 1, but should be 0",
+        "cu = (0, 1, 1), but should increase strictly",
+    ]
+    assert len(set(map(plain, told))) == len(told)
+
+
+def test_a_long_message_is_plain_within_a_moment() -> None:
+    assert plain("the programs visit " + "[(1, 2), " * 500 + "'" * 5000) != ""

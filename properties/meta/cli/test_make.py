@@ -1,0 +1,62 @@
+"""What make makes of variables and of exit codes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from properties.meta.breakages.broken import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(*words: str, dry: bool = True) -> subprocess.CompletedProcess[str]:
+    command = ["make", *(["-n"] if dry else []), f"PYTHON={sys.executable}", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("BUDGETT", "BUDGET"),
+        ("BUGDET", "BUDGET"),
+        ("SUBJET", "SUBJECT"),
+        ("budget", "BUDGET"),
+        ("DEVCIE", "DEVICE"),
+        ("SED", "SEED"),
+        ("GPU", "GPUS"),
+        ("CASES", "CASE"),
+        ("FUZZARGS", "FUZZ_ARGS"),
+        ("VLLMPATH", "VLLM_PATH"),
+        ("SHADS", "SHARDS"),
+    ],
+)
+def test_a_variable_that_is_close_to_one_is_refused_and_the_close_one_named(given: str, meant: str) -> None:
+    found = make("fuzz", f"{given}=1")
+    assert found.returncode == 2
+    assert f"{given} is no variable of this Makefile: did you mean {meant}?" in found.stderr
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "given", ["BUDGET", "PYTHONPATH", "SHARD", "SHARDS", "HYPOTHESIS_STORAGE_DIRECTORY", "CFLAGS", "TMPDIR"]
+)
+def test_other_variables_are_handed_on(given: str) -> None:
+    assert make("fuzz", f"{given}=1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("replay", "CASE=no/such.json"), "exit 3: it cannot be run as given"),
+        (("fuzz", "SEED=x"), "exit 3: it cannot be run as given"),
+        (("table",), ""),
+    ],
+)
+def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], told: str) -> None:
+    found = make(*words, dry=False) if told else make(*words)
+    assert (found.returncode, "exit" in found.stderr) == ((2, True) if told else (0, False))
+    assert told in found.stderr

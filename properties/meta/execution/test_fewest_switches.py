@@ -1,0 +1,265 @@
+"""Interleavings as an input: what they find of the implementation broken on purpose, and how few switches show it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
+from properties.harness.case.values import Call, Returned
+from properties.harness.execution.example import Bench, Falsified
+from properties.harness.execution.fewest_switches import simpler, with_fewest_switches
+from properties.harness.execution.port import InProcess
+from properties.harness.execution.registry import load_properties
+from properties.harness.execution.replay import replay
+from properties.harness.execution.variants import Variant, broken_subject, implementation
+from properties.harness.kernels.launch import Launched, in_turn, running
+from properties.harness.kernels.memory import Memory
+from properties.harness.kernels.orders.interleavings import Interleavings, search
+from properties.harness.report.markdown import report_text, write_report
+from properties.harness.report.repro.script import repro_script
+from properties.harness.report.side_by_side import side_by_side
+from properties.harness.report.witness import explained
+from properties.harness.suite.verdicts import _Kept
+from properties.meta.breakages.table import without_memory
+from properties.meta.processes import run_python
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_batches import After
+from properties.strategies.align_requests import Sampled
+from properties.subjects import load
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+BY_SLOT = "no_order_of_programs_shows_in_what_is_stored_by_slot"
+FILE = "align/kernels/postprocess.py"
+ARRIVAL = "if last_to_finish(programs, counters_ptr):"
+AT_ONCE = Variant("counts_at_once", FILE, ARRIVAL, "if resets > 0:")
+"""Every program sets the counts as soon as it is done, while others still have to decide by the counts before."""
+EXAMPLES = 100
+IN_TURN = ("", "reversed", *(f"shuffled:{seed}" for seed in range(20)))
+
+
+def arrives_early() -> Variant:
+    """A program arrives before it has read all counts: who arrives last may set them while others still read.
+
+    No order in which programs run one after the other shows it.
+    """
+    text = (implementation() / FILE).read_text(encoding="utf-8")
+    old = text[text.index("    if program < tickets:") : text.index(ARRIVAL) + len(ARRIVAL)]
+    sooner = (
+        "    last = False\n    if HAS_IDX_MAPPING:\n        if resets > 0:\n"
+        "            last = last_to_finish(programs, counters_ptr)\n"
+    )
+    return Variant("arrives_early", FILE, old, sooner + old.replace(ARRIVAL, "if last:"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the property found with interleavings alone: after so many examples, shrunk, and with the fewest switches."""
+
+    examples: int
+    shrunk: Case
+    fewest: Case
+    port: InProcess
+
+    def fails(self, schedule: str) -> Case | None:
+        """The case as it fails in another order of its last launch."""
+        return replay(scheduled(self.fewest, schedule), self.port)
+
+
+def scheduled(case: Case, schedule: str) -> Case:
+    *steps, last = case.steps
+    assert isinstance(last, Call)
+    return replace(case, steps=(*steps, replace(last, schedule=schedule)))
+
+
+@contextmanager
+def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
+    with broken_subject(variant, folder) as subject:
+        failing: list[int] = []
+        port = InProcess(subject, "cpu", sanitized=False)
+        bench = Bench(subject, port)
+        bench.on_falsified = lambda case: failing.append(bench.examples)
+        with without_memory(shrink=True), pytest.raises(Falsified) as caught:
+            load_properties()[BY_SLOT].explore(bench, seed=1, max_examples=EXAMPLES)
+        case = caught.value.case
+        yield Found(failing[0], case, with_fewest_switches(case, port), port)
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(AT_ONCE, tmp_path_factory.mktemp("at_once")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(arrives_early(), tmp_path_factory.mktemp("early")) as found:
+        yield found
+
+
+def switches(case: Case) -> list[str]:
+    return [call.schedule for call in case.calls if call.schedule]
+
+
+def test_counts_set_while_siblings_read_them_are_found_by_interleavings_alone(
+    at_once: Found, early: Found
+) -> None:
+    assert max(at_once.examples, early.examples) <= EXAMPLES
+    print(f"after {at_once.examples} and {early.examples} examples")
+
+
+def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:
+    assert not [order for order in IN_TURN if early.fails(order)]
+
+
+def test_a_found_case_has_the_fewest_switches_that_show_it(at_once: Found, early: Found) -> None:
+    """One, to a program that decides first; and one more, to one that sets the counts before the first has gone on."""
+    assert [len(one[0].split(",")) for one in map(switches, (at_once.fewest, early.fewest))] == [1, 2]
+    for found in (at_once, early):
+        assert bucket_of(found.fewest).id == bucket_of(found.shrunk).id
+        assert replay(found.fewest, found.port) is not None
+        (schedule,) = switches(found.fewest)
+        fewer = [one for one in simpler(schedule) if one.count(">") < schedule.count(">")]
+        assert not [one for one in fewer if found.fails(one)]
+
+
+@pytest.mark.parametrize("kind", ["interleaved", "priorities"])
+def test_a_seed_becomes_the_switches_that_it_made_and_then_the_fewest(early: Found, kind: str) -> None:
+    failing = filter(None, (early.fails(f"{kind}:{seed}") for seed in range(100)))
+    fewest = with_fewest_switches(next(failing), early.port)
+    assert switches(fewest)[0].startswith("switches:")
+    assert switches(fewest)[0].count(">") == 2
+
+
+def test_where_the_plain_order_fails_too_no_order_is_left(at_once: Found) -> None:
+    wrong = replace(at_once.fewest, expected=(*at_once.fewest.expected[:-1], Returned(17)))
+    failing = replay(scheduled(wrong, "interleaved:5"), at_once.port)
+    assert failing is not None
+    assert switches(with_fewest_switches(failing, at_once.port)) == []
+
+
+def test_what_does_not_fail_again_or_has_no_order_stays_as_it_is(at_once: Found) -> None:
+    for schedule in ("", "switches:99>1"):
+        case = scheduled(at_once.fewest, schedule)
+        assert with_fewest_switches(case, at_once.port) is case
+
+
+def test_simpler_schedules_have_fewer_switches_or_smaller_numbers() -> None:
+    tried = list(simpler("switches:3>2,4>1"))
+    assert tried[0] == ""
+    assert {"switches:4>1", "switches:7>1", "switches:3>2", "switches:2>2,5>1", "switches:3>0,4>1"} <= set(
+        tried
+    )
+    assert "warpswitches:2:1>1" in set(simpler("warpswitches:2:1>1,5>0"))
+    assert "switches:;5>0" in set(simpler("switches:1>1;5>0"))
+
+
+def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: Path) -> None:
+    kept = _Kept(tmp_path)
+    kept.begin(load_properties()[BY_SLOT], Bench(early.port.subject, early.port))
+    kept.end(Falsified(early.shrunk))
+    (path,) = tmp_path.glob("*/case.json")
+    assert switches(Case.load(path)) == switches(early.fewest)
+
+
+def explained_in(found: Found) -> Case:
+    return explained(found.fewest, found.port.subject)
+
+
+def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
+    """Who arrives last sets a count that the first program has read, and reads again."""
+    text = report_text(explained_in(early), Path())
+    head, _, *rows = re.findall(
+        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
+    )
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
+    assert all(sum(map(bool, row[1:])) == 1 for row in cells)
+    first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
+    assert first[0] == "`postprocess.py` reads `counts[0]`: 2"
+    assert first[-1] == "`postprocess.py` reads `counts[0]`: 1"
+    last = [re.sub(r"py:\d+", "py", row[3]) for row in cells if row[3]]
+    assert last[0] == "`work.py` atomic add `counters_ptr[1]`: 2 → 3"
+    assert last[-1] == "`postprocess.py` writes `counts[0]` = 1"
+    numbers = [int(row[0]) for row in cells]
+    assert numbers == sorted(numbers)
+
+
+def test_warps_stand_side_by_side_too(early: Found) -> None:
+    """Of a launch that goes right, with any switches between warps: the last row of a tile is who stores it."""
+    case = scheduled(early.fewest, "warpswitches:2:3>1")
+    text = side_by_side(case, early.port.subject)
+    assert "Warps of every program of `postprocess_mamba_fused_kernel`" in text
+    assert "program (0, 0, 0), warp 1" in text
+
+
+def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
+    for schedule in ("", "reversed", "switches:"):
+        assert side_by_side(scheduled(early.fewest, schedule), early.port.subject) == ""
+
+
+def test_the_script_shows_it_in_an_order_of_the_interpreter_and_the_report_says_which(
+    early: Found, tmp_path: Path
+) -> None:
+    case = explained_in(early)
+    assert case.order is not None
+    assert case.order.startswith("interleaved:")
+    assert f"in its order `{case.order}`, which shows the failure too" in report_text(case, tmp_path)
+    directory = write_report(case, tmp_path, early.port.subject.module)
+
+    def says(**variables: str) -> int:
+        return run_python(directory / "repro.py", env=os.environ | variables).returncode
+
+    assert says() == 1
+    assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
+
+
+def test_where_no_order_of_the_interpreter_shows_it_the_report_says_so(early: Found, tmp_path: Path) -> None:
+    case = replace(explained_in(early), order=None)
+    assert "**no order that it knows is known to show the failure**" in report_text(case, tmp_path)
+    assert "in_order('interleaved:" in repro_script(case, tmp_path, None)
+
+
+def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
+    case = explained_in(early)
+    assert Case.from_json(case.to_json()) == case
+
+
+# Two states of one request, which two programs copy, in both of the ways in which requests are kept.
+TWO_STATES = Setup((Group((Kept("temporal", (1, 1, 8)),), layers=2),), block_size=4, num_spec=3)
+MOVES, STAYS = Sampled(computed=2, length=4, drafts=3, accepted=2), Sampled(computed=3, length=1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "programs", "classes"),
+    [((MOVES,), 2, 2), ((MOVES,), 3, 2), ((MOVES, STAYS), 2, 4), ((MOVES, STAYS), 3, 12)],
+    ids=["one request, 2 programs", "one, 3", "one more whose count is set, 2", "one more, 3"],
+)
+def test_every_interleaving_of_the_intact_kernel_leaves_the_same(
+    requests: tuple[Sampled, ...], programs: int, classes: int
+) -> None:
+    batch = After(TWO_STATES, requests)
+    found: list[Interleavings] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:
+        of_some = replace(launch, grid=(programs, 1, 1))
+        found.append(search(of_some))
+        in_turn(of_some, memory)
+
+    bench = Bench(load("impl"), InProcess(load("impl"), "cpu"))
+    trial = bench.begin(load_properties()[BY_SLOT])
+    trial.agrees(*batch.prepared(), *batch.cache.refill())
+    with running(runner=runner):
+        trial.agrees(*batch.slotwise())
+    (one,) = found
+    print(f"{one.classes} interleavings of {one.operations} operations in {1000 * one.seconds:.0f} ms")
+    assert (one.complete, one.different) == (True, "")
+    assert one.classes == classes

@@ -1,0 +1,230 @@
+"""What comes out of a launch, what is remembered of it, and that nothing else is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from properties.harness.kernels import interpreted, triton_mode
+from properties.harness.kernels.launch import STATE
+from properties.harness.kernels.orders.schedule import program_schedule
+from properties.meta.processes import run_python
+from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+ROOT = Path(__file__).parents[4]
+SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
+
+
+@triton.jit
+def copy_kernel(in_ptr, out_ptr, count, SIZE: tl.constexpr, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
+    places = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    mask = places < count
+    if MASKED:
+        tl.store(out_ptr + places, tl.load(in_ptr + places, mask=mask), mask=mask)
+    else:
+        tl.store(out_ptr + places, tl.load(in_ptr + places))
+
+
+@triton.jit
+def poke_kernel(out_ptr, place):  # type: ignore[no-untyped-def]
+    tl.store(out_ptr + place, 1)
+
+
+@triton.jit
+def poke(out_ptr, place):  # type: ignore[no-untyped-def]
+    tl.store(out_ptr + place, 1)
+
+
+@triton.jit
+def nested_kernel(out_ptr, place):  # type: ignore[no-untyped-def]
+    poke(out_ptr, place)
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.int32)
+
+
+def test_a_finding_of_a_device_function_is_not_wrapped_and_names_its_line() -> None:
+    with sanitize(), pytest.raises(OutsideView) as caught:
+        nested_kernel[(1,)](zeros(4), 7)
+    access = caught.value.access
+    assert (access.kind, access.kernel, access.tensor, access.index) == (
+        "store",
+        "nested_kernel",
+        "out_ptr",
+        (7,),
+    )
+    line = poke.fn.__code__.co_firstlineno + 2
+    assert access.place == f"test_context.py:{line}"
+    assert access.path == f"{__file__}:{line}"
+
+
+def test_a_finding_survives_pickling() -> None:
+    with sanitize(), pytest.raises(OutsideView) as caught:
+        poke_kernel[(1,)](zeros(4), 7)
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - just written
+    assert (type(copy), str(copy), copy.access) == (OutsideView, str(caught.value), caught.value.access)
+
+
+@pytest.mark.parametrize("place", [0, 7])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_afterwards_launches_are_made_as_before(place: int, schedule: str) -> None:
+    before = STATE.memory, STATE.runner, STATE.around, interpreted.WATCH.get()
+    for record in (False, True):
+        try:
+            with program_schedule(schedule), sanitize(record=record):
+                poke_kernel[(1,)](zeros(4), place)
+        except Finding:
+            assert place == 7
+        assert (STATE.memory, STATE.runner, STATE.around, interpreted.WATCH.get()) == before
+
+
+def replaceable() -> list[dict[str, Any]]:
+    interpreter = triton.runtime.interpreter
+    owners = (
+        interpreter,
+        interpreter.GridExecutor,
+        interpreter.ReduceScanOpInterface,
+        interpreter.TensorDescHandle,
+    )
+    return [dict(vars(interpreter.interpreter_builder)), *(dict(vars(owner)) for owner in owners)]
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_after_an_interpreted_launch_the_interpreter_is_as_it_was(place: int) -> None:
+    interpreted.launch(poke_kernel, (1, 1, 1), (zeros(4), 0))
+    before = replaceable()
+    with contextlib.suppress(OutsideView), sanitize():
+        interpreted.launch(poke_kernel, (1, 1, 1), (zeros(4), place))
+    # Of the builder, the launch's own grid is another one.
+    assert [list(one) for one in replaceable()] == [list(one) for one in before]
+    assert replaceable()[1:] == before[1:]
+
+
+def test_an_interpreted_launch_is_watched_as_an_executed_one() -> None:
+    memory = zeros(8)
+    with sanitize(record=True) as watch:
+        interpreted.launch(copy_kernel, (2, 1, 1), (zeros(8), memory, 8, 4, True))
+        poke_kernel[(1,)](memory, 3)
+        with pytest.raises(OutsideView) as caught:
+            interpreted.launch(nested_kernel, (1, 1, 1), (zeros(4), 7))
+        writers = [watch.last_writer(memory.data_ptr() + byte) for byte in (0, 12, 31)]
+    line = poke.fn.__code__.co_firstlineno + 2
+    access = caught.value.access
+    assert (access.place, access.kernel, access.tensor, access.index, access.launch) == (
+        f"test_context.py:{line}",
+        "nested_kernel",
+        "out_ptr",
+        (7,),
+        3,
+    )
+    assert [writer and (writer.kernel, writer.program[0], writer.launch) for writer in writers] == [
+        ("copy_kernel", 0, 1),
+        ("poke_kernel", 0, 2),
+        ("copy_kernel", 1, 1),
+    ]
+
+
+def test_launches_are_counted_and_a_context_goes_on_after_a_finding() -> None:
+    with sanitize() as watch:
+        poke_kernel[(1,)](zeros(4), 0)
+        with pytest.raises(OutsideView) as caught:
+            poke_kernel[(1,)](zeros(4), 7)
+        poke_kernel[(1,)](zeros(4), 1)
+    assert (caught.value.access.launch, watch.launches) == (2, 3)
+
+
+def test_where_kernels_are_compiled_there_is_nothing_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_mode._Settled, "compiles", "cuda")
+    with pytest.raises(ValueError, match=r"^device = 'cpu', but should be 'cuda'"), sanitize():
+        pass
+
+
+@triton.jit
+def library_kernel(in_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    numbers = tl.load(in_ptr + tl.arange(0, SIZE))
+    both = tl.sum(numbers) + tl.max(numbers)
+    first = poke_first(out_ptr, tl.zeros((SIZE,), tl.int32) + both)
+    tl.store(out_ptr, first)
+
+
+@triton.jit
+def poke_first(out_ptr, values):  # type: ignore[no-untyped-def]
+    tl.store(out_ptr + 4 + tl.arange(0, 4), values)
+    return tl.min(values)
+
+
+def test_the_line_is_that_of_the_function_that_the_kernel_calls() -> None:
+    with sanitize(), pytest.raises(OutsideView) as caught:
+        library_kernel[(1,)](zeros(4), zeros(4), SIZE=4)
+    line = poke_first.fn.__code__.co_firstlineno + 2
+    assert caught.value.access.place == f"test_context.py:{line}"
+
+
+def test_no_place_is_in_triton_s_own_library() -> None:
+    library_kernel[(1,)](zeros(4), zeros(8), SIZE=4)
+    (variants, *_), *_ = library_kernel.device_caches.values()
+    places = [site.place for kernel in variants.values() for site in kernel.variant.sites]
+    assert {place.file for place in places} == {__file__}
+    assert {site.kind for kernel in variants.values() for site in kernel.variant.sites} >= {
+        "exchange",
+        "store",
+    }
+
+
+OWN_SCRIPT = """
+import os, sys
+for one in sys.argv[1:]:
+    os.environ["TRITON_INTERPRET"] = one
+import torch, triton, triton.language as tl
+from properties.sanitizer import sanitize
+
+@triton.jit
+def poke_kernel(out_ptr, place):
+    tl.store(out_ptr + place, 1)
+
+with sanitize() as watch:
+    poke_kernel[(1,)](torch.zeros(4), 3)
+    try:
+        poke_kernel[(1,)](torch.zeros(4), 4)
+    except Exception as error:
+        print(watch.launches, type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("interpret", [(), ("1",)], ids=["executed", "interpreted"])
+def test_a_script_needs_nothing_but_the_context(tmp_path: Path, interpret: tuple[str, ...]) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(OWN_SCRIPT)
+    clean = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
+    done = run_python(path, *interpret, env=clean | {"PYTHONPATH": str(ROOT)})
+    assert (done.stdout, done.stderr) == ("2 OutsideView\n", "")
+
+
+def test_the_last_writer_of_a_byte_is_remembered() -> None:
+    memory = zeros(8)
+    with sanitize(record=True) as watch:
+        copy_kernel[(2,)](zeros(8), memory, 8, SIZE=4, MASKED=True)
+        poke_kernel[(1,)](memory, 3)
+        writers = [watch.last_writer(memory.data_ptr() + byte) for byte in (0, 12, 19, 31)]
+    assert [writer and (writer.kernel, writer.program[0], writer.index) for writer in writers] == [
+        ("copy_kernel", 0, (0,)),
+        ("poke_kernel", 0, (3,)),
+        ("copy_kernel", 1, (4,)),
+        ("copy_kernel", 1, (7,)),
+    ]
+
+
+def test_the_last_writer_is_known_only_where_writers_are_recorded() -> None:
+    with pytest.raises(ValueError, match=r"^record = False, but should be True"):
+        Sanitizer().last_writer(0)

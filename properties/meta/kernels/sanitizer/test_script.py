@@ -1,0 +1,330 @@
+"""The command `sanitize` runs a script as Python does, and says what its kernels did; the fixture does so for tests."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from properties.harness.cli import sanitize as cli_sanitize
+from properties.harness.execution.example import Bench
+from properties.harness.kernels import launch
+from properties.harness.kernels.sanitizer import script as scripts
+from properties.harness.kernels.source.ir import NotUnderstoodError
+from properties.meta.processes import run_python
+
+ROOT = Path(__file__).parents[4]
+KERNELS = '''\
+import sys
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(in_ptr, out_ptr, SIZE: tl.constexpr):
+    """Each program copies its part."""
+    places = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    tl.store(out_ptr + places, tl.load(in_ptr + places))
+
+
+@triton.jit
+def racing_kernel(out_ptr):
+    if tl.program_id(0) == 0:
+        tl.store(out_ptr, 1)
+    else:
+        tl.store(out_ptr, 2)
+
+
+@triton.jit
+def slots_kernel(out_ptr, count_ptr):
+    tl.store(out_ptr + tl.atomic_add(count_ptr, 1), tl.program_id(0))
+
+
+def zeros(size):
+    return torch.zeros(size, dtype=torch.int32)
+
+
+'''
+COPY = "copy_kernel[(4,)](zeros(8), zeros(8), SIZE=2)\n"
+OUTSIDE = "copy_kernel[(5,)](zeros(8), zeros(10), SIZE=2)\n"
+RACE = "racing_kernel[(2,)](zeros(1))\n"
+SLOTS = "slots_kernel[(4,)](zeros(4), zeros(1))\n"
+UNWRITTEN = "copy_kernel[(4,)](torch.empty(8, dtype=torch.int32), zeros(8), SIZE=2)\n"
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """The command, called in this process with scripts in a folder of their own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capsys = folder, capsys
+
+    def write(self, body: str, name: str = "script.py") -> Path:
+        path = self.folder / name
+        path.write_text(KERNELS + body)
+        return path
+
+    def __call__(self, body: str, *arguments: str) -> Outcome:
+        return self.run([str(self.write(body)), *arguments])
+
+    def run(self, arguments: Sequence[str]) -> Outcome:
+        code = cli_sanitize.run_sanitize(parse(arguments))
+        return Outcome(code, *self._capsys.readouterr())
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    cli_sanitize.add_sanitize(parser.add_subparsers())
+    return parser.parse_args(["sanitize", *arguments])
+
+
+@pytest.fixture
+def command(trial: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    if trial.port.device != "cpu":
+        pytest.skip("kernels are compiled here, and nothing is watched")
+    return Command(tmp_path, capsys)
+
+
+def line_of(body: str) -> int:
+    """The line of the kernels' text that starts so."""
+    return next(i for i, line in enumerate(KERNELS.splitlines(), 1) if line.strip().startswith(body))
+
+
+def test_a_clean_script_is_counted(command: Command) -> None:
+    assert command(COPY * 3) == (0, "CLEAN: 3 launches, 12 programs\n", "")
+
+
+def test_one_launch_of_one_program_is_not_launches(command: Command) -> None:
+    assert command("copy_kernel[(1,)](zeros(8), zeros(8), SIZE=8)\n").out == "CLEAN: 1 launch, 1 program\n"
+
+
+def test_a_finding_ends_the_script_and_shows_its_line(command: Command) -> None:
+    code, out, _ = command(OUTSIDE + "print('later')\n")
+    line = line_of("tl.store(out_ptr + places")
+    assert code == 1
+    assert out.startswith("OutsideView: program (4, 0, 0) of copy_kernel loads 4 bytes at script.py:")
+    assert f"> {line:4}     tl.store(out_ptr + places, tl.load(in_ptr + places))" in out
+    assert f"  {line - 1:4}     places" in out
+    assert "later" not in out
+
+
+def test_a_race_shows_both_lines(command: Command) -> None:
+    code, out, _ = command(RACE)
+    first = line_of("tl.store(out_ptr, 1)")
+    assert (code, out.startswith("RaceBetweenPrograms: ")) == (1, True)
+    assert f"> {first:4}         tl.store(out_ptr, 1)" in out
+    assert f"> {first + 2:4}         tl.store(out_ptr, 2)" in out
+
+
+def test_a_finding_that_the_script_catches_is_told_all_the_same(command: Command) -> None:
+    code, out, _ = command(f"try:\n    {OUTSIDE}except Exception:\n    pass\n{COPY}")
+    assert (code, out.startswith("OutsideView: ")) == (1, True)
+
+
+def test_empties_are_unwritten_unless_told_otherwise(command: Command) -> None:
+    assert command(UNWRITTEN).out.startswith("UnwrittenRead: ")
+    assert command(UNWRITTEN, "--no-empties").out == "CLEAN: 1 launch, 4 programs\n"
+
+
+def test_what_depends_on_the_order_is_found_in_every_order(command: Command) -> None:
+    assert command(SLOTS).code == 0
+    code, out, _ = command(SLOTS, "--every-order")
+    assert (code, out.startswith("OrderDependence: element [0] of `out_ptr` depends on")) == (1, True)
+
+
+def test_launches_in_every_order_count_once(command: Command) -> None:
+    assert command(COPY, "--every-order") == (0, "CLEAN: 1 launch, 4 programs\n", "")
+
+
+def test_an_order_is_the_order_of_programs(command: Command) -> None:
+    body = "out = zeros(4)\nslots_kernel[(4,)](out, zeros(1))\nprint(out.tolist())\n"
+    assert command(body, "--order", "reversed").out.startswith("[3, 2, 1, 0]\n")
+
+
+def test_options_may_precede_the_script_and_its_own_follow(command: Command) -> None:
+    path = command.write(f"print(sys.argv[1:])\n{COPY}")
+    told = ["--size", "4", "--no-empties", "a", "--", "--order", "x"]
+    outcome = command.run(["--order", "reversed", str(path), *told])
+    assert outcome.out.startswith("['--size', '4', 'a', '--order', 'x']\n")
+
+
+def test_a_script_is_run_as_python_runs_it(command: Command) -> None:
+    command.write("NUMBER = 5\n", "beside.py")
+    body = (
+        "import beside, os\nprint(__name__, beside.NUMBER, sys.argv, os.path.isabs(__file__), sys.path[0])\n"
+    )
+    path, before = command.write(body + COPY), (sys.argv, list(sys.path))
+    expected = f"__main__ 5 ['{path}', 'x'] True {command.folder.resolve()}\n"
+    assert command.run([str(path), "x"]).out.startswith(expected)
+    assert (sys.argv, sys.path) == before
+
+
+def test_a_script_that_fails_is_not_clean(command: Command) -> None:
+    code, out, err = command(f"{COPY}raise KeyError('mine')\n")
+    assert (code, out) == (2, "")
+    assert "KeyError: 'mine'" in err
+    assert "runpy" not in err
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit()", 0), ("sys.exit(0)", 0), ("sys.exit(3)", 2)])
+def test_the_exit_code_of_a_script_counts(command: Command, end: str, code: int) -> None:
+    assert command(f"{COPY}{end}\n").code == code
+
+
+def test_a_script_without_a_launch_is_not_clean(command: Command) -> None:
+    code, _, err = command("print(zeros(3).sum().item())\n")
+    assert (code, "error: no kernel was launched by" in err) == (2, True)
+
+
+def test_a_script_that_wants_a_gpu_is_told_where_tensors_have_to_be(command: Command) -> None:
+    code, _, err = command("raise AssertionError('Torch not compiled with CUDA enabled')\n")
+    assert (code, err.splitlines()[-1]) == (2, "hint: tensors have to be on the CPU (DEVICE=cpu)")
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_a_script_that_says_how_triton_is_to_run_its_kernels_has_them_executed(
+    command: Command, value: str
+) -> None:
+    path = command.folder / "script.py"
+    path.write_text(f"import os\nos.environ['TRITON_INTERPRET'] = '{value}'\n{KERNELS}{OUTSIDE}")
+    assert command.run([str(path)]).out.startswith("OutsideView: program (4, 0, 0) of copy_kernel")
+    assert "TRITON_INTERPRET" not in os.environ
+
+
+def test_launches_that_were_interpreted_are_told_with_the_reason(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotUnderstoodError("something new")
+
+    monkeypatch.setattr(launch, "compiled", refuse)
+    assert command(COPY * 2).out.splitlines() == [
+        "CLEAN: 2 launches, 8 programs",
+        "run by Triton's interpreter, copy_kernel (2 launches): something new",
+    ]
+    assert command(OUTSIDE).out.startswith("OutsideView: program (4, 0, 0) of copy_kernel loads 4 bytes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.py"], "script = 'nowhere.py', but should be a file"),
+        (["script.py", "--order", "sideways"], "schedule = 'sideways', but should be"),
+        (["script.py", "--order", "reversed", "--every-order"], "order = 'reversed', but should be left out"),
+        (["script.py", "--order"], "argument --order: expected one argument"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    command.write(COPY)
+    monkeypatch.chdir(command.folder)
+    with pytest.raises(ValueError, match="^" + words):
+        command.run(arguments)
+
+
+def test_a_case_is_explained(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    class Witness:
+        @staticmethod
+        def explain_case(path: Path) -> int:
+            asked.append(path)
+            return 1
+
+    monkeypatch.setitem(sys.modules, "properties.harness.report.witness", Witness)
+    path = command.write("", "case.json")
+    assert (command.run([str(path)]).code, asked) == (1, [path])
+
+
+def test_source_is_coloured_on_a_terminal(command: Command) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    screen = StringIO()
+    path = command.write(OUTSIDE)
+    code = scripts.sanitize_script(scripts.Script(path), Console(file=screen, force_terminal=True, width=100))
+    assert (code, "\x1b[" in screen.getvalue(), "❱" in screen.getvalue()) == (1, True, True)
+
+
+def child(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python process of its own, with the repository's packages and no word on how kernels are run."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    path = os.pathsep.join([str(ROOT), *environment.get("PYTHONPATH", "").split(os.pathsep)])
+    return run_python(*arguments, cwd=folder, env=environment | {"PYTHONPATH": path})
+
+
+MAIN = """\
+import argparse, sys
+from properties.harness.cli.sanitize import add_sanitize
+parser = argparse.ArgumentParser()
+add_sanitize(parser.add_subparsers())
+options = parser.parse_args()
+sys.exit(options.run(options))
+"""
+
+
+def test_the_command_needs_no_preparation(command: Command) -> None:
+    path = command.write(OUTSIDE)
+    found = child(command.folder, "-c", MAIN, "sanitize", path.name)
+    assert (found.returncode, found.stdout.startswith("OutsideView: "), found.stderr) == (1, True, "")
+
+
+TESTS = """
+
+def test_right(sanitizer):
+    copy_kernel[(4,)](zeros(8), zeros(8), SIZE=2)
+    assert sanitizer.launches == 1
+
+
+def test_unwritten(sanitizer):
+    copy_kernel[(4,)](torch.empty(8), torch.zeros(8), SIZE=2)
+
+
+def test_outside(sanitizer):
+    copy_kernel[(5,)](zeros(8), zeros(10), SIZE=2)
+
+
+def test_without():
+    copy_kernel[(4,)](torch.empty(8), torch.zeros(8), SIZE=2)
+"""
+
+
+def pytest_child(folder: Path, *arguments: str) -> str:
+    (folder / "test_kernels.py").write_text(KERNELS + TESTS)
+    plugin = ("-p", "properties.harness.kernels.sanitizer.fixture", "-p", "no:cacheprovider")
+    return child(folder, "-m", "pytest", "-q", "-rsf", *plugin, *arguments, "test_kernels.py").stdout
+
+
+def test_the_fixture_watches_the_tests_that_ask_for_it(command: Command) -> None:
+    out = pytest_child(command.folder)
+    assert "2 failed, 2 passed" in out
+    assert "UnwrittenRead: program (0, 0, 0) of copy_kernel loads element [0] of `in_ptr`" in out
+    assert "OutsideView: program (4, 0, 0) of copy_kernel loads 4 bytes" in out
+
+
+def test_the_fixture_skips_where_kernels_are_compiled(command: Command) -> None:
+    (command.folder / "conftest.py").write_text("import os\nos.environ['TRITON_INTERPRET'] = '0'\n")
+    out = pytest_child(command.folder, "-k", "right")
+    assert "1 skipped" in out
+    assert "kernels are compiled in this process, and cannot be watched" in out
+
+
+def test_the_fixture_watches_what_a_conftest_has_interpreted(command: Command) -> None:
+    (command.folder / "conftest.py").write_text(
+        "import os\nos.environ['TRITON_INTERPRET'] = '1'\nimport triton\n"
+    )
+    assert "OutsideView: program (4, 0, 0)" in pytest_child(command.folder, "-k", "outside")

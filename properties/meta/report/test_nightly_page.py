@@ -1,0 +1,578 @@
+"""What people read of a campaign in the morning: the page and the summary, and how they are written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from properties.harness.campaign.record import (
+    BucketRecord,
+    CorpusRecord,
+    KnownRecord,
+    MarkRecord,
+    Moment,
+    Record,
+)
+from properties.harness.campaign.shards.comparison import compared
+from properties.harness.case.values import Returned, call
+from properties.harness.report.line_chart import ticks
+from properties.harness.report.markdown import write_report
+from properties.harness.report.pages import charts, summary
+from properties.harness.report.pages.page import page, write_reports
+from properties.harness.text import visible
+from properties.harness.text.command_lines import command_line
+from properties.meta.breakages.broken import ROOT, a_case, module
+from properties.meta.campaign.nightly_examples import (
+    EXAMPLES,
+    HOSTILE,
+    LAUNCHED,
+    a_bucket,
+    a_night,
+    a_property,
+    a_record,
+    bucket_of_its_own,
+    empty,
+    hostile,
+    on_a_cpu,
+    parsed,
+    two_buckets,
+)
+from properties.meta.processes import COMMANDS, run_python
+from properties.subjects import load
+
+SVG = "{http://www.w3.org/2000/svg}"
+HTML = "{http://www.w3.org/1999/xhtml}"
+DIRECTORY = Path("reports/campaigns/2026-11-21-night")
+BEFORE = "2026-11-20T22:00:00+00:00"
+every_example = pytest.mark.parametrize("name", EXAMPLES)
+
+
+def html(record: Record, previous: Record | None = None, directory: Path = DIRECTORY) -> str:
+    return page(record, compared(record, previous), directory)
+
+
+def markdown(record: Record, previous: Record | None = None) -> str:
+    return summary.markdown(record, compared(record, previous), DIRECTORY)
+
+
+def words(element: Element) -> str:
+    return " ".join(" ".join(element.itertext()).split())
+
+
+def part(record: Record, name: str, previous: Record | None = None) -> str:
+    """The words of the section with that heading."""
+    sections = parsed(html(record, previous)).iter(f"{HTML}section")
+    return next(words(one) for one in sections if one.attrib["aria-labelledby"] == name)
+
+
+def first_screen(record: Record, previous: Record | None = None) -> str:
+    """Everything before the table of contents."""
+    return words(parsed(html(record, previous).partition("<nav")[0] + "</main></body></html>"))
+
+
+def verdict_of(record: Record) -> str:
+    return summary.verdict(record, compared(record, None)).word
+
+
+@every_example
+def test_the_page_is_well_formed_and_names_its_language(name: str) -> None:
+    assert parsed(html(EXAMPLES[name])).attrib == {"lang": "en"}
+
+
+@every_example
+def test_the_page_loads_nothing_and_runs_nothing(name: str) -> None:
+    root = parsed(html(EXAMPLES[name]))
+    loading = {"script", "img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
+    assert not loading & {one.tag.removeprefix(HTML) for one in root.iter()}
+    links = [
+        value for one in root.iter() for key, value in one.attrib.items() if key.endswith(("href", "src"))
+    ]
+    assert all(link.startswith("#") for link in links)
+    assert not any(key.startswith("on") for one in root.iter() for key in one.attrib)
+    assert not re.search(r"@import|url\((?!#)", html(EXAMPLES[name]))
+
+
+@every_example
+def test_every_link_of_the_page_leads_to_one_place(name: str) -> None:
+    root = parsed(html(EXAMPLES[name]))
+    ids = [one.attrib["id"] for one in root.iter() if "id" in one.attrib]
+    assert len(set(ids)) == len(ids)
+    assert {one.attrib["href"].removeprefix("#") for one in root.iter(f"{HTML}a")} <= set(ids)
+
+
+@every_example
+def test_every_table_of_the_page_has_a_caption_and_headers(name: str) -> None:
+    for table in parsed(html(EXAMPLES[name])).iter(f"{HTML}table"):
+        if table.find(f"{HTML}caption") is not None:
+            assert {one.attrib.get("scope") for one in table.iter(f"{HTML}th")} <= {"col", "row"}
+        else:
+            # Of a bucket's own report.
+            assert table.find(f"{HTML}thead") is not None
+
+
+@every_example
+def test_headings_do_not_skip_a_level(name: str) -> None:
+    levels = [int(tag) for tag in re.findall(r"<h([1-6])[ >]", html(EXAMPLES[name]))]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_a_clean_campaign_says_so_first() -> None:
+    assert first_screen(a_record()).startswith("CLEAN: statecheck 2026-11-21-night")
+    assert markdown(a_record()).startswith("# CLEAN: ")
+
+
+_ERROR = a_property("b", status="ERROR", examples=0)
+_UNTESTED = a_property("b", status="not tested", examples=0)
+_GONE = KnownRecord("old", standing="no longer fails")
+_SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
+
+
+@pytest.mark.parametrize(
+    ("record", "word", "code"),
+    [
+        (a_record(), "CLEAN", 0),
+        (on_a_cpu(), "CLEAN", 0),
+        (a_record(properties=[a_property(status="known")], known=[_SHOWN]), "CLEAN", 0),
+        (a_record(properties=[a_property(), a_property("b", status="not applicable")]), "CLEAN", 0),
+        # A lack of time is no error, as long as something was compared.
+        (a_record(properties=[a_property(), _UNTESTED]), "CLEAN", 0),
+        (two_buckets(), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), canary=""), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), interrupted=True, complete=False), "NOT CLEAN", 1),
+        (a_record(a_bucket(1), properties=[_ERROR]), "NOT CLEAN", 1),
+        (a_record(properties=[a_property(status="UNEXPECTED PASS")]), "NOT CLEAN", 1),
+        (a_record(properties=[a_property(status="FALSIFIED")]), "NOT CLEAN", 1),
+        (a_record(known=[_GONE]), "NOT CLEAN", 1),
+        (a_record(corpus=[CorpusRecord("a.json", "FAILED", "")]), "NOT CLEAN", 1),
+        (a_record(canary=""), "NOT TO BE TRUSTED", 2),
+        (empty(), "NOT TO BE TRUSTED", 2),
+        (a_record(complete=False), "INCOMPLETE", 2),
+        (a_record(interrupted=True, complete=False), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(), _ERROR]), "INCOMPLETE", 2),
+        (a_record(properties=[_UNTESTED]), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(compared=0)]), "INCOMPLETE", 2),
+        (a_record(properties=[a_property(status="not applicable", examples=0)]), "INCOMPLETE", 2),
+        (a_record(corpus=[CorpusRecord("a.json", "UNREADABLE", "")]), "INCOMPLETE", 2),
+        (a_record(corpus=[CorpusRecord("a.json", "KNOWN", "")]), "CLEAN", 0),
+    ],
+)
+def test_the_verdict_is_the_gravest_of_what_was_seen(record: Record, word: str, code: int) -> None:
+    assert verdict_of(record) == word
+    assert summary.verdict(record, compared(record, None)).exit_code == code
+
+
+def test_each_cause_has_a_line_on_the_first_screen() -> None:
+    told = first_screen(two_buckets(), a_night(a_bucket(1), began=BEFORE))
+    assert "1 cause, 2 properties: 1 new since commit " in told
+    assert "divide: the call new the call = ValueError" in told
+    assert "breaks 2 properties: toys divide, states stay" in told
+    assert "smallest input: divide(x=5, y=2)" in told
+    assert f"run it: {command_line('replay', '0000000001', subject='toy', device='cuda')}" in told
+
+
+def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
+    named = [a_bucket(number, property=f"property_{number}") for number in range(8)]
+    record = a_record(*named, bucket_of_its_own(9, property="another"))
+    assert summary.verdict(record, compared(record, None)).reasons[0] == "2 causes, 9 properties: 9 new."
+    text = html(record)
+    assert text.count("<article") == 2
+    assert text.count('<details class="same">') == 7
+    told = first_screen(record)
+    assert told.count("breaks 8 properties:") == told.count("breaks 1 property:") == 1
+    (line,) = [line for line in markdown(record).splitlines() if "and 3 more" in line]
+    assert line.startswith("- **divide: the call** (new; property_0, property_1,")
+
+
+def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() -> None:
+    elsewhere = a_bucket(2, subject="other")
+    returned = a_case(actual=(Returned(1),), message="result = 1, but should be ValueError that names x")
+    assert (
+        len(summary.in_order([a_bucket(1), elsewhere, a_bucket(3, returned)], compared(a_record(), None)))
+        == 3
+    )
+
+
+def test_new_causes_come_first() -> None:
+    told = first_screen(a_record(a_bucket(1), bucket_of_its_own(2)), a_night(a_bucket(1), began=BEFORE))
+    assert told.index("divide_2: the call new") < told.index("divide: the call still there")
+
+
+def test_a_saved_case_that_fails_again_is_a_regression_and_told_once() -> None:
+    bucket = a_bucket(1, first_seen={"date": "2026-10-02", "commit": "aaaaaaaaaaaa"})
+    record = a_record(bucket, corpus=[CorpusRecord(bucket.corpus, "FAILED", "wrong")])
+    reasons = summary.verdict(record, compared(record, None)).reasons
+    assert reasons == ("1 cause, 1 property: none new, 1 regression.",)
+    assert "regression: a saved case fails, first seen 2026-10-02 (aaaaaaaaaaaa)" in first_screen(record)
+    assert "Regressions: a saved case fails again (1)" in part(record, "comparison", a_night(began=BEFORE))
+
+
+def test_a_silent_canary_is_shouted() -> None:
+    assert "CANARY SILENT" in first_screen(a_record(canary=""))
+    assert "CANARY SILENT" not in first_screen(a_record())
+    assert "The canary was SILENT" in markdown(a_record(canary=""))
+
+
+def test_an_interrupted_campaign_says_how_to_go_on() -> None:
+    told = first_screen(a_record(complete=False, interrupted=True))
+    assert "The campaign was interrupted; --resume continues it." in told
+
+
+def test_the_report_of_a_bucket_is_complete() -> None:
+    told = part(two_buckets(), "reports")
+    pieces = (
+        "Should hold: Toys divide.",
+        "Seen instead: the call = ValueError",
+        "Who did it Program 0 wrote it.",
+        "Input x = 5 y = 2 divide(x, y)",
+        "expected ValueError that names x",
+        "It did not repeat.",
+        "illegal access",
+        "-m properties replay 0000000002 --subject toy --device cuda",
+        "repro.py: exits 1",
+        '"""Counterexample to: states_stay',
+    )
+    assert [piece for piece in pieces if piece not in told] == []
+
+
+def test_the_picture_of_a_bucket_stands_in_the_page() -> None:
+    text = html(two_buckets())
+    assert text.count("<figure><svg") == 1
+    assert "![" not in text
+
+
+def test_a_case_that_cannot_be_shown_is_shown_as_json() -> None:
+    told = part(a_record(a_bucket(1, case=a_case()), a_bucket(2)), "reports")
+    assert "cannot be shown" not in told
+    bucket = a_bucket(1)
+    bucket.case["schema"] = 99
+    told = part(a_record(bucket), "reports")
+    assert "The case cannot be shown in words: ValueError: schema = 99" in told
+    assert '"property_name": "toys_divide"' in told
+
+
+def test_a_bucket_without_a_case_is_told() -> None:
+    bucket = a_bucket(1)
+    bucket.case = {}
+    assert "There is no input to show" in part(a_record(bucket), "reports")
+
+
+def test_a_case_of_which_no_file_is_there_can_be_copied_from_the_page() -> None:
+    told = part(a_record(a_bucket(1, corpus="")), "reports")
+    assert "No file of its input is on this machine." in told
+    assert "-m properties replay case.json --subject toy --device cuda runs it" in told
+
+
+def test_what_is_hostile_stays_text() -> None:
+    text = html(hostile())
+    assert "<script" not in text
+    assert "{{ 7 * 7 }}" in text
+    assert "\\x00\\x1b[31m\\ud800\\ufffe\\u202e" in text
+    assert visible(text) == text
+
+
+def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
+    text = markdown(hostile())
+    cells = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in cells)
+    outside = "".join(line.partition("`")[0] for line in text.splitlines() if "Everything else" not in line)
+    assert "<script" not in re.sub(r"\\<", "", outside)
+    assert visible(text) == text
+
+
+@every_example
+def test_the_summary_is_short(name: str) -> None:
+    assert len(markdown(EXAMPLES[name]).splitlines()) <= 75
+
+
+def test_the_summary_of_much_that_is_wrong_is_short() -> None:
+    buckets = [bucket_of_its_own(number) for number in range(50)]
+    statuses = (
+        "FALSIFIED",
+        "ERROR",
+        "not reached",
+        "running",
+        "UNEXPECTED PASS",
+        "passed",
+        "known deviation",
+    )
+    properties = [a_property(f"p{number}", status=one) for number, one in enumerate(statuses)]
+    corpus = [CorpusRecord("a", "FAILED", ""), CorpusRecord("b", "UNREADABLE", "")]
+    changes = {
+        "properties": properties,
+        "corpus": corpus,
+        "troubles": ["t"] * 50,
+        "canary": "",
+        "complete": False,
+        "launched": [replace(LAUNCHED[0], branches=LAUNCHED[0].branches * 50), LAUNCHED[1]],
+    }
+    text = markdown(
+        a_record(*buckets, **changes), a_night(began=BEFORE, marks=[MarkRecord("null block", "a", 1)])
+    )
+    assert len(text.splitlines()) <= 75
+    assert "and 38 more" in text
+
+
+def test_what_changed_since_the_last_campaign_is_told() -> None:
+    before = a_night(
+        a_bucket(7, property="chunks_end"), began=BEFORE, marks=[MarkRecord("null block", "align", 1)]
+    )
+    told = part(two_buckets(), "comparison", before)
+    assert "2 failures are new, 0 regressions, 0 back again, 0 still there, 1 gone, 0 not looked for." in told
+    assert "Marks no longer reached: null block." in told
+    assert "toys divide not there FALSIFIED" in told
+    assert "35.0 examples per second, 25.0 before (× 1.40)" in told
+
+
+def test_the_numbers_of_a_campaign_are_told() -> None:
+    record = a_record()
+    assert "1 missed" in part(record, "marks")
+    assert part(record, "marks").index("null block") < part(record, "marks").index("empty batch")
+    assert "properties that launch kernels 600 5.0 all properties 1,800 15.0" in part(record, "properties")
+    assert "copy_kernel 2 2" in part(record, "kernels")
+    assert "hang 1" in part(record, "kernels")
+    assert "GPU 0 NVIDIA H200" in part(record, "environment")
+    assert "commit 0123456789ab , shard 0 of 1, 2 rounds" in part(record, "repeat")
+
+
+def test_failed_and_unreadable_cases_come_before_the_others() -> None:
+    verdicts = ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
+    record = a_record(corpus=[CorpusRecord(f"{verdict}.json", verdict, "") for verdict in verdicts])
+    found = re.findall(r"(FAILED|UNREADABLE|NOT APPLICABLE|FIXED)\.json", part(record, "corpus"))
+    assert found == ["FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED"]
+
+
+def test_a_campaign_without_a_gpu_says_how_each_kernel_was_run_and_why() -> None:
+    told = part(on_a_cpu(), "kernels")
+    assert "copy_kernel toy/kernels.py:10 12,345 0 1 2" in told
+    assert "move_kernel toy/kernels.py:30 0 12 tt.new not known" in told
+    assert "compiled" not in told
+    assert "No kernel was launched." in part(on_a_cpu(launched=[]), "kernels")
+
+
+def test_lines_of_kernels_that_nothing_reached_are_listed() -> None:
+    told = part(on_a_cpu(), "kernels")
+    assert "nothing reached line way source kernel toy/kernels.py:12 then if size < 3: copy_kernel" in told
+    assert "toy/kernels.py:12 else" not in told
+    reached = replace(LAUNCHED[0], branches=[replace(one, taken=True) for one in LAUNCHED[0].branches])
+    assert "Every branch of the executed kernels was taken." in part(on_a_cpu(launched=[reached]), "kernels")
+
+
+def test_the_summary_says_how_kernels_were_run_and_what_nothing_reached() -> None:
+    text = markdown(on_a_cpu())
+    assert "- 1 executed from their IR (12,345 launches); 1 in Triton's interpreter: move_kernel" in text
+    assert "- 1 of 2 branches taken" in text
+    assert "- nothing reached toy/kernels.py:12 then (copy_kernel): `if size < 3:`" in text
+    assert "## Kernels" not in markdown(a_record())
+
+
+def test_charts_stand_in_the_page_with_words_for_each_line_and_repeat() -> None:
+    elements = [parsed(one) for one in charts.charts(a_record().series)]
+    told = [" ".join(element.itertext()) for element in elements]
+    assert [
+        words_ in text
+        for words_, text in zip(("examples per second", "failures (dashed)"), told, strict=True)
+    ]
+    dashes = [line.get("stroke-dasharray") for line in elements[1].iter(f"{SVG}polyline")]
+    assert dashes == [None, "5 3"]
+    text = html(a_record())
+    assert text.count("<figure>\n<svg") == 2
+    assert "currentColor" in text
+    assert html(a_record()) == text
+
+
+@pytest.mark.parametrize(
+    ("most", "whole", "shown"),
+    [
+        (0.0, False, [0.0]),
+        (1.0, True, [0.0, 1.0]),
+        (7.0, True, [0.0, 2.0, 4.0, 6.0]),
+        (480.0, False, [0.0, 100.0, 200.0, 300.0, 400.0]),
+        (0.5, False, [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+    ],
+)
+def test_axes_have_round_numbers(most: float, whole: bool, shown: list[float]) -> None:
+    assert ticks(most, whole=whole) == pytest.approx(shown)
+
+
+def test_a_long_series_becomes_a_short_table_that_ends_with_the_end() -> None:
+    series = [Moment(float(second), second, 0, 0) for second in range(28_800)]
+    found = charts.thinned(series)
+    assert (len(found), found[0].at, found[-1].at) == (20, 0.0, 28_799.0)
+
+
+def test_a_series_out_of_order_has_no_negative_speed() -> None:
+    series = [Moment(9.0, 90, 0, 0), Moment(3.0, 30, 0, 0), Moment(3.0, 31, 0, 0), Moment(12.0, 80, 0, 0)]
+    assert charts.rates(charts.thinned(series)) == [31 / 3, 59 / 6, 0.0]
+
+
+def test_ten_thousand_buckets_make_a_page_that_opens() -> None:
+    large = "wrong " * 200
+    record = a_record(*(bucket_of_its_own(number, message=large) for number in range(10_000)))
+    text = html(record)
+    assert len(text.encode()) < 20_000_000
+    assert text.count("<article") == 200
+    assert f"replay {9999:010x}" in text
+
+
+def test_reports_that_are_too_large_are_left_to_their_files() -> None:
+    case = a_case(steps=(call("divide", x="long " * 400_000, y=1),))
+    text = html(a_record(*(a_bucket(number, case) for number in range(9))))
+    assert len(text) < 1_000_000
+    assert "too large for this page" in text
+
+
+@every_example
+def test_four_files_are_written(tmp_path: Path, name: str) -> None:
+    record = EXAMPLES[name]
+    troubles = list(record.troubles)
+    path = write_reports(record, tmp_path / "campaigns" / "one")
+    assert path == tmp_path / "campaigns" / "one" / "report.html"
+    names = sorted(one.name for one in path.parent.iterdir())
+    assert names == ["campaign.json", "junit.xml", "report.html", "summary.md"]
+    assert record.troubles == troubles
+
+
+def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+    # Names are held to rules when they are read; everything else may be any text.
+    buckets = [a_bucket(3, message=HOSTILE, rule=HOSTILE)]
+    record = replace(hostile(), id="night", subject="toy", commit="", corpus=[], buckets=buckets)
+    write_reports(record, tmp_path)
+    assert Record.load(tmp_path / "campaign.json") == record
+
+
+@pytest.mark.parametrize("name", ["campaign.json", "report.html", "summary.md", "junit.xml"])
+def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "in the way").mkdir(parents=True)
+    record = a_record()
+    write_reports(record, tmp_path)
+    assert sum(one.is_file() for one in tmp_path.iterdir()) == 3
+    (trouble,) = record.troubles
+    assert trouble == f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"
+    assert name != "campaign.json" or trouble in (tmp_path / "report.html").read_text(encoding="utf-8")
+    if name != "campaign.json":
+        assert Record.load(tmp_path / "campaign.json").troubles == [trouble]
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    record = a_record()
+    write_reports(record, tmp_path / "file" / "one")
+    assert len(record.troubles) == 4
+
+
+_FULL = """
+import resource, sys
+from pathlib import Path
+from properties.meta.campaign.nightly_examples import two_buckets
+from properties.harness.report.pages.page import write_reports
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+record = two_buckets()
+record.save(Path(sys.argv[1]) / "campaign.json")
+write_reports(record, Path(sys.argv[1]))
+print(*record.troubles, sep="\\n")
+"""
+
+
+def test_a_disk_too_full_for_the_page_still_gets_the_rest(tmp_path: Path) -> None:
+    found = run_python("-c", _FULL, tmp_path, like=COMMANDS)
+    assert re.fullmatch(r"\S*report\.html was not written: OSError: .*File too large\n", found.stdout)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["campaign.json", "junit.xml", "summary.md"]
+
+
+def test_the_page_before_stays_where_a_new_one_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_reports(a_record(), tmp_path)
+    before = path.read_bytes()
+    monkeypatch.setattr("properties.harness.report.pages.page._entries", lambda *_: 1 / 0)
+    record = two_buckets()
+    write_reports(record, tmp_path)
+    assert path.read_bytes() == before
+    assert "ZeroDivisionError" in record.troubles[0]
+
+
+DIVIDE = "def divide(x, y):\n    return x // y\n"
+
+
+def typed(bucket: BucketRecord, reports: Path) -> tuple[str, ...]:
+    return summary.commands(bucket, a_record(bucket, subject=bucket.subject, device="cpu"), reports)
+
+
+def test_commands_name_what_differs_from_what_is_usual() -> None:
+    plain = a_bucket(1, subject="impl", corpus="corpus/a-0000000001.json")
+    assert summary.commands(plain, on_a_cpu(), Path("reports")) == (
+        command_line("replay", "0000000001", device="cpu"),
+    )
+    fallback = a_bucket(1, subject="my.engine", corpus="reports/corpus/it's $1.json")
+    path = Path("reports/corpus/it's $1.json")
+    assert summary.commands(fallback, on_a_cpu(), Path("reports")) == (
+        command_line("replay", path, subject="my.engine", device="cpu"),
+    )
+
+
+def test_a_name_alone_is_one_of_the_usual_corpus() -> None:
+    bucket = a_bucket(1, subject="impl", corpus="a-0000000001.json")
+    (command,) = summary.commands(bucket, on_a_cpu(), Path("reports"))
+    assert command == command_line("replay", "0000000001", device="cpu")
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
+    """A bucket with everything that a campaign writes of it, of a subject whose fault is still there."""
+    case = a_case(subject="toy_divides", actual=(Returned(2),), device="cpu")
+    with module(tmp_path, "toy_divides", DIVIDE):
+        folder = write_report(case, tmp_path / "reports", load("toy_divides").module)
+    file = case.save(tmp_path / "corpus" / "toys_divide-00000000ff.json")
+    return a_bucket(255, case, corpus=str(file), report=folder.name), tmp_path
+
+
+def test_the_command_of_the_script_runs_it(reported: tuple[BucketRecord, Path]) -> None:
+    bucket, folder = reported
+    script = typed(bucket, folder / "reports")[-1]
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.splitlines()[-1]) == (1, "the defect is there")
+
+
+def test_the_page_has_the_report_and_the_script_that_were_written(
+    reported: tuple[BucketRecord, Path],
+) -> None:
+    bucket, folder = reported
+    text = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
+    assert f"{folder}/reports/{bucket.report}/repro.py" in text
+    assert "Environment" not in text[text.index('id="reports"') : text.index('id="buckets"')]
+    assert text.count("Run it again") == 1
+
+
+def test_a_report_that_was_written_is_shown_as_it_was(reported: tuple[BucketRecord, Path]) -> None:
+    bucket, folder = reported
+    (folder / "reports" / bucket.report / "report.md").write_text("# title\n\nAs it was written.\n")
+    assert "As it was written." in html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
+
+
+def test_the_report_of_another_input_is_not_shown(reported: tuple[BucketRecord, Path]) -> None:
+    bucket, folder = reported
+    smaller = a_case(steps=(call("divide", x=1, y=0),))
+    bucket.case = smaller.to_data()
+    text = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
+    assert "divide(x=1, y=0)" in text
+    assert "x = 5" not in text
+
+
+def test_the_command_of_the_corpus_replays_it(
+    reported: tuple[BucketRecord, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, folder = reported
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    command = typed(bucket, folder / "reports")[0]
+    monkeypatch.delenv("PYTHONPATH")
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (found.returncode, found.stdout[:7]) == (1, "FAILED:"), found

@@ -1,0 +1,215 @@
+"""Campaigns whose workers only pretend: threads that speak the messages of `tasks`, so that nothing is imported anew."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from properties.harness.campaign import coordinator
+from properties.harness.campaign.coordinator import Watch
+from properties.harness.campaign.plan import Plan
+from properties.harness.campaign.record import CorpusRecord, Record
+from properties.harness.campaign.workers.gpus import Gpu
+from properties.harness.campaign.workers.seats import Seat
+from properties.harness.campaign.workers.tasks import (
+    Explore,
+    Explored,
+    Found,
+    Listen,
+    Listened,
+    Progress,
+    Ready,
+    Replay,
+    Replayed,
+    Setting,
+)
+from properties.harness.case import Case
+from properties.harness.case.bucket import bucket_of
+from properties.harness.case.values import Step
+from properties.harness.device.log import Log, running_path
+from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
+
+COMMIT = "0123456789ab"
+LONGEST = 20.0
+_PIDS = itertools.count(10_000_000)
+_HEARD = Listened("heard")
+
+
+class Died(Exception):
+    """The worker's process ends here."""
+
+
+@dataclass
+class Actor:
+    """A pretended worker, as its part in an exploration sees it."""
+
+    setting: Setting
+    pipe: Connection
+    pid: int
+    exitcode: int | None = None
+    dismissed: threading.Event = field(default_factory=threading.Event)
+
+    def say(self, *messages: Any) -> None:
+        for message in messages:
+            self.pipe.send(message)
+
+    def passes(self, task: Explore, examples: int = 10, **changes: Any) -> None:
+        """So many examples, all of them compared."""
+        self.say(
+            Progress(task.property, examples, examples), Explored(task.property, "passed", 0.02, **changes)
+        )
+
+    def leave(self, name: str, case: Case) -> Path:
+        """A failing input that is in hand."""
+        return case.save(Path(self.setting.pending) / f"{name}.{bucket_of(case).id}.{self.pid}.json")
+
+    def leave_running(self, task: Explore, *steps: Step) -> None:
+        """An example that takes long."""
+        about = {"property_name": task.property, "sentence": "", "subject": "impl", "seed": task.seed}
+        path = running_path(Path(self.setting.pending), f"{task.property}.{self.pid}")
+        log = Log(path, about | {"device": "cpu"})
+        log.note(steps)
+        # As it is when a process ends.
+        os.close(log._file)
+
+    def hang(self) -> NoReturn:
+        """Nothing more is heard of it."""
+        self.dismissed.wait(LONGEST)
+        raise Died
+
+    def die(self, code: int = 7) -> NoReturn:
+        self.exitcode = code
+        raise Died
+
+
+Body = Callable[[Explore, Actor], None]
+Replaying = Callable[[Replay, Actor], None]
+
+
+def is_fixed(task: Replay, actor: Actor) -> None:
+    """A case of the corpus is answered by the rules."""
+    actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
+
+
+class _Process:
+    """In place of a worker's process, a thread."""
+
+    def __init__(self, body: Body, actor: Actor, heard: Listened | None, replay: Replaying) -> None:
+        """`heard`: of the canary; None where that ends the process."""
+        self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
+        self._replay = replay
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread.start()
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._actor.exitcode
+
+    def _live(self) -> None:
+        actor = self._actor
+        with suppress(EOFError, OSError, Died):
+            actor.say(Ready())
+            while (task := actor.pipe.recv()) is not None:
+                if isinstance(task, Listen) and self._heard is None:
+                    actor.die()
+                elif isinstance(task, Listen):
+                    actor.say(self._heard)
+                elif isinstance(task, Replay):
+                    self._replay(task, actor)
+                else:
+                    self._body(task, actor)
+        actor.pipe.close()
+
+    def is_alive(self) -> bool:
+        return not self._actor.dismissed.is_set() and self._thread.is_alive()
+
+    def join(self, timeout: float | None = None) -> None:
+        if not self._actor.dismissed.is_set():
+            self._thread.join(timeout)
+
+    def kill(self) -> None:
+        self._actor.exitcode = -9
+        self._actor.dismissed.set()
+
+
+@contextmanager
+def stage(
+    body: Body,
+    *,
+    grace: float = 0.5,
+    heard: Listened = _HEARD,
+    deaf: int = 0,
+    replay: Replaying = is_fixed,
+) -> Iterator[list[Explore]]:
+    """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order.
+
+    Args:
+        heard: of the canary.
+        deaf: how many workers die of listening to it before one hears it.
+        replay: what becomes of a case of the corpus.
+    """
+    given: list[Explore] = []
+    ears = itertools.chain(itertools.repeat(None, deaf), itertools.repeat(heard))
+
+    def noted(task: Explore, actor: Actor) -> None:
+        given.append(task)
+        body(task, actor)
+
+    def hired(setting: Setting, gpu: Gpu) -> Seat:
+        ours, theirs = multiprocessing.Pipe()
+        process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(ears), replay)
+        return Seat(process, ours, gpu)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "hired", hired)
+        patch.setattr(coordinator, "GRACE_SECONDS", grace)
+        yield given
+
+
+def pretended(
+    folder: Path,
+    body: Body,
+    watch: Watch | None = None,
+    *,
+    grace: float = 0.5,
+    heard: Listened = _HEARD,
+    replay: Replaying = is_fixed,
+    deaf: int = 0,
+    **changes: Any,
+) -> tuple[Record, list[Explore]]:
+    """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
+    plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
+    places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
+    with stage(body, grace=grace, heard=heard, deaf=deaf, replay=replay) as given:
+        return coordinator.run(replace(plan, **places, **changes), watch), given
+
+
+def passes(task: Explore, actor: Actor) -> None:
+    """As many examples as it may."""
+    actor.passes(task, task.max_examples)
+
+
+def falsifies(task: Explore, actor: Actor) -> None:
+    """Finds something in `EXACT`, and nothing elsewhere."""
+    if task.property != EXACT or task.known:
+        actor.passes(task)
+        return
+    actor.say(Progress(EXACT, 5, 5), found_in(task))
+
+
+def found_in(task: Explore, *cases: Case, status: str = "falsified", **changes: Any) -> Explored:
+    """The end of an exploration that has found cases, or one without any."""
+    met = cases or (a_case(property_name=task.property, subject="impl"),)
+    found = tuple(Found((bucket_of(one).id,), one.to_data(), "", "", "") for one in met)
+    failing = {bucket_of(one).id: 1 for one in met}
+    return Explored(task.property, status, 0.1, met[0].message, found=found, failing=failing, **changes)

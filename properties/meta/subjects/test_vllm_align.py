@@ -1,0 +1,385 @@
+"""What releases of vLLM do differently in align mode: their rules, their contract, and what tells their defects apart."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from oracle import profile
+from oracle.align.context import CacheGroup, StateSpec, copy_capacity, num_slots
+from oracle.align.decisions import Slots, advanced, after_v2_steps, precopy_moves
+from oracle.align.memory import Move, StateTensor, state_copy
+from oracle.errors import Refused
+from oracle.layout import StateGeometry
+from oracle.profile import DOCUMENTS, Profile
+from properties.harness.case import Case, Failure
+from properties.harness.case.values import Call, Let, Name, Raised, Returned, Step, Tensor, View, int32
+from properties.harness.execution.run import Follower
+from properties.harness.execution.variants import broken_subject
+from properties.meta.breakages.broken import a_case
+from properties.meta.breakages.table import BREAKAGES
+from properties.meta.campaign.known.known_lint import entries, failing
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_batches import After
+from properties.strategies.align_cache import Filling
+from properties.strategies.align_requests import Sampled
+from properties.subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
+from properties.subjects.vllm_conditions import CONDITIONS
+from properties.subjects.vllm_conditions.calls import raw
+
+SUBJECT = Path(__file__).parents[2] / "subjects" / "vllm"
+POSTPROCESS = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
+
+
+def part(name: str) -> ModuleType:
+    """A module of the adapter that needs no release; its package does."""
+    spec = importlib.util.spec_from_file_location(f"vllm_{name}", SUBJECT / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+OUTSIDE = part("outside_align")
+
+
+@pytest.fixture(autouse=True)
+def documents() -> Iterator[None]:
+    """Every test begins and ends with the documents' rules."""
+    profile.use(DOCUMENTS)
+    yield
+    profile.use(DOCUMENTS)
+
+
+def release(*numbers: int) -> Profile:
+    found = Profile(**OUTSIDE.align_rules(numbers))
+    profile.use(found)
+    return found
+
+
+def test_pointers_are_unsigned_since_0_24() -> None:
+    assert release(0, 23, 0).pointer_dtype == "int64"
+    assert release(0, 24, 0).pointer_dtype == "uint64"
+
+
+def test_block_tables_are_by_slot_since_0_32() -> None:
+    assert not release(0, 31, 0).tables_by_slot
+    assert release(0, 32, 0).tables_by_slot
+
+
+def test_a_row_s_blocks_are_found_at_its_place_in_the_batch() -> None:
+    assert [move.row for move in precopied()] == [0, 1]
+    assert published() == 0
+
+
+def test_a_row_s_blocks_are_found_in_its_slot_where_tables_are_by_slot() -> None:
+    release(0, 33, 0)
+    assert [move.row for move in precopied()] == [2, 1]
+    assert published() == 2
+
+
+def precopied() -> list[Move]:
+    """Both rows go from column 0 to column 1; they have the slots 2 and 1."""
+    return precopy_moves((2, 1), (9, 1, 1), (9, 0, 0), (0, 0, 0))
+
+
+def published() -> int:
+    """The table row of a request in slot 2 that accepted a draft on the boundary of block 0."""
+    decided = after_v2_steps((2,), (0, 0, 2), (0, 0, 0), (0, 0, 4), 4)
+    move = decided[2].move
+    assert move is not None
+    return move.row
+
+
+def test_a_row_without_a_slot_is_skipped_by_the_preprocess() -> None:
+    assert advance(-1).columns == (0,)
+
+
+def test_a_row_without_a_slot_is_refused_where_the_release_does_not_look() -> None:
+    release(0, 25, 1)
+    with pytest.raises(Refused, match=r"idx_mapping\[0\]"):
+        advance(-1)
+
+
+def advance(slot: int) -> Slots:
+    return advanced(Slots((0,), (1,), (7,), (7,)), (slot,), (0, 1), (4,), 4)
+
+
+def test_nothing_is_copied_from_the_null_block() -> None:
+    assert copied((0, 2)) == ()
+
+
+@pytest.mark.parametrize("row", [(0, 2), (2, 0), (2,)])
+def test_null_blocks_and_missing_columns_are_refused_where_the_release_does_not_look(
+    row: tuple[int, ...],
+) -> None:
+    release(0, 25, 1)
+    with pytest.raises(Refused, match="block_table"):
+        copied(row)
+
+
+def copied(row: tuple[int, ...]) -> Any:
+    state = StateTensor("pool", StateGeometry(3, (4,), 1, 4, 0), "temporal")
+    return state_copy(state, "SD", row, Move(0, 0, 1))
+
+
+def test_layers_with_fewer_states_leave_slots_unused() -> None:
+    assert num_slots(GROUPS, 2) == 4
+    assert copy_capacity(3, GROUPS, 2) == 12
+
+
+def test_since_0_29_there_is_a_slot_for_each_state() -> None:
+    release(0, 29, 0)
+    assert num_slots(GROUPS, 2) == 3
+    assert copy_capacity(3, GROUPS, 2) == 9
+
+
+GROUPS = (
+    CacheGroup(("layer0",), StateSpec(4, ((1, 1), (1,)))),
+    CacheGroup(("layer1",), StateSpec(4, ((1, 1),))),
+)
+
+
+def stepped(counts: tuple[int, ...], left: bytes, *, found: int = 2) -> Case:
+    """V2's postprocess of two blocks of two bytes, which is to make `counts` of one count, and to change the second block."""
+    call = Call(
+        POSTPROCESS,
+        (("num_accepted_tokens_gpu", Name("counts")),),
+        observes=("counts", "pool0"),
+    )
+    pages = Let("pages", View("pool0", "uint8", (2, 2), (2, 1)))
+    steps = (Let("counts", int32((found,))), Let("pool0", POOL), pages, call)
+    after = (("counts", int32(counts)), ("pool0", replace(POOL, elements=b"\1\2\2\1")))
+    actual = (("counts", int32(counts)), ("pool0", replace(POOL, elements=left)))
+    return a_case(
+        subject="vllm",
+        steps=steps,
+        expected=(Returned(None, after=after),),
+        actual=(Returned(None, after=actual),),
+        failure=Failure("value", "pool0 differs", function=POSTPROCESS, call=0, place="pool0[3]"),
+    )
+
+
+POOL = Tensor("uint8", (4,), b"\1\2\3\4")
+
+
+def test_a_count_is_reset_where_the_rules_change_it() -> None:
+    assert CONDITIONS["count_in_place"].inputs(stepped((1,), b"\1\2\3\4"))
+    assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"))
+
+
+def test_a_postprocess_that_left_what_it_should_is_no_defect_s() -> None:
+    assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"))
+
+
+def broken(name: str, tested: str, folder: Path) -> Case:
+    """The first case in which a breakage leaves wrong bytes."""
+    (breakage,) = [one for one in BREAKAGES if one.name == name]
+    with broken_subject(breakage.variant, folder) as subject:
+        case = failing(subject, tested, lambda one: one.failure is not None and one.failure.part == "pool")
+    assert case is not None
+    return case
+
+
+def entry(name: str) -> KnownDeviation:
+    """The entry of that id."""
+    (found,) = [one for one in entries() if one.id == name]
+    return found
+
+
+def in_session(case: Case, where: str) -> Case:
+    """The case as a session of requests in rows or slots states it: at the end of its last call."""
+    assert case.failure is not None
+    name = f"requests_in_{where}_read_and_publish_the_states_of_exactly_their_tokens"
+    return replace(case, property_name=name, failure=replace(case.failure, place="stored"))
+
+
+def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
+    """The case with other bytes in the pools that its last call left."""
+    *before, last = case.actual
+    assert isinstance(last, Returned)
+    after = (
+        (name, replace(held, elements=change(held.elements)) if name.startswith("pool") else held)
+        for name, held in last.after
+    )
+    return replace(case, actual=(*before, replace(last, after=tuple(after))))
+
+
+@pytest.mark.usefixtures("executed")
+def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_path: Path) -> None:
+    case = broken(
+        "the first program sets the counts, not the last",
+        "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
+        tmp_path,
+    )
+    assert CONDITIONS["count_in_place"](case)
+    assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
+
+
+def case_pool(case: Case) -> bytes:
+    """The first pool before the last call."""
+    return next(raw(step.value) for step in case.steps if isinstance(step, Let) and step.name == "pool0")
+
+
+TWO_GROUPS = Setup((Group((Kept("conv", (3, 1)),)),) * 2, ("conv",), block_size=3, num_spec=1, shared=True)
+COLLAPSES, MOVES_ON = Sampled(1, 2, 1, 2), Sampled(2, 2, 1, 2)
+"""Requests that accept a draft: up to the end of their column, where the count is set back, and beyond it."""
+FIRST, SECOND, BEHIND = {3, 4}, {9, 10}, {24, 25, 26}
+"""Bytes that are copied for the first group of one request, for the second, and for the second of another one behind it."""
+
+
+def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: bool = False) -> Case:
+    """V2's postprocess of a model with two groups that share a pool, with the bytes at these places as they were before.
+
+    If `stale`, a cell of the first group's table that nobody owns names the second group's block.
+    """
+    batch = After(TWO_GROUPS, requests or (COLLAPSES,), filling=Filling(stale=stale, spare_columns=1))
+    steps = (*batch.prepared(), *batch.slotwise())
+    *before, last = (asked.expected for _, asked in Follower().follow(steps) if asked is not None)
+    assert isinstance(last, Returned)
+    after = dict(last.after)
+    held, pool = batch.cache.contents("pool0"), after["pool0"]
+    assert all(held[at] != pool.elements[at] for at in places)
+    found = bytes(held[at] if at in places else byte for at, byte in enumerate(pool.elements))
+    left = after | {"pool0": replace(pool, elements=found)}
+    if not counts:
+        left["counts"] = next(step.value for step in steps if isinstance(step, Let) and step.name == "counts")
+    return a_case(
+        subject="vllm",
+        steps=steps,
+        expected=(*before, last),
+        actual=(*before, replace(last, after=tuple(left.items()))),
+        failure=Failure("value", "pool0 differs", function=POSTPROCESS, call=2, place="pool0[9]"),
+    )
+
+
+def test_a_state_that_was_not_copied_is_the_count_in_place_s_whatever_else_tables_name() -> None:
+    case = undone(SECOND, stale=True)
+    (first, second) = (
+        step.value.rows() for step in case.steps if isinstance(step, Let) and "table" in step.name
+    )
+    assert second[0][0] in first[0]
+    assert CONDITIONS["count_in_place"](case)
+    assert entry("accepted-count-in-place").shows_in(in_session(case, "slots"))
+
+
+@pytest.mark.parametrize(
+    ("places", "requests", "counts"),
+    [
+        (FIRST, (), True),
+        (FIRST | SECOND, (), True),
+        ({min(SECOND)}, (), True),
+        (SECOND, (), False),
+        (BEHIND, (COLLAPSES, MOVES_ON), True),
+    ],
+    ids=["the first state's", "all states'", "a part", "the count as well", "of a count that stays"],
+)
+def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
+    places: set[int], requests: tuple[Sampled, ...], counts: bool
+) -> None:
+    case = undone(places, *requests, counts=counts)
+    assert CONDITIONS["count_in_place"].inputs(case)
+    assert not CONDITIONS["count_in_place"].outcome(case)
+
+
+@pytest.mark.parametrize(
+    ("places", "known"),
+    [(SECOND, True), ({min(SECOND)}, True), ({max(FIRST)}, True), (FIRST, False)],
+    ids=["all of the second", "a part of the second", "a part of the first", "all of the first"],
+)
+def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
+    places: set[int], known: bool
+) -> None:
+    assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1")) == known
+
+
+@pytest.mark.parametrize(
+    ("places", "requests", "order", "known"),
+    [
+        (SECOND, (), "warps:1", True),
+        (SECOND, (), "", False),
+        ({max(FIRST)} | SECOND, (), "warps:1", True),
+        (BEHIND, (COLLAPSES, MOVES_ON), "warps:1", False),
+    ],
+    ids=["beside", "program by program", "within", "a copy of a count that stays"],
+)
+def test_a_shift_is_known_beside_states_that_were_not_copied_because_of_the_count(
+    places: set[int], requests: tuple[Sampled, ...], order: str, known: bool
+) -> None:
+    """A request can show both: one warp sets the count back, and another one reads rows that are overwritten."""
+    case = undone(places, *requests).in_order(order)
+    shifted = with_pools(case, lambda pool: pool[:3] + case_pool(case)[5:6] + pool[4:])
+    assert CONDITIONS["shift_within_a_block"](shifted) == known
+
+
+@pytest.mark.usefixtures("executed")
+def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
+    case = broken(
+        "rows slide from the wrong end", "rows_move_within_their_block_as_through_a_temporary", tmp_path
+    )
+    shifted = CONDITIONS["shift_within_a_block"]
+    at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
+    assert shifted(at_once.in_order("warps:1"))
+    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"))
+    assert not shifted(at_once)
+    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
+
+
+def without_order(step: Step) -> Step:
+    return replace(step, schedule="") if isinstance(step, Call) else step
+
+
+class RowsFirst(Subject):
+    """The implementation, for which rows come first whatever the layout is."""
+
+    @contextmanager
+    def environment(self, variables: dict[str, str]) -> Iterator[None]:
+        with super().environment({name: value for name, value in variables.items() if value != "DS"}):
+            yield
+
+
+@pytest.mark.usefixtures("executed")
+def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> None:
+    name = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+    wrong = RowsFirst("impl", load("impl").module)
+    case = failing(wrong, name, lambda one: one.failure is not None and one.failure.part == "pool")
+    assert case is not None
+    one = entry("channel-first-taken-for-rows")
+    assert one.shows_in(case)
+    assert one.shows_in(in_session(case, "rows"))
+    assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
+
+
+@pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
+@pytest.mark.parametrize("number", [0, None], ids=["a call", "a life"])
+def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
+    number: int | None, layout: str, known: bool
+) -> None:
+    """Of a life the failure does not say which call it was: it ended with it."""
+    step = Call("preprocess_mamba", (), environment=((LAYOUT_VARIABLE, layout),))
+    failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
+    case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)
+    assert CONDITIONS["channel_first_step"](case) == known
+
+
+def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:
+    assert reasons(0) == ["a step that a runner takes has a request"]
+
+
+def test_a_step_with_a_request_is_inside() -> None:
+    assert reasons(1) == []
+
+
+def reasons(num_reqs: int) -> list[str]:
+    """Why the first postprocess of new buffers is outside."""
+    buffers = Call("MambaBuffers.create", (("with_postprocess_align", True),), bind="bufs")
+    call = Call("postprocess_mamba_align_gpu", (("bufs", buffers), ("num_reqs", num_reqs)))
+    return [one.reason for one in OUTSIDE.outside_of((0, 25, 1)) if one.holds(call)]
