@@ -34,25 +34,26 @@ MODEL ?=
 REPLAY_ARGS ?=
 PYTEST_ARGS ?=
 
+# One shell word, whatever the value contains.
+quote = '$(subst ','\'',$(1))'
+
 ifeq ($(strip $(PYTHON)),)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 else
-PY := $(PYTHON)
+PY := $(call quote,$(PYTHON))
 READY :=
 endif
 
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 ifneq ($(GIVEN),)
-MISSPELT := $(shell $(firstword $(PYTHON) python3) properties/harness/cli/make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
+MISSPELT := $(shell $(if $(PYTHON),$(PY),python3) properties/harness/cli/make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
 $(if $(MISSPELT),$(error $(MISSPELT)))
 endif
 
 # OUT is the folder of whatever writes one; conformance vectors have another one by default.
 VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
-# One shell word, whatever the value contains.
-quote = '$(subst ','\'',$(1))'
 # What whoever calls make has to type again; every command line that a run prints begins with it.
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
 RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
