@@ -15,7 +15,7 @@ READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
 A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
     "CASE=…": f"CASE={A_CASE}",
-    'DIRS="…"': 'DIRS="reports/campaigns"',
+    'DIRS="…"': 'DIRS="reports/campaigns/begun"',
     "…/case.json": "case.json",
     " …": "",
     " COMMAND": " fuzz",
@@ -24,7 +24,7 @@ PLACEHOLDERS = {
     "d28c6ca199": A_CASE,
     "slurm-N-shard*": "*",
     "NAME-shard*": "*",
-    "DIRS=shards": "DIRS=reports/campaigns",
+    "DIRS=shards": "DIRS=reports/campaigns/begun",
     "$BUDGET": "8h",
     "${BUDGET:-8h}": "8h",
     "${PYTHON:-python3}": "python3",
