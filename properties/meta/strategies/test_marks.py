@@ -220,7 +220,10 @@ def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
     take()
     one = mark("a situation", device="cuda")
     one.reached()
-    assert (one, take()) == (Mark("a situation", __name__.removeprefix("properties."), "cuda"), frozenset({"a situation"}))
+    assert (one, take()) == (
+        Mark("a situation", __name__.removeprefix("properties."), "cuda"),
+        frozenset({"a situation"}),
+    )
 
 
 def test_names_are_plain_sentences() -> None:
