@@ -54,4 +54,5 @@ def _raising(seconds: float, message: str) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
+        # A signal that is still on its way to another thread would end the process by default.
+        signal.signal(signal.SIGPROF, signal.SIG_IGN if before is signal.SIG_DFL else before)
