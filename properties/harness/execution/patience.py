@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -48,11 +49,15 @@ def _raising(seconds: float, message: str) -> Iterator[None]:
     def give_up(*_: object) -> None:
         raise TooLong(message)
 
+    # What is raised while garbage is collected is lost: Hypothesis has Python call it then.
+    collects = gc.isenabled()
+    gc.disable()
     before = signal.signal(signal.SIGPROF, give_up)
     signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        # A signal that is still on its way to another thread would end the process by default.
-        signal.signal(signal.SIGPROF, signal.SIG_IGN if before is signal.SIG_DFL else before)
+        signal.signal(signal.SIGPROF, before)
+        if collects:
+            gc.enable()

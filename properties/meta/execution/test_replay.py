@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -231,6 +232,29 @@ def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.
     assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, told)
     # The next one has its own time.
     assert verdict(DIVIDED, subject_of(right))[0] == FIXED
+
+
+def test_the_time_is_up_while_garbage_is_collected_too() -> None:
+    """Hypothesis has Python call it whenever garbage is collected, and what is raised in such a call is lost."""
+
+    def busy(*_: object) -> None:
+        began = time.process_time()
+        while time.process_time() - began < 0.01:
+            """Counting."""
+
+    def many(*_: object) -> Returned:
+        began = time.process_time()
+        while time.process_time() - began < 0.5:
+            assert len([[number] for number in range(1000)]) == 1000
+        return Returned(0)
+
+    gc.callbacks.append(busy)
+    try:
+        with pytest.raises(TooLong):
+            Patient(many, seconds=0.1)(call("cdiv"), {})
+    finally:
+        gc.callbacks.remove(busy)
+    assert gc.isenabled()
 
 
 def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
