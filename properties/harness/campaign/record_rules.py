@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case.rules import require_path
-from properties.harness.case.typed import require, spelled
+from properties.harness.case.typed import refused, require, require_once, spelled
 
 if TYPE_CHECKING:
     from properties.harness.campaign.record import Record
@@ -31,7 +31,7 @@ def require_id(name: str, place: str) -> None:
         ValueError: names the place, the value and the rule.
     """
     if not _ID.fullmatch(name):
-        raise _refused(place, name, ID_RULE)
+        raise refused(place, name, ID_RULE)
 
 
 def check_record(record: Record) -> None:
@@ -43,23 +43,23 @@ def check_record(record: Record) -> None:
     require(record, type(record), "")
     for place, number in _numbers(record, ""):
         if not 0 <= number < _MOST:
-            raise _refused(place, number, "a number from 0 to 10^300")
+            raise refused(place, number, "a number from 0 to 10^300")
     require_id(record.id, "id")
     require_path(record.subject, "subject", indices=False)
     if not _COMMIT.fullmatch(record.commit):
-        raise _refused("commit", record.commit, "the digits of a commit")
+        raise refused("commit", record.commit, "the digits of a commit")
     if not 1 <= record.shards <= _MOST_SHARDS or record.shard >= record.shards:
         told = f"{record.shard} of {record.shards}"
-        raise _refused("shard", told, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
+        raise refused("shard", told, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
     _check_time(record.began)
     _check_buckets(record)
     _check_kernels(record.kernels)
-    _require_once((one.name for one in record.properties), "properties")
-    _require_once((one.name for one in record.marks), "marks")
-    _require_once((one.id for one in record.known), "known")
+    require_once((one.name for one in record.properties), "properties")
+    require_once((one.name for one in record.marks), "marks")
+    require_once((one.id for one in record.known), "known")
     for at, one in enumerate(record.corpus):
         if PurePath(one.file).name != one.file:
-            raise _refused(f"corpus[{at}].file", one.file, "the name of a file")
+            raise refused(f"corpus[{at}].file", one.file, "the name of a file")
 
 
 def _check_time(began: str) -> None:
@@ -67,18 +67,18 @@ def _check_time(began: str) -> None:
         if began:
             dt.datetime.fromisoformat(began)
     except ValueError:
-        raise _refused("began", began, "a time as in ISO 8601") from None
+        raise refused("began", began, "a time as in ISO 8601") from None
 
 
 def _check_buckets(record: Record) -> None:
     for at, one in enumerate(record.buckets):
         if not _BUCKET.fullmatch(one.id):
-            raise _refused(f"buckets[{at}].id", one.id, "ten hexadecimal digits")
+            raise refused(f"buckets[{at}].id", one.id, "ten hexadecimal digits")
         for name in ("report", "corpus"):
             path = getattr(one, name)
             if _HIDDEN.search(path):
-                raise _refused(f"buckets[{at}].{name}", path, "a path without control characters")
-    _require_once((one.id for one in record.buckets), "buckets")
+                raise refused(f"buckets[{at}].{name}", path, "a path without control characters")
+    require_once((one.id for one in record.buckets), "buckets")
 
 
 def _check_kernels(kernels: dict[str, dict[str, Any]]) -> None:
@@ -86,14 +86,6 @@ def _check_kernels(kernels: dict[str, dict[str, Any]]) -> None:
         place = f"kernels[{spelled(name)}]"
         require(one.get("compilations", 0), int, f"{place}.compilations")
         require(one.get("variants", []), list[str | list[str]], f"{place}.variants")
-
-
-def _require_once(names: Iterable[str], place: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise _refused(place, name, "there once")
-        seen.add(name)
 
 
 def _numbers(value: object, place: str) -> Iterator[tuple[str, int | float]]:
@@ -110,7 +102,3 @@ def _numbers(value: object, place: str) -> Iterator[tuple[str, int | float]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _numbers(item, f"{place}[{spelled(key)}]")
-
-
-def _refused(place: str, value: object, rule: str) -> ValueError:
-    return ValueError(f"{place} = {spelled(value)}, but should be {rule}")

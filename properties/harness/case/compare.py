@@ -23,6 +23,7 @@ from properties.harness.case.values import (
     Raised,
     Record,
     Refusal,
+    Returned,
     Returns,
     Rows,
     Tensor,
@@ -166,6 +167,15 @@ def _first_other(guard: bytes) -> int | None:
 
 def hexadecimal(byte: int) -> str:
     return f"0x{byte:02x}"
+
+
+def brief_outcome(outcome: Outcome | Refusal) -> str:
+    """What came of a call, or what should have, in a line."""
+    if isinstance(outcome, Returned):
+        return brief(outcome.value)
+    if isinstance(outcome, Raised):
+        return f"{outcome.exception}: {outcome.message}"
+    return f"{outcome.exception}{f' that names {outcome.argument}' if outcome.argument else ''}"
 
 
 def brief(value: Value, limit: int = 24) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from properties.harness.case.typed import spelled
+from properties.harness.case.typed import refused, require_once, spelled
 from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
@@ -58,7 +58,7 @@ def check_names(case: Case) -> None:
     _require_name(case.property_name, "property_name")
     require_path(case.subject, "subject", indices=False)
     if case.device not in _DEVICES:
-        raise _refused("device", case.device, f"one of {', '.join(_DEVICES)}")
+        raise refused("device", case.device, f"one of {', '.join(_DEVICES)}")
     for place, value in (*_inside(case.steps, "steps"), *_inside(case.expected, "expected")):
         _check(value, place)
     for place, value in _inside(case.actual, "actual"):
@@ -79,7 +79,7 @@ def check_cost(case: Case) -> None:
             whole += _Form(value, place).checked()
     if whole > MOST_BYTES:
         rule = f"at most {MOST_BYTES}"
-        raise _refused(
+        raise refused(
             "bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine"
         )
 
@@ -96,23 +96,23 @@ class _Form:
         value = self.value
         strides = value.strides
         if strides is not None and len(strides) != len(value.shape):
-            raise _refused(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
+            raise refused(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
         for name, numbers in (
             ("shape", value.shape),
             ("strides", strides or ()),
             ("offset", (value.offset,)),
         ):
             if any(one < 0 for one in numbers):
-                raise _refused(f"{self.place}.{name}", numbers, "without negative numbers")
+                raise refused(f"{self.place}.{name}", numbers, "without negative numbers")
         size = ITEM_SIZES[value.dtype]
         if prod(value.shape) * size > MOST_BYTES:
-            raise _refused(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
+            raise refused(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
         if self._runs > MOST_RUNS:
-            raise _refused(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
+            raise refused(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
         if isinstance(value, View):
             return 0
         if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
-            raise _refused(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
+            raise refused(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
         return value.storage_size * size
 
     @property
@@ -167,7 +167,7 @@ def _check(value: Any, place: str) -> None:
 def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
     told, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
     if dtype not in ITEM_SIZES:
-        raise _refused(f"{place}.{told}", dtype, _DTYPE_RULE)
+        raise refused(f"{place}.{told}", dtype, _DTYPE_RULE)
     if isinstance(value, Tensor):
         _check_elements(value, place, (int,))
 
@@ -176,7 +176,7 @@ def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None
     elements = tensor.elements if isinstance(tensor.elements, tuple) else ()
     if not set(map(type, elements)) <= set(kinds):
         wrong = next(one for one in elements if type(one) not in kinds)
-        raise _refused(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
+        raise refused(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
 
 
 def _check_call(call: Call, place: str) -> None:
@@ -189,21 +189,19 @@ def _check_call(call: Call, place: str) -> None:
         require_path(name, f"{place}.observes", indices=False)
     for name, _ in call.environment:
         if name not in VARIABLES:
-            raise _refused(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
+            raise refused(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
 
 
 def _require_names(names: Iterable[str], place: str) -> None:
-    seen: set[str] = set()
-    for name in names:
+    named = list(names)
+    for name in named:
         _require_name(name, place)
-        if name in seen:
-            raise _refused(place, name, "there once")
-        seen.add(name)
+    require_once(named, place)
 
 
 def _require_name(name: str, place: str) -> None:
     if not _is_name(name):
-        raise _refused(place, name, _NAME_RULE)
+        raise refused(place, name, _NAME_RULE)
 
 
 def _is_name(name: str) -> bool:
@@ -219,8 +217,4 @@ def require_path(path: str, place: str, *, indices: bool = True) -> None:
     """
     parts = re.sub(_INDEX, "", path).split(".") if indices else path.split(".")
     if not (_PATH.fullmatch(path) and all(map(_is_name, parts))):
-        raise _refused(place, path, f"{_NAME_RULE}; several with dots between them")
-
-
-def _refused(place: str, value: object, rule: str) -> ValueError:
-    return ValueError(f"{place} = {spelled(value)}, but should be {rule}")
+        raise refused(place, path, f"{_NAME_RULE}; several with dots between them")

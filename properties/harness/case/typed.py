@@ -34,6 +34,24 @@ def require(value: object, hint: Any, place: str) -> None:
         raise ValueError(str(found))
 
 
+def require_once(names: Iterable[str], place: str) -> None:
+    """Refuse a name that is there twice.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise refused(place, name, "there once")
+        seen.add(name)
+
+
+def refused(place: str, value: object, rule: str) -> ValueError:
+    """The error that names the place, the value and the rule."""
+    return ValueError(str(Misfit(place, value, rule)))
+
+
 def spelled(value: object) -> str:
     """The value, as much of it as one reads."""
     told = reprlib.Repr()

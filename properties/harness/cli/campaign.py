@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import secrets
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +19,10 @@ from properties.harness.campaign.claim import claimed
 from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
 from properties.harness.cli.folders import require_own
+from properties.harness.cli.options import seconds
+from properties.harness.execution.offers import listed
 from properties.harness.report.pages.console import Unbreakable, finish
+from properties.harness.rooms import home
 
 _PLAIN_WIDTH = 120
 _WIDE = 160
@@ -205,6 +210,36 @@ def _conclude(plan: Plan, out: Console, record: Record) -> int:
     _say(out, f"report: {page}")
     _say(out, conclusion(record))
     return told.exit_code
+
+
+def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
+    """The plan of a campaign with fresh randomness, whose findings are kept beside its reports.
+
+    Args:
+        workers: processes that search.
+        more: other fields of `Plan`.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    commit = commit_of(home())
+    plan = Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        options.device,
+        engines=workers,
+        commit=commit,
+        reports=options.reports,
+        kept=str(Path(options.reports) / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
+        require=listed(options.require),
+    )
+    return replace(plan, **more)
 
 
 def fresh_seed(asked: int | None) -> int:

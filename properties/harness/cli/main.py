@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from properties.harness.campaign.plan import Plan
-from properties.harness.cli.campaign import commit_of, console, fresh_seed, name_by_time, run_campaign
+from properties.harness.cli.campaign import console, plan_of, run_campaign
 from properties.harness.cli.compatibility import add_compatibility, go_on_in_release
 from properties.harness.cli.completion import add_completion
 from properties.harness.cli.examples import add_examples
@@ -25,8 +24,7 @@ from properties.harness.cli.test import add_test
 from properties.harness.cli.traces import add_traces
 from properties.harness.cli.vectors import add_vectors
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
-from properties.harness.execution.offers import listed
-from properties.harness.rooms import home, is_checkout
+from properties.harness.rooms import is_checkout
 from properties.harness.text import command_lines
 from properties.harness.text.command_lines import by_make, python
 from properties.harness.text.terminal import said, say
@@ -154,36 +152,16 @@ def _subject_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _fuzz(options: argparse.Namespace) -> int:
-    return run_campaign(_planned(options), console())
-
-
-def _planned(options: argparse.Namespace) -> Plan:
     from properties.harness.execution.port import choose_device
     from properties.harness.execution.selection import cores
 
-    budget, device, commit = seconds(options.budget), choose_device(options.device), commit_of(home())
+    device = choose_device(options.device)
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     if workers < 1:
         raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
-    return Plan(
-        name_by_time(commit),
-        options.subject,
-        options.only,
-        device,
-        engines=workers,
-        budget=budget,
-        commit=commit,
-        reports=options.reports,
-        kept=str(Path(options.reports) / "corpus"),
-        isolated=options.isolated,
-        time_limit=seconds(options.time_limit, "time_limit"),
-        sanitized=options.sanitized,
-        seed=fresh_seed(options.seed),
-        as_new=options.as_new,
-        require=listed(options.require),
-    )
+    return run_campaign(plan_of(options, workers, device=device, budget=seconds(options.budget)), console())
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from properties.harness.campaign.plan import Plan
-from properties.harness.cli.campaign import (
-    commit_of,
-    console,
-    fresh_seed,
-    name_by_time,
-    run_campaign,
-)
+from properties.harness.cli.campaign import console, plan_of, run_campaign
 from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
-from properties.harness.execution.offers import listed
 from properties.harness.execution.selection import heading
-from properties.harness.rooms import home
 
 if TYPE_CHECKING:
     from properties.harness.execution.example import Tally
@@ -64,24 +54,12 @@ def run_traces(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
-    device, commit = choose_device(options.device), commit_of(home())
-    plan = Plan(
-        name_by_time(commit),
-        options.subject,
-        options.only,
-        device,
-        engines=options.workers or cores(),
+    plan = plan_of(
+        options,
+        options.workers or cores(),
+        device=choose_device(options.device),
         budget=seconds(options.budget) if options.budget else None,
         examples=options.count,
-        commit=commit,
-        reports=options.reports,
-        kept=str(Path(options.reports) / "corpus"),
-        isolated=options.isolated,
-        time_limit=seconds(options.time_limit, "time_limit"),
-        sanitized=options.sanitized,
-        seed=fresh_seed(options.seed),
-        as_new=options.as_new,
-        require=listed(options.require),
         steps=options.steps,
         lives=True,
     )

@@ -6,16 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from properties.harness.case import Case
-from properties.harness.case.compare import brief, outcome_difference
+from properties.harness.case.compare import brief_outcome, outcome_difference
 from properties.harness.case.values import (
     Call,
-    Expected,
     Let,
     Name,
-    Outcome,
     Overwrite,
-    Raised,
-    Refusal,
     Tensor,
 )
 from properties.harness.execution.example import spell
@@ -101,8 +97,8 @@ def _outcome(case: Case, number: int) -> str:
     titles = own.splitlines() or [spell(call) if len(case.calls) > 1 else call.function]
     *before, last = (code(shortened(title, ROOM)) for title in titles)
     lines = [
-        f"expected    {shortened(_expected(expected), ROOM)}",
-        f"actual      {shortened(_actual(actual), ROOM)}",
+        f"expected    {shortened(brief_outcome(expected), ROOM)}",
+        f"actual      {shortened(brief_outcome(actual), ROOM)}",
         f"difference  {shortened(str(found), ROOM) if found else 'none'}",
         *(_marked(*found.tensors) if found and found.tensors else []),
     ]
@@ -125,13 +121,3 @@ def _marked(expected: Tensor, actual: Tensor) -> list[str]:
         *(label + text for label, text in zip(labels, texts, strict=True)),
         f"{' ' * 12}{' ' * column}^ element {at}",
     ]
-
-
-def _expected(expected: Expected) -> str:
-    if isinstance(expected, Refusal):
-        return f"{expected.exception}{f' that names {expected.argument}' if expected.argument else ''}"
-    return brief(expected.value)
-
-
-def _actual(actual: Outcome) -> str:
-    return f"{actual.exception}: {actual.message}" if isinstance(actual, Raised) else brief(actual.value)

@@ -7,8 +7,7 @@ from textwrap import shorten, wrap
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from properties.harness.case import Case
-from properties.harness.case.compare import brief
-from properties.harness.case.values import Outcome, Raised, Refusal, Returned
+from properties.harness.case.compare import brief_outcome
 
 _WIDTH = 110
 _LONG = 320
@@ -43,12 +42,4 @@ def _outcome(case: Case) -> dict[str, str]:
     number = case.failure.call if case.failure is not None else None
     if number is None or number >= min(len(case.expected), len(case.actual)):
         return {}
-    return {"expected": _spelled(case.expected[number]), "actual": _spelled(case.actual[number])}
-
-
-def _spelled(outcome: Outcome | Refusal) -> str:
-    if isinstance(outcome, Returned):
-        return brief(outcome.value)
-    if isinstance(outcome, Raised):
-        return f"{outcome.exception}: {outcome.message}"
-    return f"{outcome.exception}{f' that names {outcome.argument}' if outcome.argument else ''}"
+    return {"expected": brief_outcome(case.expected[number]), "actual": brief_outcome(case.actual[number])}

@@ -15,7 +15,7 @@ READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
 A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
     "CASE=…": f"CASE={A_CASE}",
-    'DIRS="…"': 'DIRS="reports/campaigns/begun"',
+    'DIRS="…"': 'DIRS="reports/campaigns/2026-11-21-night"',
     "…/case.json": "case.json",
     " …": "",
     " COMMAND": " fuzz",
@@ -24,7 +24,7 @@ PLACEHOLDERS = {
     "d28c6ca199": A_CASE,
     "slurm-N-shard*": "*",
     "NAME-shard*": "*",
-    "DIRS=shards": "DIRS=reports/campaigns/begun",
+    "DIRS=shards": "DIRS=reports/campaigns/2026-11-21-night",
     "$BUDGET": "8h",
     "${BUDGET:-8h}": "8h",
     "${PYTHON:-python3}": "python3",

@@ -181,7 +181,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     begun = a_record(subject="impl", device="cpu", complete=False, commit="", seed=None, corpus=[])
     begun.budget, begun.examples_wanted, begun.only = None, begun.examples + 5, ""
     begun.shard, begun.shards = 0, 1
-    begun.save(folder / "reports/campaigns/begun" / FILE)
+    begun.save(folder / "reports/campaigns" / begun.id / FILE)
     return folder
 
 
