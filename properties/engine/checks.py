@@ -10,7 +10,7 @@ from properties.engine.flaws import Flaw, Violation
 from properties.engine.metadata import Access
 from properties.engine.models import Model
 from properties.engine.places import Mirror, Place
-from properties.engine.words import Words
+from properties.engine.report.words import Words
 from properties.harness.case.suspect import Suspect
 
 

@@ -14,16 +14,16 @@ from oracle.lifecycle.requests import Request, Row, Wish
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.checks import Checks
-from properties.engine.contents import Contents
 from properties.engine.flaws import SubjectFailed, Violation, subject_raised
 from properties.engine.forward import Forward, Kernels
 from properties.engine.marks import Marks
 from properties.engine.metadata import Batch, in_order
 from properties.engine.models import Fingerprints, Model
 from properties.engine.places import Mirror, Place
+from properties.engine.report.contents import Contents
+from properties.engine.report.story import Story
+from properties.engine.report.words import Words
 from properties.engine.runners import RUNNERS, Execute, Runner
-from properties.engine.story import Story
-from properties.engine.words import Words
 from properties.engine.world import World
 from properties.harness.case.values import Call, Outcome, Overwrite, Raised
 from properties.harness.case.values import Step as CaseStep

@@ -13,8 +13,8 @@ from properties.engine.flaws import Flaw, Misled, Violation, subject_raised
 from properties.engine.metadata import Access, Batch, accesses, build
 from properties.engine.models import Model, Read, Written
 from properties.engine.places import Mirror, Place
+from properties.engine.report.words import tokens
 from properties.engine.runners import Runner, Worker
-from properties.engine.words import tokens
 from properties.engine.world import World
 from properties.harness.case.values import Let, Raised, Tensor
 

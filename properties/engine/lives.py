@@ -11,8 +11,8 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
 from properties.engine.recurrent import Recurrent
+from properties.engine.report.words import tokens as told
 from properties.engine.runners import Execute
-from properties.engine.words import tokens as told
 from properties.engine.world import World
 
 FIRST_SAMPLE = 1_000_000

@@ -20,9 +20,9 @@ from properties.engine.flaws import Flaw, Misled, Violation
 from properties.engine.forward import Kernels, Touched
 from properties.engine.metadata import Access, Batch
 from properties.engine.models import Fingerprints
+from properties.engine.report.words import Words
 from properties.engine.runners import Runner
 from properties.engine.traffic.claims import Cache, Claim, Refuted, seed_of
-from properties.engine.words import Words
 from properties.engine.world import World
 from properties.harness.case.values import Call, Let, Step, Value
 from properties.harness.execution.objects.blocks import Named, Scope

@@ -20,8 +20,8 @@ from properties.harness.campaign.record import CorpusRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
-from properties.harness.case.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.case.places import Places, print_case
+from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.execution.port import Port
 from properties.harness.execution.replay import replay_case
 from properties.subjects import Subject, load

@@ -11,9 +11,9 @@ from typing import Any
 
 from properties.harness.campaign.launched import KernelRecord
 from properties.harness.campaign.record_rules import check_record
-from properties.harness.case import data
-from properties.harness.case.files import write_whole
-from properties.harness.case.typed import spelled
+from properties.harness.data import reading as data
+from properties.harness.data.files import write_whole
+from properties.harness.data.typed import spelled
 from properties.harness.execution.counts import Counts
 
 SCHEMA = 3

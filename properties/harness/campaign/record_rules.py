@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.case.rules import require_path
-from properties.harness.case.typed import refused, require, require_once, spelled
+from properties.harness.data.typed import refused, require, require_once, spelled
 
 if TYPE_CHECKING:
     from properties.harness.campaign.record import Record

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from properties.harness.case import data
 from properties.harness.case.codec import decode, encode, spread
 from properties.harness.case.earlier import failure_in
 from properties.harness.case.failure import Failure
-from properties.harness.case.files import write_whole
 from properties.harness.case.findings import FINDINGS
 from properties.harness.case.rules import check_cost, check_names
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.timeline import Timeline
-from properties.harness.case.typed import require, spelled
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Step
+from properties.harness.data import reading as data
+from properties.harness.data.files import write_whole
+from properties.harness.data.typed import require, spelled
 
 SCHEMA = 8
 _READABLE = (8, 7, 6, 5, 4, 3, 2, 1)

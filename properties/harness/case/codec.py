@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from properties.harness.case import failure, suspect, timeline, values
-from properties.harness.case.typed import spelled
 from properties.harness.case.values import Value
+from properties.harness.data.typed import spelled
 
 _TYPES = {
     kind.__name__: kind

@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from properties.harness.case.typed import refused, require_once, spelled
 from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
@@ -30,6 +29,7 @@ from properties.harness.case.values import (
     Tensor,
     View,
 )
+from properties.harness.data.typed import refused, require_once, spelled
 
 if TYPE_CHECKING:
     from properties.harness.case.case import Case

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from properties.harness.case.files import write_whole
+from properties.harness.data.files import write_whole
 from properties.harness.releases import checkout as checkouts
 from properties.harness.releases.base import Base
 from properties.harness.releases.pip import install, install_release

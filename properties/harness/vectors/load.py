@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.case.data import load as read_json
-from properties.harness.case.typed import spelled
+from properties.harness.data.reading import load as read_json
+from properties.harness.data.typed import spelled
 from properties.harness.vectors.write import SCHEMA
 
 Vector = dict[str, Any]

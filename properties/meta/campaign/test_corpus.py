@@ -22,9 +22,9 @@ from properties.harness.campaign.corpus import Corpus, file_name, replayed, swee
 from properties.harness.case import SCHEMA, Case, Failure
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
-from properties.harness.case.files import HOST
 from properties.harness.case.values import Refusal, Returned, call
 from properties.harness.cli import main as cli
+from properties.harness.data.files import HOST
 from properties.harness.execution import registry
 from properties.harness.execution.example import Bench
 from properties.meta.breakages.broken import ROOT, a_case, earlier_json, toy

@@ -11,7 +11,7 @@ from properties.engine.flaws import Flaw
 from properties.engine.marks import MARKS
 from properties.engine.metadata import in_order
 from properties.engine.places import Mirror, Place
-from properties.engine.story import KEPT
+from properties.engine.report.story import KEPT
 from properties.engine.world import NEVER, World
 from properties.harness.case.timeline import Arrow, Cell, Finding, Spot, Timeline
 from properties.harness.execution.example import Bench

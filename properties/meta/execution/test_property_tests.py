@@ -15,9 +15,9 @@ import pytest
 from properties.harness.campaign.record import Record
 from properties.harness.campaign.standing import Standing
 from properties.harness.case import Case
-from properties.harness.case.files import write_text, write_whole
 from properties.harness.case.unchecked import unchecked
 from properties.harness.case.values import Let, Raised, Refusal, Returned, call, int32, record
+from properties.harness.data.files import write_text, write_whole
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Bench
 from properties.harness.execution.port import InProcess

@@ -16,7 +16,7 @@ from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecor
 from properties.harness.campaign.shards.comparison import Comparison, compared
 from properties.harness.case import Case
 from properties.harness.case.cause import first_wrong_call
-from properties.harness.case.files import write_whole
+from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body

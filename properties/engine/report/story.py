@@ -10,10 +10,10 @@ from itertools import pairwise
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.ledger import NOTHING, Held, Ledger
 from oracle.lifecycle.scheduler import Scheduler
-from properties.engine.contents import Content, Contents, Pools
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import Batch
-from properties.engine.words import tokens as told
+from properties.engine.report.contents import Content, Contents, Pools
+from properties.engine.report.words import tokens as told
 from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
 
 KEPT = 18

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from properties.harness.case.files import read_text
+from properties.harness.data.files import read_text
 
 LARGEST = 1 << 26
 """Bytes of a file."""

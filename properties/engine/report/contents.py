@@ -12,7 +12,7 @@ from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.layer_state import LayerState
 from properties.engine.models import Fingerprints, Model, Recurrences
 from properties.engine.places import Bytes, Mirror, Place
-from properties.engine.words import tokens as told
+from properties.engine.report.words import tokens as told
 from properties.engine.world import NEVER
 
 Pools = Mapping[str, Bytes]

@@ -1,0 +1,1 @@
+"""Data that somebody else may have written, and files that are whole at every moment."""
