@@ -59,7 +59,7 @@ class Symptom:
     condition: Condition = field(default=Condition())
 
     def __post_init__(self) -> None:
-        from properties.harness.case.failure import KINDS
+        from properties.harness.case.failure import KINDS, without_indices
 
         if self.kind not in KINDS:
             raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Symptom]")
@@ -68,6 +68,10 @@ class Symptom:
         if self.function != "":
             _require_narrow("function", self.function, "Symptom")
         _require_narrow("place", self.place, "Symptom")
+        for one in _several(self.place):
+            if one != without_indices(one):
+                rule = f"{without_indices(one)!r}, without what belongs to one input"
+                raise ValueError(f"place = {one!r}, but should be {rule} [Symptom]")
 
     def fits(self, failure: Failure) -> bool:
         """Whether a failure's fields are those of the symptom, whatever the case."""

@@ -207,6 +207,9 @@ def test_an_entry_that_means_nothing_or_everything_is_refused(
         ),
         ({"function": ["divide", ""]}, "function = '', but should be a name"),
         ({"place": "*"}, r"place = '\*', but should be a name, of which \* is only a part"),
+        # As it stands in a case: no failure has it, since that is compared without what belongs to one input.
+        ({"place": "result.shape"}, r"place = 'result.shape', but should be 'result', without what belongs"),
+        ({"place": "pool0[3]"}, r"place = 'pool0\[3\]', but should be 'pool', without what belongs"),
         ({"place": 3}, "place = 3, but should be a name or several"),
         ({"exception": "*"}, r"exception = '\*', but should be a name, of which \* is only a part"),
         ({"condition": "odd"}, r"condition = 'odd', but should be one of \['even'\]"),
