@@ -64,53 +64,59 @@ METADATA = tuple(
 )
 
 
-@prop("byte-exact", *V1, batch=afters(mapped=False))
+@prop("v1-postprocess/boundary", "byte-exact", *V1, batch=afters(mapped=False))
 def test_an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block(
     trial: Trial, batch: After
 ) -> None:
     trial.agrees(*batch.prepared(), *batch.rowwise())
 
 
-@prop("byte-exact", *V2, batch=afters())
+@prop("v2-postprocess/boundary", "byte-exact", *V2, batch=afters())
 def test_an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots(trial: Trial, batch: After) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("byte-exact", *BEFORE, batch=befores())
+@prop("precopy/running-column", "byte-exact", *BEFORE, batch=befores())
 def test_a_state_is_brought_to_the_column_where_its_request_goes_on(trial: Trial, batch: Before) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("agreement", PREPROCESS_KERNEL, LAUNCH, batch=befores(uncounted=True))
+@prop("preprocess-kernel/columns", "agreement", PREPROCESS_KERNEL, LAUNCH, batch=befores(uncounted=True))
 def test_a_request_goes_to_the_column_of_its_last_token_and_remembers_where_it_comes_from(
     trial: Trial, batch: Before
 ) -> None:
     trial.agrees(*batch.advance())
 
 
-@prop("byte-exact", PREPROCESS_KERNEL, LAUNCH, *BEFORE, batch=befores())
+@prop("preprocess-kernel/precopy", "byte-exact", PREPROCESS_KERNEL, LAUNCH, *BEFORE, batch=befores())
 def test_what_the_preprocess_kernel_decides_is_what_the_precopy_does(trial: Trial, batch: Before) -> None:
     trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
 
 
-@prop("byte-exact", *V1, batch=afters(mapped=False, crowded=True))
+@prop("v1-postprocess/idle-rows", "byte-exact", *V1, batch=afters(mapped=False, crowded=True))
 def test_states_behind_dozens_of_idle_rows_are_stored(trial: Trial, batch: After) -> None:
     trial.agrees(*batch.prepared(), *batch.rowwise())
 
 
-@prop("byte-exact", *V2, batch=afters(crowded=True))
+@prop("v2-postprocess/idle-rows", "byte-exact", *V2, batch=afters(crowded=True))
 def test_states_behind_dozens_of_idle_rows_are_stored_for_requests_in_slots(
     trial: Trial, batch: After
 ) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("byte-exact", *BEFORE, PREPROCESS_KERNEL, LAUNCH, batch=befores(crowded=True))
+@prop("precopy/idle-rows", "byte-exact", *BEFORE, PREPROCESS_KERNEL, LAUNCH, batch=befores(crowded=True))
 def test_states_behind_dozens_of_idle_rows_are_brought_along(trial: Trial, batch: Before) -> None:
     trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
 
 
-@prop("order-free", *V1, batch=afters(mapped=False, reordered=True), chosen=orders())
+@prop(
+    "v1-postprocess/program-order",
+    "order-free",
+    *V1,
+    batch=afters(mapped=False, reordered=True),
+    chosen=orders(),
+)
 def test_no_order_of_programs_shows_in_what_is_stored_by_row(
     trial: Trial, batch: After, chosen: list[str]
 ) -> None:
@@ -118,7 +124,11 @@ def test_no_order_of_programs_shows_in_what_is_stored_by_row(
 
 
 @prop(
-    "order-free", *V2, batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders()
+    "v2-postprocess/program-order",
+    "order-free",
+    *V2,
+    batch=afters(reordered=True) | afters(in_place=True, reordered=True),
+    chosen=orders(),
 )
 def test_no_order_of_programs_shows_in_what_is_stored_by_slot(
     trial: Trial, batch: After, chosen: list[str]
@@ -127,14 +137,27 @@ def test_no_order_of_programs_shows_in_what_is_stored_by_slot(
     in_each_order(trial, batch, batch.slotwise(), chosen)
 
 
-@prop("order-free", *BEFORE, batch=befores(moving=True, reordered=True), chosen=orders())
+@prop(
+    "precopy/program-order",
+    "order-free",
+    *BEFORE,
+    batch=befores(moving=True, reordered=True),
+    chosen=orders(),
+)
 def test_no_order_of_programs_shows_in_what_is_brought_along(
     trial: Trial, batch: Before, chosen: list[str]
 ) -> None:
     in_each_order(trial, batch, batch.slotwise(), chosen)
 
 
-@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores(), chosen=orders())
+@prop(
+    "preprocess-kernel/program-order",
+    "order-free",
+    PREPROCESS_KERNEL,
+    LAUNCH,
+    batch=befores(),
+    chosen=orders(),
+)
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     trial: Trial, batch: Before, chosen: list[str]
 ) -> None:
@@ -153,14 +176,22 @@ def in_each_order(trial: Trial, batch: After | Before, steps: Sequence[Step], ch
         trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
-@prop("byte-exact", POSTPROCESS_KERNEL, LAUNCH, CREATE, INITIALIZE, batch=afters(mapped=False))
+@prop(
+    "v1-postprocess/kernel-launch",
+    "byte-exact",
+    POSTPROCESS_KERNEL,
+    LAUNCH,
+    CREATE,
+    INITIALIZE,
+    batch=afters(mapped=False),
+)
 def test_the_kernel_that_stores_states_may_be_launched_as_documented(trial: Trial, batch: After) -> None:
     """A program for each row and each state of every layer, on the vectors of a context."""
     *named, _ = batch.rowwise()
     trial.agrees(*batch.prepared(), *named, batch.launched())
 
 
-@prop("byte-exact", PRECOPY_KERNEL, LAUNCH, CREATE, INITIALIZE, batch=befores())
+@prop("precopy/kernel-launch", "byte-exact", PRECOPY_KERNEL, LAUNCH, CREATE, INITIALIZE, batch=befores())
 def test_the_kernel_that_brings_states_along_may_be_launched_as_documented(
     trial: Trial, batch: Before
 ) -> None:
@@ -169,48 +200,50 @@ def test_the_kernel_that_brings_states_along_may_be_launched_as_documented(
     trial.agrees(*batch.prepared(), *named, batch.launched())
 
 
-@prop("memmove", *V1, batch=afters(in_place=True, mapped=False))
+@prop("v1-postprocess/memmove", "memmove", *V1, batch=afters(in_place=True, mapped=False))
 def test_rows_move_within_their_block_as_through_a_temporary(trial: Trial, batch: After) -> None:
     trial.agrees(*batch.prepared(), *batch.rowwise())
 
 
-@prop("memmove", *V2, batch=afters(in_place=True))
+@prop("v2-postprocess/memmove", "memmove", *V2, batch=afters(in_place=True))
 def test_rows_move_within_their_block_as_through_a_temporary_for_requests_in_slots(
     trial: Trial, batch: After
 ) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("red zone", *V1, batch=afters(flawed=True, mapped=False))
+@prop("v1-postprocess/null-block", "red zone", *V1, batch=afters(flawed=True, mapped=False))
 def test_nothing_is_stored_through_a_null_block_or_a_column_that_is_not_there(
     trial: Trial, batch: After
 ) -> None:
     trial.agrees(*batch.prepared(), *batch.rowwise())
 
 
-@prop("red zone", *V2, batch=afters(flawed=True))
+@prop("v2-postprocess/null-block", "red zone", *V2, batch=afters(flawed=True))
 def test_nothing_is_stored_for_a_row_without_a_slot_a_null_block_or_a_missing_column(
     trial: Trial, batch: After
 ) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("red zone", *BEFORE, batch=befores(flawed=True))
+@prop("precopy/null-block", "red zone", *BEFORE, batch=befores(flawed=True))
 def test_nothing_is_brought_along_through_a_sentinel(trial: Trial, batch: Before) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("width", *V1, batch=far_afters())
+@prop("v1-postprocess/int64-offsets", "width", *V1, batch=far_afters())
 def test_blocks_beyond_32_bits_are_stored_in_their_place(trial: Trial, batch: After) -> None:
     trial.agrees(*batch.prepared(), *batch.rowwise())
 
 
-@prop("width", *BEFORE, batch=far_befores())
+@prop("precopy/int64-offsets", "width", *BEFORE, batch=far_befores())
 def test_blocks_beyond_32_bits_are_brought_along(trial: Trial, batch: Before) -> None:
     trial.agrees(*batch.prepared(), *batch.slotwise())
 
 
-@prop("agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2))
+@prop(
+    "align-context/state-metadata", "agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2)
+)
 def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Setup, spare: int) -> None:
     batch = After(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
@@ -218,7 +251,7 @@ def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Set
     trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)))
 
 
-@prop("width", CREATE, INITIALIZE, setup=setups(), address=addresses())
+@prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())
 def test_an_address_keeps_all_64_bits(trial: Trial, setup: Setup, address: int) -> None:
     batch = After(setup, ())
     fakes = {
@@ -240,7 +273,7 @@ def replace_views(layer: Any, address: int) -> Any:
     return replace(layer, fields=(("kv_cache", views),))
 
 
-@prop("ownership", *V1, batch=afters(mapped=False))
+@prop("align-context/bound-once", "ownership", *V1, batch=afters(mapped=False))
 def test_a_context_is_bound_once(trial: Trial, batch: After) -> None:
     """Later bindings change nothing: copies go on where the first one said."""
     cache = batch.cache
@@ -268,13 +301,13 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     }
 
 
-@prop("ownership", *V1, batch=afters(mapped=False))
+@prop("align-context/unbound", "ownership", *V1, batch=afters(mapped=False))
 def test_a_context_that_is_not_bound_copies_nothing(trial: Trial, batch: After) -> None:
     *named, _ = batch.prepared()
     trial.agrees(*named, *batch.rowwise())
 
 
-@prop("ownership", *V1, batch=afters(mapped=False))
+@prop("v1-postprocess/idempotent", "ownership", *V1, batch=afters(mapped=False))
 def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: After) -> None:
     """Where no state is shifted in its own block, everything that a copy reads is still there after it."""
     size = batch.setup.block_size
@@ -310,14 +343,26 @@ def seeded(batch: Any) -> Any:
     return replace(batch, filling=replace(batch.filling, seed=1 + batch.filling.seed))
 
 
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9))
+@prop(
+    "v1-postprocess/relabelled-blocks",
+    "metamorphic",
+    *V1,
+    batch=afters(mapped=False).map(seeded),
+    shuffle=st.integers(1, 9),
+)
 def test_relabelled_blocks_get_the_same_states(trial: Trial, batch: After, shuffle: int) -> None:
     other = replace(batch, filling=replace(batch.filling, shuffle=batch.filling.shuffle + shuffle))
     one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
     same_states(trial, batch, one, other, two)
 
 
-@prop("metamorphic", *BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9))
+@prop(
+    "precopy/relabelled-blocks",
+    "metamorphic",
+    *BEFORE,
+    batch=befores().map(seeded),
+    shuffle=st.integers(1, 9),
+)
 def test_relabelled_blocks_get_the_same_states_before_a_step(
     trial: Trial, batch: Before, shuffle: int
 ) -> None:
@@ -326,7 +371,13 @@ def test_relabelled_blocks_get_the_same_states_before_a_step(
     same_states(trial, batch, one, other, two)
 
 
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9))
+@prop(
+    "v1-postprocess/row-order",
+    "metamorphic",
+    *V1,
+    batch=afters(mapped=False).map(seeded),
+    order=st.integers(1, 9),
+)
 def test_rows_may_stand_in_any_order(trial: Trial, batch: After, order: int) -> None:
     other = replace(batch, rows=replace(batch.rows, order=batch.rows.order + order))
     one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
@@ -345,7 +396,14 @@ def by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
     return dict(zip(batch.row_order, left[OUT].values(), strict=False))
 
 
-@prop("metamorphic", *V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9))
+@prop(
+    "v2-postprocess/row-order",
+    "metamorphic",
+    *V2,
+    batch=afters().map(seeded),
+    order=st.integers(0, 9),
+    slots=st.integers(0, 9),
+)
 def test_rows_and_slots_may_be_in_any_order(trial: Trial, batch: After, order: int, slots: int) -> None:
     assume(order or slots)
     other = replace(
@@ -368,7 +426,9 @@ def by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
     return {request: counts[slot] for request, slot in pairs if slot >= 0}
 
 
-@prop("metamorphic", *V2, batch=afters().map(seeded), more=st.integers(1, 3))
+@prop(
+    "v2-postprocess/rows-without-slot", "metamorphic", *V2, batch=afters().map(seeded), more=st.integers(1, 3)
+)
 def test_rows_without_a_slot_change_nothing(trial: Trial, batch: After, more: int) -> None:
     assume(not batch.setup.shared and batch.requests)
     count = len(batch.requests)
@@ -382,7 +442,7 @@ def test_rows_without_a_slot_change_nothing(trial: Trial, batch: After, more: in
     same_states(trial, batch, one, other, two)
 
 
-@prop("metamorphic", *BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70))
+@prop("precopy/page-padding", "metamorphic", *BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70))
 def test_padding_of_pages_changes_no_state(trial: Trial, batch: Before, padding: int) -> None:
     groups = tuple(replace(group, padding=group.padding + padding) for group in batch.setup.groups)
     other = replace(batch, setup=replace(batch.setup, groups=groups))
@@ -390,7 +450,13 @@ def test_padding_of_pages_changes_no_state(trial: Trial, batch: Before, padding:
     same_states(trial, batch, one, other, two)
 
 
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2))
+@prop(
+    "v1-postprocess/another-group",
+    "metamorphic",
+    *V1,
+    batch=afters(mapped=False).map(seeded),
+    states=st.integers(1, 2),
+)
 def test_another_group_changes_no_state_of_the_others(trial: Trial, batch: After, states: int) -> None:
     assume(not batch.setup.shared)
     first = batch.setup.groups[0]
@@ -400,7 +466,7 @@ def test_another_group_changes_no_state_of_the_others(trial: Trial, batch: After
     same_states(trial, batch, one, other, two)
 
 
-@prop("byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
+@prop("copy-meta/copied", "byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
 def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) -> None:
     """A request whose state stays where it is writes nothing down."""
     size, cache = step.setup.block_size, step.cache
@@ -412,20 +478,29 @@ def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) 
     trial.agrees(do_copies(cache.observes, schedule=step.schedule))
 
 
-@prop("memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
+@prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
 def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, runs: Runs) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
-@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs(reordered=True), chosen=orders())
+@prop(
+    "copy-meta/program-order",
+    "order-free",
+    COLLECT,
+    DO_COPY,
+    MEMCPY,
+    COPY_BUFFERS,
+    runs=runs(reordered=True),
+    chosen=orders(),
+)
 def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs, chosen: list[str]) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 
-@prop("width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
+@prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
 def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> None:
     *named, made = runs.steps()
     layers = {
@@ -436,7 +511,15 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> No
     trial.agrees(*named, made, written)
 
 
-@prop("ownership", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs(), column=st.integers(0, 1))
+@prop(
+    "copy-meta/nothing-to-copy",
+    "ownership",
+    COLLECT,
+    DO_COPY,
+    COPY_BUFFERS,
+    runs=runs(),
+    column=st.integers(0, 1),
+)
 def test_a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_copied(
     trial: Trial, runs: Runs, column: int
 ) -> None:
@@ -444,21 +527,21 @@ def test_a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_c
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))
 
 
-@prop("cost", *V1, device="cuda", batch=afters(mapped=False))
+@prop("v1-postprocess/no-sync", "cost", *V1, device="cuda", batch=afters(mapped=False))
 def test_storing_by_row_never_waits_for_the_device(trial: Trial, batch: After) -> None:
     *named, last = batch.rowwise()
     trial.agrees(*batch.prepared(), *named)
     trial.agrees_without_waiting(last)
 
 
-@prop("cost", *V2, device="cuda", batch=afters())
+@prop("v2-postprocess/no-sync", "cost", *V2, device="cuda", batch=afters())
 def test_storing_by_slot_never_waits_for_the_device(trial: Trial, batch: After) -> None:
     *named, last = batch.slotwise()
     trial.agrees(*batch.prepared(), *named)
     trial.agrees_without_waiting(last)
 
 
-@prop("cost", *BEFORE, device="cuda", batch=befores())
+@prop("precopy/no-sync", "cost", *BEFORE, device="cuda", batch=befores())
 def test_bringing_states_along_never_waits_for_the_device(trial: Trial, batch: Before) -> None:
     *named, last = batch.slotwise()
     trial.agrees(*batch.prepared(), *named)

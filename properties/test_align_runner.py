@@ -42,21 +42,21 @@ COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "ba
 STAGE_ALL = (STAGE, f"{CONTEXT}.create")
 
 
-@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=False))
+@prop("preprocess/block-tables", "byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=False))
 def test_before_a_step_every_state_is_where_its_request_is_going_to_run(
     trial: Trial, step: RunnerStep
 ) -> None:
     trial.agrees(*step.prepared(), step.preprocess())
 
 
-@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=True))
+@prop("preprocess/pointer-lists", "byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=True))
 def test_lists_of_pointers_bring_every_state_to_where_its_request_is_going_to_run(
     trial: Trial, step: RunnerStep
 ) -> None:
     trial.agrees(*step.prepared(), step.preprocess())
 
 
-@prop("refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
+@prop("preprocess/shift-by-pointers", "refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
 def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
     trial: Trial, step: RunnerStep
 ) -> None:
@@ -65,7 +65,7 @@ def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
     trial.refuses(listed.preprocess())
 
 
-@prop("ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
+@prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
 def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: RunnerStep) -> None:
     """A request that is where it is going to run stays there."""
     forgotten = replace(step, gone=(), resumed=False)
@@ -73,14 +73,21 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: Runne
     trial.agrees(forgotten.preprocess())
 
 
-@prop("agreement", CLEANUP, step=runner_steps())
+@prop("cleanup/state-idx", "agreement", CLEANUP, step=runner_steps())
 def test_columns_of_finished_preempted_and_resumed_requests_are_forgotten(
     trial: Trial, step: RunnerStep
 ) -> None:
     trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
 
 
-@prop("agreement", ALL, step=runner_steps(), rows=st.integers(0, 4), spec=st.integers(-1, 3))
+@prop(
+    "all-mode/last-block",
+    "agreement",
+    ALL,
+    step=runner_steps(),
+    rows=st.integers(0, 4),
+    spec=st.integers(-1, 3),
+)
 def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
     trial: Trial, step: RunnerStep, rows: int, spec: int
 ) -> None:
@@ -109,12 +116,12 @@ def staged(step: RunnerStep) -> list[Step]:
     ]
 
 
-@prop("byte-exact", *STAGE_ALL, step=runner_steps())
+@prop("staging/all-inputs", "byte-exact", *STAGE_ALL, step=runner_steps())
 def test_the_inputs_of_every_row_are_staged_on_both_sides(trial: Trial, step: RunnerStep) -> None:
     trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
 
 
-@prop("byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
+@prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
 def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerStep, rows: int) -> None:
     some = min(rows, len(step.rows))
     whole = stage(step.cache, step.rows, step.output)
@@ -123,7 +130,7 @@ def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerSt
     trial.agrees(*staged(step), whole, part)
 
 
-@prop("byte-exact", STAGE_COLUMNS, f"{CONTEXT}.create", step=runner_steps())
+@prop("staging/columns", "byte-exact", STAGE_COLUMNS, f"{CONTEXT}.create", step=runner_steps())
 def test_the_running_columns_are_staged_in_the_order_of_the_rows(trial: Trial, step: RunnerStep) -> None:
     trial.agrees(*staged(step), stage_columns(step))
 
@@ -139,7 +146,7 @@ def stage_columns(step: RunnerStep, **changes: Value) -> Call:
     return Call(STAGE_COLUMNS, tuple((arguments | changes).items()), observes=observed)
 
 
-@prop("byte-exact", STAGE_METADATA, f"{CONTEXT}.create", step=runner_steps())
+@prop("staging/token-counts", "byte-exact", STAGE_METADATA, f"{CONTEXT}.create", step=runner_steps())
 def test_scheduled_computed_and_draft_tokens_are_staged_in_the_order_of_the_rows(
     trial: Trial, step: RunnerStep
 ) -> None:
@@ -180,7 +187,14 @@ def after_a_step(batch: After, *, with_postprocess: bool = True) -> list[Step]:
     return steps
 
 
-@prop("byte-exact", POSTPROCESS_GPU, BUFFERS, STAGE, batch=afters(mapped=False))
+@prop(
+    "align-postprocess/boundary-and-counts",
+    "byte-exact",
+    POSTPROCESS_GPU,
+    BUFFERS,
+    STAGE,
+    batch=afters(mapped=False),
+)
 def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
     trial: Trial, batch: After
 ) -> None:
@@ -189,19 +203,27 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     trial.agrees(*after_a_step(batch), once)
 
 
-@prop("cost", POSTPROCESS_GPU, BUFFERS, STAGE, device="cuda", batch=afters(mapped=False))
+@prop(
+    "align-postprocess/no-sync",
+    "cost",
+    POSTPROCESS_GPU,
+    BUFFERS,
+    STAGE,
+    device="cuda",
+    batch=afters(mapped=False),
+)
 def test_the_postprocess_never_waits_for_the_device(trial: Trial, batch: After) -> None:
     trial.agrees(*after_a_step(batch))
     trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
 
 
-@prop("cost", *STAGE_ALL, device="cuda", step=runner_steps())
+@prop("staging/no-sync", "cost", *STAGE_ALL, device="cuda", step=runner_steps())
 def test_staging_never_waits_for_the_device(trial: Trial, step: RunnerStep) -> None:
     trial.agrees(*staged(step))
     trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
 
 
-@prop("agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
+@prop("mamba-groups/found", "agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
 def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: Setup, others: int) -> None:
     config = setup.config(4)
     groups = list(config["kv_cache_groups"])
@@ -214,14 +236,21 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: 
     trial.agrees(Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)))
 
 
-@prop("agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
+@prop("copy-buffers/room", "agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
 def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     trial: Trial, setup: Setup, max_num_reqs: int
 ) -> None:
     trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
 
-@prop("agreement", BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4), with_postprocess=st.booleans())
+@prop(
+    "align-buffers/context",
+    "agreement",
+    BUFFERS,
+    setup=setups(),
+    max_num_reqs=st.integers(1, 4),
+    with_postprocess=st.booleans(),
+)
 def test_the_context_is_there_only_where_it_is_asked_for(
     trial: Trial, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:

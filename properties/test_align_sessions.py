@@ -23,24 +23,24 @@ SLOTS = (
 )
 
 
-@prop("byte-exact", *ROWS, history=histories(min_spec=0))
+@prop("v1-history/every-step", "byte-exact", *ROWS, history=histories(min_spec=0))
 def test_every_step_of_requests_in_rows_follows_the_rules(trial: Trial, history: History) -> None:
     take_through(trial, ByRow(history, pointers=False))
 
 
-@prop("byte-exact", *SLOTS, history=histories(min_spec=0))
+@prop("v2-history/every-step", "byte-exact", *SLOTS, history=histories(min_spec=0))
 def test_every_step_of_requests_in_slots_follows_the_rules(trial: Trial, history: History) -> None:
     take_through(trial, BySlot(history))
 
 
-@prop("provenance", *ROWS, history=histories())
+@prop("v1-history/provenance", "provenance", *ROWS, history=histories())
 def test_requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens(
     trial: Trial, history: History
 ) -> None:
     watch(trial, ByRow(history, pointers=False))
 
 
-@prop("provenance", *ROWS, history=histories())
+@prop("v1-history/pointer-lists", "provenance", *ROWS, history=histories())
 def test_lists_of_pointers_let_requests_read_the_states_of_exactly_their_tokens(
     trial: Trial, history: History
 ) -> None:
@@ -48,14 +48,16 @@ def test_lists_of_pointers_let_requests_read_the_states_of_exactly_their_tokens(
     watch(trial, ByRow(history, pointers=True))
 
 
-@prop("provenance", *SLOTS, history=histories())
+@prop("v2-history/provenance", "provenance", *SLOTS, history=histories())
 def test_requests_in_slots_read_and_publish_the_states_of_exactly_their_tokens(
     trial: Trial, history: History
 ) -> None:
     watch(trial, BySlot(history))
 
 
-@prop("metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2))
+@prop(
+    "history/same-bytes", "metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2)
+)
 def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, history: History) -> None:
     """The same requests, the same forwards, the same accepted tokens: every runner ends with the same states."""
     take_through(trial, ByRow(history, pointers=False))

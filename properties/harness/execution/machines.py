@@ -99,7 +99,7 @@ def _no_body() -> None:
 
 
 def machine_prop(
-    kind: str, *functions: str, device: str | None = None
+    id_: str, kind: str, *functions: str, device: str | None = None
 ) -> Callable[[type[TrialMachine]], Callable[..., None]]:
     """Register the decorated state machine as a property; its name and docstring are the property's."""
 
@@ -107,7 +107,9 @@ def machine_prop(
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
         sentence = " ".join((machine.__doc__ or name).split())
         module = machine.__module__
-        new = MachineProperty(name, sentence, kind, functions, _no_body, {}, module, device, machine)
+        new = MachineProperty(
+            name, sentence, kind, functions, _no_body, {}, module, device, id_, machine=machine
+        )
         test = remember(new)
         # pytest looks for names that begin with test_, and the class has given its own to the test.
         setattr(sys.modules[module], f"test_{name}", test)

@@ -80,6 +80,12 @@ class PropertyTests:
         assert bench is not None, f"{item.nodeid} is run where nobody has named a subject"
         return cast(Bench, bench)
 
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        # What -k looks at; it has been asked by the time that items are modified.
+        tested = tested_by(item)
+        if tested is not None:
+            item.extra_keyword_matches.add(tested.id)
+
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             tested = tested_by(item)
