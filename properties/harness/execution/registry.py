@@ -10,7 +10,6 @@ import contextlib
 import functools
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -21,6 +20,7 @@ from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
+from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
 from properties.subjects import Subject
 
@@ -45,7 +45,6 @@ KINDS = frozenset(
     }
 )
 PROPERTIES: dict[str, Property] = {}
-_ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 _ON_A_CPU = 5
 _LAUNCHING = frozenset(
     {
@@ -235,8 +234,7 @@ def remember(new: Property) -> Callable[..., None]:
     Raises:
         ValueError: it has no proper id, an unknown kind, or what only another property may have.
     """
-    if not _ID.fullmatch(new.id):
-        raise ValueError(f"id = {new.id!r}, but should be <topic>/<word>, each of a-z, 0-9 and '-' [prop]")
+    require_property_id(new.id, "id")
     if new.kind not in KINDS:
         raise ValueError(f"kind = {new.kind!r}, but should be one of {sorted(KINDS)} [prop]")
     taken = next((one for one in PROPERTIES.values() if one.id == new.id and one.name != new.name), None)

@@ -161,7 +161,7 @@ def _verdict(tested: Property, bench: Bench, *, own: bool) -> Verdict:
     """
     shown = bench.known_failures
     verdict = verdict_of(bench.counts, known=bool(shown))
-    declared = (one for one in bench.subject.known_deviations if one.alone == tested.name)
+    declared = (one for one in bench.subject.known_deviations if one.alone in (tested.name, tested.id))
     missing = next((one for one in declared if one not in shown), None)
     if own and missing is not None and verdict.status is not Status.NOT_TESTED:
         # The declaration is out of date.

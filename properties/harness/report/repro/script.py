@@ -61,7 +61,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
     told = {
         "@PROPERTY@": in_docstring(case.property_name),
-        "@SENTENCE@": in_docstring(case.sentence),
+        "@SENTENCE@": in_docstring(case.should_hold),
         "@MESSAGE@": seen(case),
         "@WITH@": part.seen_with and f" with {part.seen_with}",
         "@USAGE@": part.usage,
