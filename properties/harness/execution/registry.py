@@ -113,7 +113,14 @@ class Property:
         def example(trial: Bench, **drawn: Any) -> None:
             self.example(trial, **drawn)
 
+        put_at(example, *self.place)
         return given(**self.strategies)(example)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line of its statement."""
+        code = getattr(self.body, "__code__", None)
+        return (code.co_filename, code.co_firstlineno) if code is not None else ("", 1)
 
     def search(self, bench: Bench, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
@@ -162,6 +169,11 @@ class Property:
         if not wanted or None in reasons:
             return None
         return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def put_at(test: Any, file: str, line: int) -> None:
+    """Let pytest, which asks a function's code, say that a test stands there."""
+    test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
 
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
@@ -240,7 +252,9 @@ def remember(new: Property) -> Callable[..., None]:
     taken = next((one for one in PROPERTIES.values() if one.id == new.id and one.name != new.name), None)
     if taken is not None:
         raise ValueError(f"id = {new.id!r}, but should not be that of {taken.name} [prop]")
-    if new.name in PROPERTIES and PROPERTIES[new.name].module != new.module:
+    earlier = PROPERTIES.get(new.name, new)
+    # A module may be imported again.
+    if (earlier.module, earlier.id) != (new.module, new.id):
         raise ValueError(f"property = {new.name!r}, but should be a name of its own [prop]")
     PROPERTIES[new.name] = new
     test = new.test()

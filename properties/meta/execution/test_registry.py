@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +116,22 @@ def test_pytest_s_own_k_knows_ids() -> None:
         "properties/test_types.py::test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype",
         "properties/test_types.py::test_a_padded_page_is_as_large_as_its_padding_says",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("division_is_exact_or_refused", '@prop("divide/exact", '),
+        (
+            "requests_in_rows_live_by_the_states_of_exactly_their_tokens",
+            "class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(",
+        ),
+    ],
+)
+def test_a_test_stands_where_its_statement_does(name: str, line: str) -> None:
+    """And not in the harness, where pytest's list of failures, and a click on it, would lead to otherwise."""
+    tested: Any = PROPERTIES[name]
+    code = tested.test().__code__
+    statement = Path(code.co_filename).read_text(encoding="utf-8").splitlines()[code.co_firstlineno - 1 :]
+    # Of a class, some versions of Python count the line of its decorator.
+    assert any(text.startswith(line) for text in statement[:2])
