@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Call, Fake, Let, Step, Value, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
-from properties.harness.execution.tables import row, table
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,
@@ -92,64 +92,64 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
     return lambda batch: [*steps(batch)[:-1], batch.launched()]
 
 
-@table(
-    row("v1-postprocess/boundary", "byte-exact", V1, batch=afters(mapped=False), steps=by_row,
+@statements(
+    statement("v1-postprocess/boundary", "byte-exact", V1, batch=afters(mapped=False), steps=by_row,
         says="an accepted state on a boundary is stored in the column of its block"),
-    row("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
+    statement("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
         says="an accepted state on a boundary is stored for requests in slots"),
-    row("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
+    statement("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
         says="a state is brought to the column where its request goes on"),
-    row("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
+    statement("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
         says="a request goes to the column of its last token and remembers where it comes from"),
-    row("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
+    statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
         says="what the preprocess kernel decides is what the precopy does"),
 
-    row("v1-postprocess/idle-rows", "byte-exact", V1, batch=afters(mapped=False, crowded=True), steps=by_row,
+    statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=afters(mapped=False, crowded=True), steps=by_row,
         says="states behind dozens of idle rows are stored"),
-    row("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
+    statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
         says="states behind dozens of idle rows are stored for requests in slots"),
-    row("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
+    statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
         says="states behind dozens of idle rows are brought along"),
 
-    row("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
+    statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
         steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
         sentence=A_PROGRAM_EACH),
-    row("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
+    statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
         steps=as_kernel(by_slot), says="the kernel that brings states along may be launched as documented",
         sentence=A_PROGRAM_EACH),
 
-    row("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
+    statement("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
         says="rows move within their block as through a temporary"),
-    row("v2-postprocess/memmove", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
+    statement("v2-postprocess/memmove", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
         says="rows move within their block as through a temporary for requests in slots"),
 
-    row("v1-postprocess/null-block", "red zone", V1, batch=afters(flawed=True, mapped=False), steps=by_row,
+    statement("v1-postprocess/null-block", "red zone", V1, batch=afters(flawed=True, mapped=False), steps=by_row,
         says="nothing is stored through a null block or a column that is not there"),
-    row("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
+    statement("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
         says="nothing is stored for a row without a slot a null block or a missing column"),
-    row("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
+    statement("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
         says="nothing is brought along through a sentinel"),
 
-    row("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
+    statement("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
         says="blocks beyond 32 bits are stored in their place"),
-    row("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
+    statement("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
         says="blocks beyond 32 bits are brought along"),
 
-    row("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
+    statement("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
         says="a context that is not bound copies nothing"),
 )  # fmt: skip
 def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
     trial.agrees(*steps(batch))
 
 
-@table(
-    row("v1-postprocess/program-order", "order-free", V1, batch=afters(mapped=False, reordered=True), chosen=orders(),
+@statements(
+    statement("v1-postprocess/program-order", "order-free", V1, batch=afters(mapped=False, reordered=True), chosen=orders(),
         steps=After.rowwise, says="no order of programs shows in what is stored by row"),
-    row("v2-postprocess/program-order", "order-free", V2,
+    statement("v2-postprocess/program-order", "order-free", V2,
         batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders(),
         steps=After.slotwise, says="no order of programs shows in what is stored by slot",
         sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
-    row("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
+    statement("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
         steps=Before.slotwise, says="no order of programs shows in what is brought along"),
 )  # fmt: skip
 def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
@@ -161,12 +161,12 @@ def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[
         trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
-@table(
-    row("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=afters(mapped=False), steps=by_row,
+@statements(
+    statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=afters(mapped=False), steps=by_row,
         says="storing by row never waits for the device"),
-    row("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
+    statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
         says="storing by slot never waits for the device"),
-    row("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
+    statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
         says="bringing states along never waits for the device"),
 )  # fmt: skip
 def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
@@ -308,16 +308,16 @@ def with_another_group(batch: After, states: int) -> After:
     return replace(batch, setup=replace(batch.setup, groups=more, attention=not batch.setup.attention))
 
 
-@table(
-    row("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9),
+@statements(
+    statement("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9),
         change=relabelled, steps=by_row, says="relabelled blocks get the same states"),
-    row("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9),
+    statement("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9),
         change=relabelled, steps=by_slot, says="relabelled blocks get the same states before a step"),
-    row("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=afters().map(seeded), more=st.integers(1, 3),
+    statement("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=afters().map(seeded), more=st.integers(1, 3),
         change=with_rows_without_a_slot, steps=by_slot, says="rows without a slot change nothing"),
-    row("precopy/page-padding", "metamorphic", BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70),
+    statement("precopy/page-padding", "metamorphic", BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70),
         change=with_padding, steps=by_slot, says="padding of pages changes no state"),
-    row("v1-postprocess/another-group", "metamorphic", V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2),
+    statement("v1-postprocess/another-group", "metamorphic", V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2),
         change=with_another_group, steps=by_row, says="another group changes no state of the others"),
 )  # fmt: skip
 def the_change_shows_in_no_state(
@@ -345,10 +345,10 @@ def counts_by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
     return {request: counts[slot] for request, slot in pairs if slot >= 0}
 
 
-@table(
-    row("v1-postprocess/row-order", "metamorphic", V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9),
+@statements(
+    statement("v1-postprocess/row-order", "metamorphic", V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9),
         steps=by_row, counts=counts_by_row, says="rows may stand in any order"),
-    row("v2-postprocess/row-order", "metamorphic", V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
+    statement("v2-postprocess/row-order", "metamorphic", V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
         steps=by_slot, counts=counts_by_slot, says="rows and slots may be in any order"),
 )  # fmt: skip
 def order_shows_nowhere(

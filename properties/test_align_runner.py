@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Setup, setups
 from properties.strategies.align_batches import After
 from properties.strategies.align_runner import (
@@ -39,21 +41,8 @@ ALL = "postprocess_mamba_all"
 BUFFER = "CpuGpuBuffer"
 TO_GPU, TO_CPU = f"{BUFFER}.copy_to_gpu", f"{BUFFER}.copy_to_cpu"
 COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "batch_memcpy"
-STAGE_ALL = (STAGE, f"{CONTEXT}.create")
-
-
-@prop("preprocess/block-tables", "byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=False))
-def test_before_a_step_every_state_is_where_its_request_is_going_to_run(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*step.prepared(), step.preprocess())
-
-
-@prop("preprocess/pointer-lists", "byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=True))
-def test_lists_of_pointers_bring_every_state_to_where_its_request_is_going_to_run(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*step.prepared(), step.preprocess())
+CREATE = f"{CONTEXT}.create"
+STAGE_ALL = (STAGE, CREATE)
 
 
 @prop("preprocess/shift-by-pointers", "refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
@@ -71,13 +60,6 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: Runne
     forgotten = replace(step, gone=(), resumed=False)
     trial.agrees(*forgotten.prepared(), forgotten.preprocess())
     trial.agrees(forgotten.preprocess())
-
-
-@prop("cleanup/state-idx", "agreement", CLEANUP, step=runner_steps())
-def test_columns_of_finished_preempted_and_resumed_requests_are_forgotten(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
 
 
 @prop(
@@ -116,11 +98,6 @@ def staged(step: RunnerStep) -> list[Step]:
     ]
 
 
-@prop("staging/all-inputs", "byte-exact", *STAGE_ALL, step=runner_steps())
-def test_the_inputs_of_every_row_are_staged_on_both_sides(trial: Trial, step: RunnerStep) -> None:
-    trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
-
-
 @prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
 def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerStep, rows: int) -> None:
     some = min(rows, len(step.rows))
@@ -128,11 +105,6 @@ def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerSt
     longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
     part = stage(step.cache, longer, step.output, num_reqs=some)
     trial.agrees(*staged(step), whole, part)
-
-
-@prop("staging/columns", "byte-exact", STAGE_COLUMNS, f"{CONTEXT}.create", step=runner_steps())
-def test_the_running_columns_are_staged_in_the_order_of_the_rows(trial: Trial, step: RunnerStep) -> None:
-    trial.agrees(*staged(step), stage_columns(step))
 
 
 def stage_columns(step: RunnerStep, **changes: Value) -> Call:
@@ -146,13 +118,6 @@ def stage_columns(step: RunnerStep, **changes: Value) -> Call:
     return Call(STAGE_COLUMNS, tuple((arguments | changes).items()), observes=observed)
 
 
-@prop("staging/token-counts", "byte-exact", STAGE_METADATA, f"{CONTEXT}.create", step=runner_steps())
-def test_scheduled_computed_and_draft_tokens_are_staged_in_the_order_of_the_rows(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*staged(step), stage_metadata(step))
-
-
 def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
     names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
     arguments: dict[str, Value] = {
@@ -164,6 +129,39 @@ def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
     }
     observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
     return Call(STAGE_METADATA, tuple((arguments | changes).items()), observes=observed)
+
+
+def preprocessed(step: RunnerStep) -> list[Step]:
+    return [*step.prepared(), step.preprocess()]
+
+
+def cleaned_up_twice(step: RunnerStep) -> list[Step]:
+    return [Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output)]
+
+
+def all_staged(step: RunnerStep) -> list[Step]:
+    return [*staged(step), stage(step.cache, step.rows, step.output)]
+
+
+@statements(
+    statement("preprocess/block-tables", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=False), steps=preprocessed,
+        says="before a step every state is where its request is going to run"),
+    statement("preprocess/pointer-lists", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=True), steps=preprocessed,
+        says="lists of pointers bring every state to where its request is going to run"),
+    statement("cleanup/state-idx", "agreement", [CLEANUP], step=runner_steps(), steps=cleaned_up_twice,
+        says="columns of finished preempted and resumed requests are forgotten"),
+    statement("staging/all-inputs", "byte-exact", STAGE_ALL, step=runner_steps(), steps=all_staged,
+        says="the inputs of every row are staged on both sides"),
+    statement("staging/columns", "byte-exact", (STAGE_COLUMNS, CREATE), step=runner_steps(), steps=lambda step: [*staged(step), stage_columns(step)],
+        says="the running columns are staged in the order of the rows"),
+    statement("staging/token-counts", "byte-exact", (STAGE_METADATA, CREATE), step=runner_steps(),
+        steps=lambda step: [*staged(step), stage_metadata(step)],
+        says="scheduled computed and draft tokens are staged in the order of the rows"),
+)  # fmt: skip
+def every_call_is_the_rules(
+    trial: Trial, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
+) -> None:
+    trial.agrees(*steps(step))
 
 
 def sampled_rows(batch: After) -> tuple[Scheduled, ...]:

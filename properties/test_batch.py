@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Let, Name, Overwrite, Tensor, call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -29,13 +30,13 @@ COMPUTED, LENGTHS = (
 )
 
 
-@prop("split/decodes-first", "agreement", SPLIT, splitting=splittings())
-def test_decodes_are_the_rows_before_the_first_prefill(trial: Trial, splitting: Splitting) -> None:
-    trial.agrees(splitting.call())
-
-
-@prop("split/short-prefills", "agreement", SPLIT, splitting=splittings(shuffled_batches()))
-def test_rows_behind_the_first_prefill_are_prefills_however_short(trial: Trial, splitting: Splitting) -> None:
+@statements(
+    statement("split/decodes-first", "agreement", [SPLIT], splitting=splittings(),
+        says="decodes are the rows before the first prefill"),
+    statement("split/short-prefills", "agreement", [SPLIT], splitting=splittings(shuffled_batches()),
+        says="rows behind the first prefill are prefills however short"),
+)  # fmt: skip
+def a_batch_is_split_by_the_rules(trial: Trial, splitting: Splitting) -> None:
     trial.agrees(splitting.call())
 
 

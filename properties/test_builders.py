@@ -13,6 +13,7 @@ from oracle.profile import current
 from properties.harness.case.values import Call, Name, Record, Tensor, Value, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.builders import (
     CLASSES,
     Session,
@@ -44,13 +45,13 @@ def accepted(session: Session) -> Session:
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
 
 
-@prop("builder/fields", "agreement", *BUILD, session=sessions())
-def test_every_field_of_the_metadata_is_what_its_sentence_says(trial: Trial, session: Session) -> None:
-    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
-
-
-@prop("builder/full-graphs", "agreement", *BUILD, session=sessions(full_cudagraphs=True, decodes_only=True))
-def test_metadata_for_full_graphs_is_padded_to_the_rows_of_the_batch(trial: Trial, session: Session) -> None:
+@statements(
+    statement("builder/fields", "agreement", BUILD, session=sessions(),
+        says="every field of the metadata is what its sentence says"),
+    statement("builder/full-graphs", "agreement", BUILD, session=sessions(**FULL),
+        says="metadata for full graphs is padded to the rows of the batch"),
+)  # fmt: skip
+def metadata_are_the_rules(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 

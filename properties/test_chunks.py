@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 
 VARLEN = "compute_varlen_chunk_metadata"
@@ -200,20 +201,15 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
     trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
 
 
-@prop("fla-chunks/indices", "agreement", INDICES, packed=fla_sequences, data=st.data())
-def test_chunk_indices_name_the_sequence_and_the_chunk_within_it(
-    trial: Trial, packed: Packed, data: st.DataObject
-) -> None:
+@statements(
+    statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, data=st.data(), function=INDICES,
+        says="chunk indices name the sequence and the chunk within it"),
+    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, data=st.data(), function=OFFSETS,
+        says="chunk offsets count the chunks before each sequence"),
+)  # fmt: skip
+def fla_chunks_are_the_rules(trial: Trial, packed: Packed, data: st.DataObject, function: str) -> None:
     starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(INDICES, cu_seqlens=starts, chunk_size=packed.chunk_size))
-
-
-@prop("fla-chunks/offsets", "agreement", OFFSETS, packed=fla_sequences, data=st.data())
-def test_chunk_offsets_count_the_chunks_before_each_sequence(
-    trial: Trial, packed: Packed, data: st.DataObject
-) -> None:
-    starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(OFFSETS, cu_seqlens=starts, chunk_size=packed.chunk_size))
+    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)

@@ -8,9 +8,10 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Address, Value, call
+from properties.harness.case.values import Address, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
     Copy,
@@ -47,14 +48,14 @@ def test_an_unknown_layout_is_refused(trial: Trial, layout: str) -> None:
     trial.refuses(call(LAYOUT, environment=chosen), call(DIM_FIRST, environment=chosen))
 
 
-@prop("conv-copy/start", "agreement", CONV, copy=conv_copies())
-def test_a_conv_copy_starts_at_the_row_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
-    trial.agrees(copy.call(CONV))
-
-
-@prop("temporal-copy/start", "agreement", TEMPORAL, copy=temporal_copies())
-def test_a_temporal_copy_is_the_block_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
-    trial.agrees(copy.call(TEMPORAL))
+@statements(
+    statement("conv-copy/start", "agreement", [CONV], copy=conv_copies(), function=CONV,
+        says="a conv copy starts at the row of the last accepted token"),
+    statement("temporal-copy/start", "agreement", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
+        says="a temporal copy is the block of the last accepted token"),
+)  # fmt: skip
+def a_copy_is_the_rules(trial: Trial, copy: Copy, function: str) -> None:
+    trial.agrees(copy.call(function))
 
 
 @prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())
@@ -96,17 +97,14 @@ def _itemsize(copy: Copy) -> int:
     return {"float32": 4, "bfloat16": 2, "float16": 2}.get(copy.state.dtype, 1)
 
 
-@prop("conv-copy/one-block", "red zone", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
-def test_a_conv_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
-    _inside_one_block(trial, copy, trial.returns(copy.call(CONV)))
-
-
-@prop("temporal-copy/one-block", "red zone", TEMPORAL, copy=temporal_copies())
-def test_a_temporal_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
-    _inside_one_block(trial, copy, trial.returns(copy.call(TEMPORAL)))
-
-
-def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
+@statements(
+    statement("conv-copy/one-block", "red zone", [CONV], copy=conv_copies(drawn_layouts=st.just("SD")), function=CONV,
+        says="a conv copy stays inside the data of one block"),
+    statement("temporal-copy/one-block", "red zone", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
+        says="a temporal copy stays inside the data of one block"),
+)  # fmt: skip
+def it_stays_inside_one_block(trial: Trial, copy: Copy, function: str) -> None:
+    spec = trial.returns(copy.call(function))
     start = spec["start_addr"]
     trial.holds(
         isinstance(start, Address), f"start_addr = {start}", "should point into the state", place="start_addr"

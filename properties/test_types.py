@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import DType, Record, Tensor, call, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.layout import DTYPES
 
 PAGE = "MambaSpec.page_size_bytes.fget"
@@ -61,13 +62,13 @@ def specs(**fixed: object) -> st.SearchStrategy[Record]:
     )
 
 
-@prop("page-size/all-states", "agreement", PAGE, spec=specs())
-def test_a_page_holds_all_states_of_a_block(trial: Trial, spec: Record) -> None:
-    trial.agrees(call(PAGE, self=spec))
-
-
-@prop("page-size/padded", "agreement", PAGE, spec=specs(page_size_padded=6**4 * 4 * 3))
-def test_a_padded_page_is_as_large_as_its_padding_says(trial: Trial, spec: Record) -> None:
+@statements(
+    statement("page-size/all-states", "agreement", [PAGE], spec=specs(),
+        says="a page holds all states of a block"),
+    statement("page-size/padded", "agreement", [PAGE], spec=specs(page_size_padded=6**4 * 4 * 3),
+        says="a padded page is as large as its padding says"),
+)  # fmt: skip
+def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
     trial.agrees(call(PAGE, self=spec))
 
 

@@ -1,8 +1,8 @@
-"""Properties that differ only in what they draw and call: each is a row of a table, and all of them have one body.
+"""Properties that differ only in what they draw and call: each is a row of `statements`, and all of them have one body.
 
-    @table(
-        row("cdiv/sign", "agreement", ["cdiv"], x=st.integers(), steps=by_two, says="ceilings are rounded up"),
-        row("divide/exact", "agreement", ["divide"], x=st.integers(), steps=halved, says="halves are exact"),
+    @statements(
+        statement("cdiv/sign", "agreement", ["cdiv"], x=st.integers(), steps=by_two, says="ceilings are rounded up"),
+        statement("divide/exact", "agreement", ["divide"], x=st.integers(), steps=halved, says="halves are exact"),
     )
     def agree(trial, x, steps):
         trial.agrees(*steps(x))
@@ -51,7 +51,7 @@ class Statement:
         return {name: one for name, one in self.given.items() if not isinstance(one, SearchStrategy)}
 
 
-def row(
+def statement(
     id_: str,
     kind: str,
     functions: Sequence[str],
@@ -61,7 +61,7 @@ def row(
     device: str | None = None,
     **given: Any,
 ) -> Statement:
-    """A row of a `table`; the other arguments are those of `prop`.
+    """A row of `statements`; the other arguments are those of `prop`.
 
     Args:
         says: the statement that the property's name is.
@@ -73,7 +73,7 @@ def row(
     return Statement(id_, kind, tuple(functions), name, sentence or says, device, given, file, line)
 
 
-def table(*rows: Statement) -> Callable[[_Body], _Body]:
+def statements(*rows: Statement) -> Callable[[_Body], _Body]:
     """Register a property for each row, in the module of the decorated body, `body(trial, **given)`.
 
     Raises:

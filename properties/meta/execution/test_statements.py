@@ -14,7 +14,7 @@ from properties.harness.execution import registry
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import PROPERTIES, load_properties
-from properties.harness.execution.tables import row, table
+from properties.harness.execution.statements import statement, statements
 from properties.meta.breakages.broken import module, toy
 from properties.meta.processes import run_pytest
 
@@ -31,14 +31,14 @@ def steps_of(function: str) -> Any:
 
 def rows() -> tuple[Any, ...]:
     return (
-        row("toys/floor", "agreement", ["floor"], x=st.integers(0, 9), steps=steps_of("cdiv"), says="toys round down"),
-        row("toys/ceiling", "algebra", ["cdiv"], x=st.integers(0, 9), steps=steps_of("cdiv"), device="cuda",
+        statement("toys/floor", "agreement", ["floor"], x=st.integers(0, 9), steps=steps_of("cdiv"), says="toys round down"),
+        statement("toys/ceiling", "algebra", ["cdiv"], x=st.integers(0, 9), steps=steps_of("cdiv"), device="cuda",
             says="a toy's ceiling is up", sentence="Toys round up."),
     )  # fmt: skip
 
 
 def declared(*of: Any) -> None:
-    @table(*of)
+    @statements(*of)
     def agree(trial: Trial, x: int, steps: Any) -> None:
         trial.agrees(*steps(x))
 
@@ -72,27 +72,29 @@ def test_a_row_s_body_is_the_table_s_on_what_the_row_calls() -> None:
 def test_two_rows_of_one_name_or_id_are_refused() -> None:
     first, second = rows()
     with pytest.raises(ValueError, match=r"^property = 'toys_round_down', but should be a name of its own"):
-        declared(first, row("toys/other", "agreement", ["cdiv"], says="toys round down", x=st.integers()))
+        declared(
+            first, statement("toys/other", "agreement", ["cdiv"], says="toys round down", x=st.integers())
+        )
     with pytest.raises(
         ValueError, match=r"^id = 'toys/ceiling', but should not be that of a_toy_s_ceiling_is_up"
     ):
-        declared(second, row("toys/ceiling", "agreement", ["cdiv"], says="toys turn", x=st.integers()))
+        declared(second, statement("toys/ceiling", "agreement", ["cdiv"], says="toys turn", x=st.integers()))
 
 
 SOURCE = """
 from hypothesis import strategies as st
 
 from properties.harness.case.values import call
-from properties.harness.execution.tables import row, table
+from properties.harness.execution.statements import statement, statements
 
 
 def floor(x):
     return [call("floor", x=x)]
 
 
-@table(
-    row("tabled/one", "agreement", ["cdiv"], x=st.integers(), steps=floor, says="one is tabled"),
-    row(
+@statements(
+    statement("tabled/one", "agreement", ["cdiv"], x=st.integers(), steps=floor, says="one is tabled"),
+    statement(
         "tabled/two", "agreement", ["cdiv"],
         x=st.integers(), steps=floor, says="two is tabled",
     ),
@@ -121,7 +123,7 @@ def test_pytest_collects_each_row_at_its_own_line(tmp_path: Path) -> None:
     done = run_pytest(*options, str(tmp_path / "test_tabled.py"))
     one = next(number for number, line in enumerate(SOURCE.splitlines(), 1) if "tabled/one" in line)
     found = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("found")]
-    assert found == [["test_one_is_tabled", str(one)], ["test_two_is_tabled", str(line_of("    row("))]]
+    assert found == [["test_one_is_tabled", str(one)], ["test_two_is_tabled", str(line_of("    statement("))]]
 
 
 def test_what_hypothesis_remembers_of_rows_is_kept_apart_and_found_again(tmp_path: Path) -> None:
