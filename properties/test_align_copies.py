@@ -180,7 +180,7 @@ def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any]
     "order-free",
     PREPROCESS_KERNEL,
     LAUNCH,
-    batch=befores(),
+    batch=befores(tiles=(1,)),
     chosen=orders(),
 )
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
