@@ -92,7 +92,7 @@ class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail in the way that `symptoms` say, for the reason at `link`.
 
     Args:
-        property: the name of a property, or names of several that it shows in, with `*` for any characters of a name.
+        property: the name or id of a property, or those of several that it shows in, with `*` for any characters.
         link: where it is told of.
         symptoms: how it shows, one or several.
         condition: narrows it further, to the cases for which it returns True.
@@ -120,12 +120,12 @@ class KnownDeviation:
 
     @builtins.property
     def alone(self) -> str | None:
-        """The name of the only property that it shows in, if there is just one."""
+        """The name or id of the only property that it shows in, if there is just one."""
         return self.property if isinstance(self.property, str) and _WILDCARD not in self.property else None
 
     @builtins.property
     def names(self) -> tuple[str, ...]:
-        """The names, or patterns, of the properties that it shows in."""
+        """The names and ids, or patterns of them, of the properties that it shows in."""
         return _several(self.property)
 
     @builtins.property
@@ -133,14 +133,14 @@ class KnownDeviation:
         """Its symptoms, of which a failure has to have one."""
         return self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
 
-    def covers(self, name: str) -> bool:
-        """Whether it may show in the property of that name."""
-        return any_matches(self.property, name)
+    def covers(self, name: str, id_: str = "") -> bool:
+        """Whether it may show in the property of that name and id."""
+        return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
     def shows_in(self, case: Case) -> bool:
         """Whether a failing case is one of the defect's."""
         return (
-            self.covers(case.property_name)
+            self.covers(case.property_name, case.property_id)
             and any(one.shows_in(case) for one in self.shown_by)
             and self.condition(case)
         )
