@@ -4,7 +4,7 @@ from typing import Final
 
 from oracle.errors import Refused, require, require_int
 from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
@@ -77,7 +77,9 @@ def page_size_bytes(
     return page_size_padded
 
 
-def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int) -> int:
+def pages_per_request(
+    mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int, profile: Profile
+) -> int:
     """How many pages one request may hold at once.
 
     Source: contract 1.7, memory budget per request.
@@ -94,7 +96,7 @@ def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, m
         case "all":
             # Every block of the longest request keeps its own state.
             pages = cdiv(max_model_len, block_size)
-            if current().kept_pages_of_drafts:
+            if profile.kept_pages_of_drafts:
                 pages += num_speculative_blocks
             _PART.reached_if(max_model_len % block_size)
             return pages

@@ -10,7 +10,7 @@ from oracle.align.memory import Kind, StateTensor, conv_rows
 from oracle.errors import Refused, require, require_int
 from oracle.layout import StateGeometry
 from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
 
 _CONV_RANK: Final = 3
 _LEAST_RANK: Final = 2
@@ -64,12 +64,12 @@ def num_mamba_layers(groups: Sequence[CacheGroup]) -> int:
     return sum(len(group.layer_names) for group in groups if group.spec is not None)
 
 
-def num_slots(groups: Sequence[CacheGroup], num_state_types: int) -> int:
+def num_slots(groups: Sequence[CacheGroup], num_state_types: int, profile: Profile) -> int:
     """Entries of a context's vectors: one per mamba layer and copy function.
 
     Releases that count a layer's own states only say so in their profile. Source: contract 1.13.
     """
-    if current().spare_state_slots:
+    if profile.spare_state_slots:
         return num_mamba_layers(groups) * num_state_types
     kept = ((group, group.spec) for group in groups if group.spec is not None)
     return sum(len(group.layer_names) * min(len(spec.shapes), num_state_types) for group, spec in kept)
@@ -105,12 +105,14 @@ def require_context(
     require_geometry(groups, layout)
 
 
-def copy_capacity(max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int) -> int:
+def copy_capacity(
+    max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int, profile: Profile
+) -> int:
     """Entries of the pointer lists: one per request, layer and copy function.
 
     Source: contract 1.8, `MambaCopyBuffers`.
     """
-    return max_num_reqs * num_slots(groups, num_copy_funcs)
+    return max_num_reqs * num_slots(groups, num_copy_funcs, profile)
 
 
 @dataclass(frozen=True)

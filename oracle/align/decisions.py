@@ -7,7 +7,7 @@ from typing import NamedTuple
 from oracle.align.memory import Move
 from oracle.errors import require
 from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
 from oracle.types import cdiv
 
 _ON_BOUNDARY = mark("the accepted states end on a boundary")
@@ -113,6 +113,7 @@ def after_v2_steps(
     columns: Sequence[int],
     computed_after: Sequence[int],
     block_size: int,
+    profile: Profile,
 ) -> dict[int, AfterStep]:
     """One decision per slot of the batch, all from the counts before any of them changes.
 
@@ -123,7 +124,9 @@ def after_v2_steps(
     for row, slot in live_rows(mapping):
         count, last = counts[slot], computed_after[slot]
         first = last - count + 1
-        decided[slot] = after_step(table_row(row, slot), columns[slot], first, last, count, block_size)
+        decided[slot] = after_step(
+            table_row(row, slot, profile), columns[slot], first, last, count, block_size
+        )
     return decided
 
 
@@ -137,12 +140,12 @@ def live_rows(mapping: Sequence[int]) -> list[tuple[int, int]]:
     return live
 
 
-def table_row(row: int, slot: int) -> int:
+def table_row(row: int, slot: int, profile: Profile) -> int:
     """Where a request's blocks stand in a block table: at its place in the batch, as in document 4.
 
     Releases that keep them by slot say so in their profile.
     """
-    return slot if current().tables_by_slot else row
+    return slot if profile.tables_by_slot else row
 
 
 def before_step(row: int, previous: int, run: int, count: int) -> Move | None:
@@ -177,14 +180,20 @@ class Slots:
 
 
 def advanced(
-    slots: Slots, mapping: Sequence[int], starts: Sequence[int], computed: Sequence[int], block_size: int
+    slots: Slots,
+    mapping: Sequence[int],
+    starts: Sequence[int],
+    computed: Sequence[int],
+    block_size: int,
+    profile: Profile,
 ) -> Slots:
     """Where each row ran is where its copy comes from; it now runs in the column of its last token.
 
     `starts` are the batch rows' cumulative query starts, `computed` is by slot. Rows without a slot
     change nothing. Source: document 4, `preprocess_mamba_align_fused_kernel`; contract 2.5.
     """
-    _require_slots(mapping)
+    if not profile.preprocess_skips_rows:
+        _require_slots(mapping)
     columns, counts = list(slots.columns), list(slots.counts)
     src_col, src_off = list(slots.src_col), list(slots.src_off)
     for row, slot in live_rows(mapping):
@@ -201,12 +210,15 @@ def advanced(
 
 def _require_slots(mapping: Sequence[int]) -> None:
     for row, slot in enumerate(mapping):
-        if not current().preprocess_skips_rows:
-            require(slot >= 0, f"idx_mapping[{row}]", slot, "be a slot")
+        require(slot >= 0, f"idx_mapping[{row}]", slot, "be a slot")
 
 
 def precopy_moves(
-    mapping: Sequence[int], columns: Sequence[int], src_col: Sequence[int], bias: Sequence[int]
+    mapping: Sequence[int],
+    columns: Sequence[int],
+    src_col: Sequence[int],
+    bias: Sequence[int],
+    profile: Profile,
 ) -> list[Move]:
     """The copies before a V2 step, for slots that have a state and change their column.
 
@@ -215,7 +227,7 @@ def precopy_moves(
     for _, slot in live_rows(mapping):
         _note_change(src_col[slot], columns[slot], bias[slot] + 1)
     return [
-        Move(table_row(row, slot), src_col[slot], columns[slot], bias[slot])
+        Move(table_row(row, slot, profile), src_col[slot], columns[slot], bias[slot])
         for row, slot in live_rows(mapping)
         if src_col[slot] >= 0 and src_col[slot] != columns[slot]
     ]

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from oracle.align import situations
 from oracle.errors import Refused, require
 from oracle.layout import StateGeometry
-from oracle.profile import current
+from oracle.profile import Profile
 from oracle.types import NULL_BLOCK_ID
 
 Kind = Literal["conv", "temporal"]
@@ -65,27 +65,35 @@ _Span = tuple[str, int, int, int]
 
 
 def apply_moves(
-    memory: Memory, states: Sequence[StateTensor], layout: str, tables: Tables, moves: Sequence[Move]
+    memory: Memory,
+    states: Sequence[StateTensor],
+    layout: str,
+    tables: Tables,
+    moves: Sequence[Move],
+    profile: Profile,
 ) -> dict[str, Pool]:
     """The memory after every move of every state; each copy takes what was there before all of them.
 
     Source: contract 2.2; document 4, `_copy_mamba_state_block`.
     """
-    return moved(memory, [one for move in moves for one in copies_of(move, states, layout, tables)])
+    copies = (one for move in moves for one in copies_of(move, states, layout, tables, profile))
+    return moved(memory, list(copies))
 
 
-def copies_of(move: Move, states: Sequence[StateTensor], layout: str, tables: Tables) -> Iterator[Copy]:
+def copies_of(
+    move: Move, states: Sequence[StateTensor], layout: str, tables: Tables, profile: Profile
+) -> Iterator[Copy]:
     """One copy for each state that has something to move."""
     groups = set()
     for state in states:
-        found = state_copy(state, layout, tables[state.group][move.row], move)
+        found = state_copy(state, layout, tables[state.group][move.row], move, profile)
         if found:
             groups.add(state.group)
             yield found
     situations.note_groups(groups)
 
 
-def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) -> Copy:
+def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move, profile: Profile) -> Copy:
     """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
 
     Empty where a column is a sentinel or outside the row, or a block is the null block: nobody's bytes
@@ -94,7 +102,7 @@ def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) 
     assert move.bias >= 0, f"{move} goes back in time"
     src_col = source_column(state.kind, move)
     if _is_missing(row, move, src_col):
-        require(current().skips_missing_states, "block_table", tuple(row), f"have blocks for {move}")
+        require(profile.skips_missing_states, "block_table", tuple(row), f"have blocks for {move}")
         situations.note_skipped(row, move, src_col)
         return ()
     blocks = row[src_col], row[move.dst_col]

@@ -9,6 +9,7 @@ from oracle.align.memory import Memory, Move, Pool, StateTensor, apply_moves
 from oracle.align.pointers import Entry, entries, memory_after, require_columns
 from oracle.errors import require, require_int
 from oracle.marks import mark
+from oracle.profile import Profile
 
 T = TypeVar("T")
 _INT32_MAX: Final = 2**31 - 1
@@ -170,9 +171,10 @@ def copied_by_tables(
     states: Sequence[StateTensor],
     layout: str,
     tables: Sequence[Sequence[Sequence[int]]],
+    profile: Profile,
 ) -> dict[str, Pool]:
     """The memory after the plan's copies, by way of the batch's block tables."""
-    return apply_moves(memory, states, layout, tables, plan.moves)
+    return apply_moves(memory, states, layout, tables, plan.moves, profile)
 
 
 class Staged(NamedTuple):

@@ -8,7 +8,6 @@ from oracle.builders.mamba2 import PositionChunks, computed_on_host, position_ch
 from oracle.chunks import ConvPrograms, causal_conv1d_metadata
 from oracle.errors import require
 from oracle.marks import mark
-from oracle.profile import current
 from oracle.types import cdiv
 
 _KEPT_WIDE = mark("a kept table is wider than the buffer of full graphs")
@@ -67,7 +66,7 @@ def base_metadata(
 
     # A row of several tokens is a decode only if it can say how many of its drafts were accepted.
     threshold = batch.reorder_batch_threshold(config) if step.has_accepted else 1
-    split = batch.classify(step, threshold, kind)
+    split = batch.classify(step, threshold, config.profile, kind)
     metadata = _common(step, config, split)
     if split.num_decodes > 0 and config.num_spec > 0:
         metadata = _with_speculation(metadata, step, config)
@@ -156,9 +155,9 @@ def _with_prefills(metadata: BaseMetadata, step: Step, config: BuilderConfig, ki
         conv=causal_conv1d_metadata(starts),
     )
     if kind == "mamba2":
-        return _with_mamba2_chunks(metadata, step, rows, config.chunk_size or 0)
+        return _with_mamba2_chunks(metadata, step, rows, config)
     if kind == "mamba1" and config.mode == "all":
-        chunks = position_chunks(rows, computed_on_host(step, rows), config.block_size)
+        chunks = position_chunks(rows, computed_on_host(step, rows, config.profile), config.block_size)
         return _with_chunks(metadata, chunks)
     return metadata
 
@@ -172,11 +171,11 @@ def _with_chunks(metadata: BaseMetadata, chunks: PositionChunks) -> BaseMetadata
 
 
 def _with_mamba2_chunks(
-    metadata: BaseMetadata, step: Step, rows: Sequence[StepRow], chunk_size: int
+    metadata: BaseMetadata, step: Step, rows: Sequence[StepRow], config: BuilderConfig
 ) -> BaseMetadata:
     """Mamba-2 also needs the row of each chunk, and whether any prefill goes on from a state."""
-    computed = computed_on_host(step, rows)
-    chunks = position_chunks(rows, computed, chunk_size)
+    computed = computed_on_host(step, rows, config.profile)
+    chunks = position_chunks(rows, computed, config.chunk_size or 0)
     prep = any(count > 0 for count in computed)
     return replace(_with_chunks(metadata, chunks), seq_idx_p=chunks.seq_idx_p, prep_initial_states=prep)
 
@@ -211,7 +210,7 @@ def next_column(tokens: int, config: BuilderConfig) -> int:
 def kept_width(config: BuilderConfig) -> int:
     """Columns of the buffer for tables whose blocks are all kept."""
     spare = {"tokens": config.num_spec, "blocks": config.num_speculative_blocks, "nothing": 0}
-    return cdiv(config.max_model_len, config.block_size) + spare[current().kept_columns]
+    return cdiv(config.max_model_len, config.block_size) + spare[config.profile.kept_columns]
 
 
 def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetadata:
@@ -220,7 +219,7 @@ def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetada
     if metadata.num_accepted_tokens is not None:
         owned |= (
             {"query_start_loc_d", "num_accepted_tokens"}
-            if current().starts_in_buffers
+            if config.profile.starts_in_buffers
             else {"num_accepted_tokens"}
         )
     table = metadata.state_indices_tensor_d
@@ -228,5 +227,5 @@ def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetada
         owned |= {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
         width = kept_width(config)
         _KEPT_WIDE.reached_if(table and len(table[0]) > width)
-        table = tuple((*row, *(current().padding_block,) * width)[:width] for row in table)
+        table = tuple((*row, *(config.profile.padding_block,) * width)[:width] for row in table)
     return replace(metadata, state_indices_tensor_d=table, owned=frozenset(owned))

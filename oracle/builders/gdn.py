@@ -8,7 +8,7 @@ from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
 from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
 from oracle.types import NULL_BLOCK_ID
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
     if config.num_spec == 0 or not step.has_accepted or not _is_decode(step, row):
         return False
     drafted = _drafts(step, row) >= 0
-    if current().gdn_plain_decodes and row.accepted == 1:
+    if config.profile.gdn_plain_decodes and row.accepted == 1:
         return drafted and any(_drafts(step, other) > 0 for other in step.rows)
     alone = row.query_len == 1 and step.tells_prefills
     return drafted or alone
@@ -168,11 +168,11 @@ def _require_speculation(step: Step, config: BuilderConfig) -> None:
 
 def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
     """All rows are decodes of one token or prefills, each with the one block that it runs in."""
-    split = batch.classify(step, decode_threshold=1, kind="gdn")
-    counted = [row for row in step.rows[split.num_decodes :] if _counts(row)]
+    split = batch.classify(step, 1, config.profile, kind="gdn")
+    counted = [row for row in step.rows[split.num_decodes :] if _counts(row, config.profile)]
     metadata = GDNMetadata(
         num_prefills=len(counted),
-        num_prefill_tokens=_prefill_tokens(split, counted),
+        num_prefill_tokens=_prefill_tokens(split, counted, config.profile),
         num_decodes=split.num_decodes,
         num_decode_tokens=split.num_decode_tokens,
         num_spec_decodes=0,
@@ -183,19 +183,19 @@ def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
     )
     situations.note_step(step, config, split, "gdn")
     if split.num_prefills:
-        return _with_prefills(metadata, step.rows, split.num_decodes)
+        return _with_prefills(metadata, step.rows, config.profile, split.num_decodes)
     if batch.fits_graph_buffers(step, config, "gdn"):
         return replace(metadata, owned=_NON_SPEC_BUFFERS)
     return metadata
 
 
-def _counts(row: StepRow) -> bool:
+def _counts(row: StepRow, profile: Profile) -> bool:
     """Whether a row counts among prefills. Releases that count padding too say so in their profile."""
-    return current().gdn_counts_padding or not row.is_padding
+    return profile.gdn_counts_padding or not row.is_padding
 
 
-def _prefill_tokens(split: Split, counted: Sequence[StepRow]) -> int:
-    return split.num_prefill_tokens if current().gdn_padded_tokens else sum(row.query_len for row in counted)
+def _prefill_tokens(split: Split, counted: Sequence[StepRow], profile: Profile) -> int:
+    return split.num_prefill_tokens if profile.gdn_padded_tokens else sum(row.query_len for row in counted)
 
 
 def _with_speculation(step: Step, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
@@ -231,7 +231,7 @@ def _mixed(metadata: GDNMetadata, step: Step, config: BuilderConfig, spec_rows: 
         non_spec_token_indx=_positions(step, other_rows),
         token_index_dtype=_INT64,
     )
-    return _with_prefills(metadata, others)
+    return _with_prefills(metadata, others, config.profile)
 
 
 def _positions(step: Step, rows: Sequence[int]) -> tuple[int, ...]:
@@ -274,13 +274,15 @@ def _padded(values: tuple[T, ...] | None, count: int, filler: T) -> tuple[T, ...
     return (*values, *(filler,) * count)
 
 
-def _with_prefills(metadata: GDNMetadata, rows: Sequence[StepRow], num_decodes: int = 0) -> GDNMetadata:
+def _with_prefills(
+    metadata: GDNMetadata, rows: Sequence[StepRow], profile: Profile, num_decodes: int = 0
+) -> GDNMetadata:
     """Each of the rows, padding and decodes among them, goes through the prefill kernels.
 
     In releases whose decodes go elsewhere, chunks are those of the rows behind them.
     """
     starts = starts_of(rows)
-    chunked = starts if current().gdn_chunks_of_decodes else starts_of(rows[num_decodes:])
+    chunked = starts if profile.gdn_chunks_of_decodes else starts_of(rows[num_decodes:])
     return replace(
         metadata,
         has_initial_state=tuple(not row.is_padding and row.num_computed > 0 for row in rows),

@@ -4,7 +4,7 @@ from typing import NamedTuple
 from oracle.builders.batch import Step, StepRow, starts_of
 from oracle.errors import Refused
 from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
 
 _SHORT_FIRST = mark("the first chunk of a prompt that goes on ends at a multiple of its positions")
 _NO_CHUNK = mark("a prefill row without tokens points at the chunk before it")
@@ -51,19 +51,19 @@ def _note_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size: i
     _NO_STATES.reached_if(begins == {False})
 
 
-def computed_on_host(step: Step, rows: Sequence[StepRow]) -> tuple[int, ...]:
+def computed_on_host(step: Step, rows: Sequence[StepRow], profile: Profile) -> tuple[int, ...]:
     """What the host knows prefill rows to have computed: chunks are cut before any kernel runs.
 
     The upper bound of a prefill is exact; without it, the lengths themselves must lie on the host.
     """
-    if current().host_bounds and not step.has_upper_bound and not step.on_host:
+    if profile.host_bounds and not step.has_upper_bound and not step.on_host:
         raise Refused("seq_lens_cpu_upper_bound", None, "be given where there are prefills")
-    return tuple(_computed_on_host(step, row) for row in rows)
+    return tuple(_computed_on_host(step, row, profile) for row in rows)
 
 
-def _computed_on_host(step: Step, row: StepRow) -> int:
+def _computed_on_host(step: Step, row: StepRow, profile: Profile) -> int:
     if row.is_padding:
         return 0
-    if current().host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
+    if profile.host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
         return row.seq_len_upper_bound - row.query_len
     return row.num_computed

@@ -8,7 +8,6 @@ from itertools import accumulate
 
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
-from oracle.profile import current
 from oracle.types import cdiv
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
@@ -65,7 +64,7 @@ class BySlot(Worker):
 
     def copied_rows(self, table: list[tuple[int, ...]], batch: Batch) -> list[tuple[int, ...]]:
         """In the order of slots, where the profile says so."""
-        if not current().tables_by_slot:
+        if not self.world.profile.tables_by_slot:
             return table
         by_slot = {self._slots[row.id]: table[number] for number, row in enumerate(batch.rows)}
         return [by_slot.get(slot, (0,) * self.world.width) for slot in range(len(table))]
@@ -79,7 +78,7 @@ class BySlot(Worker):
             return None
         padding = (-1,) * batch.padding
         mapping = (*(self._slots[row.id] for row in batch.rows), *padding)
-        advanced = len(mapping) if current().preprocess_skips_rows else len(batch.rows)
+        advanced = len(mapping) if self.world.profile.preprocess_skips_rows else len(batch.rows)
         self.execute(Let("mapping", int32(mapping)))
         lengths = [row.length for row in batch.rows] + [0] * batch.padding
         self.execute(Let("starts", int32(tuple(accumulate(lengths, initial=0)))))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from random import Random
+from typing import Self
 
-from oracle.profile import current
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
@@ -95,6 +96,11 @@ class _Batch(NamedSituations):
     rows: Standing = Standing()
     filling: Filling = PLAIN
     schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)
+    """Of the release whose steps it makes."""
+
+    def of_release(self, profile: Profile) -> Self:
+        return replace(self, profile=profile)
 
     @property
     def all_requests(self) -> tuple[Sampled | Starting, ...]:
@@ -125,7 +131,7 @@ class _Batch(NamedSituations):
     @property
     def table_order(self) -> tuple[int | None, ...]:
         """The request of each row of the block tables, None for one that is nobody's."""
-        if not current().tables_by_slot:
+        if not self.profile.tables_by_slot:
             return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
         by_slot = dict(zip(self.slots, self.row_order, strict=True))
         return tuple(by_slot.get(slot) for slot in range(self.capacity))

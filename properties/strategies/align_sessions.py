@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from oracle.profile import current
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
 from properties.strategies.align_batches import After, Before, Standing
@@ -74,6 +74,11 @@ class History(NamedSituations):
     slots: int = 0
     filling: Filling = PLAIN
     schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)
+    """Of the release whose steps it makes."""
+
+    def of_release(self, profile: Profile) -> Self:
+        return replace(self, profile=profile)
 
     @cached_property
     def steps(self) -> list[dict[int, Sampled]]:
@@ -303,7 +308,7 @@ class BySlot:
 
     def _table_order(self, live: tuple[int, ...]) -> tuple[int | None, ...]:
         """The request of each row of the block tables."""
-        if not current().tables_by_slot:
+        if not self.history.profile.tables_by_slot:
             return live + (None,) * (len(self.slots) - len(live))
         by_slot = {self.slots[request]: request for request in live}
         return tuple(by_slot.get(slot) for slot in range(len(self.slots)))
