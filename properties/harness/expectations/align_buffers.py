@@ -18,8 +18,8 @@ from oracle.align.context import (
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, memory_after, require_capacity, require_lists
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
 from oracle.profile import Profile
+from oracle.rules import rule
 from properties.harness.case.values import Address, Attribute, Call, Record, Tensor, Value, record
 from properties.harness.expectations import answers
 from properties.harness.expectations.align import Answer, context_record, spec_record, zeros
@@ -38,8 +38,6 @@ from properties.harness.expectations.align_values import (
 _LISTS = "MambaCopyBuffers"
 _Change = Callable[[Call, Profile], "Lists"]
 _KEYWORDS = ("dtype", "device", "pin_memory", "with_numpy")
-_STAYS = mark("a request that stays where it is adds no entry to the lists")
-_UNUSED = mark("an entry without bytes is copied by a list of addresses")
 
 
 @dataclass(frozen=True)
@@ -182,12 +180,12 @@ def lists_of(value: Value, profile: Profile) -> Lists:
     return lists_of(owner_of(value), profile) if change is None else change(value, profile)
 
 
-def _collected_lists(call: Call, profile: Profile) -> Lists:
+@rule
+def collected_lists(call: Call, profile: Profile) -> Lists:
     """The lists after a call of `collect_mamba_copy_meta`."""
     bufs, _, copy_funcs, group_ids, src_col, dst_col, bias, req_state, forward_context = call.named.values()
     before = lists_of(bufs, profile)
     if src_col == dst_col and bias == 0:
-        _STAYS.reached()
         return before
     layout, all_ids = layout_of(dict(call.environment)), mamba_groups(before.groups)[0]
     groups = tuple(
@@ -213,7 +211,7 @@ def states_by_list(
     return bound_states(groups, state_views(forward_context), kinds, len(kinds), layout)
 
 
-_CHANGES: dict[str, _Change] = {"collect_mamba_copy_meta": _collected_lists}
+_CHANGES: dict[str, _Change] = {"collect_mamba_copy_meta": collected_lists}
 """What becomes of lists in each function that changes them."""
 
 
@@ -270,7 +268,7 @@ def plain_fields(context: Record) -> Record:
 def collected(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """One entry more for every state of the request, or none where it stays."""
     call = Call("collect_mamba_copy_meta", tuple(arguments.items()), environment=tuple(environment.items()))
-    return None, _collected_lists(call, profile).contents(memory, uploaded=False)
+    return None, collected_lists(call, profile).contents(memory, uploaded=False)
 
 
 @answers("do_mamba_copy_block", memory=True, profile=True)
@@ -303,11 +301,18 @@ def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, si
     sources, targets = (
         _places(vector, name, profile) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
     )
-    listed = [Entry(sources[i], targets[i], size) for i, size in enumerate(size_vector) if size > 0]
-    _UNUSED.reached_if(len(listed) < len(size_vector))
+    listed = used_entries(sources, targets, size_vector)
     states = _states_behind(src_ptrs, profile) + _states_behind(dst_ptrs, profile)
     before = memory_of(states, memory) | _whole_pools(listed, memory)
     return None, pools_after(states, before, memory_after(before, listed), memory)
+
+
+@rule
+def used_entries(
+    sources: Mapping[int, Place], targets: Mapping[int, Place], sizes: Sequence[int]
+) -> list[Entry]:
+    """The entries that have bytes to copy."""
+    return [Entry(sources[i], targets[i], size) for i, size in enumerate(sizes) if size > 0]
 
 
 def _length(vector: Value, name: str, profile: Profile) -> int:
