@@ -9,10 +9,10 @@
 A rule knows nothing of those who watch it, and its answer is the same with and without them.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,23 +27,24 @@ class _Rule:
     def __init__(self, function: Callable[..., Any]) -> None:
         parameters = signature(function).parameters
         self.names = ["owner" if name == "self" else name for name in parameters]
-        self.watching: list[tuple[Change, list[str]]] = []
-        self._defaults = {
-            name: one.default for name, one in parameters.items() if one.default is not Parameter.empty
-        }
+        self.looks: list[tuple[Callable[..., None], list[int]]] = []
+        self.changes: list[tuple[Change, list[int]]] = []
+        self._defaults = {name: one.default for name, one in parameters.items()}
 
-    def watch(self, change: Change, wanted: list[str], name: str) -> None:
+    def places(self, wanted: list[str], watcher: str) -> list[int]:
+        """Where the arguments that a watcher names stand among all."""
         unknown = [one for one in wanted if one not in self.names]
         if unknown:
-            raise ValueError(f"{name} asks for {unknown[0]!r}, but should for some of {self.names} [watches]")
-        self.watching.append((change, wanted))
+            known = f"for some of {self.names}"
+            raise ValueError(f"{watcher} asks for {unknown[0]!r}, but should {known} [watches]")
+        return [self.names.index(one) for one in wanted]
 
-    def begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Generator[None, Any, None]]:
-        given = {**self._defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
-        found = [change(**{name: given[name] for name in wanted}) for change, wanted in self.watching]
-        for one in found:
-            next(one)
-        return found
+    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """All arguments of a call, in order."""
+        if len(args) == len(self.names):
+            return args
+        known = {**self._defaults, **dict(zip(self.names, args, strict=False)), **kwargs}
+        return [known[name] for name in self.names]
 
 
 def rule(function: Callable[P, T]) -> Callable[P, T]:
@@ -52,13 +53,18 @@ def rule(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not about.watching:
+        if not about.looks and not about.changes:
             return function(*args, **kwargs)
-        begun = about.begun(args, kwargs)
+        given = about.given(args, kwargs)
+        begun = [change(*(given[at] for at in places)) for change, places in about.changes]
+        for one in begun:
+            next(one)
         answer = function(*args, **kwargs)
         for one in begun:
             with suppress(StopIteration):
                 one.send(answer)
+        for look, places in about.looks:
+            look(answer, *(given[at] for at in places))
         return answer
 
     _WATCHED[asked] = about
@@ -75,13 +81,8 @@ def watches(watched: Callable[..., Any]) -> Callable[[Callable[..., None]], None
     """
 
     def register(look: Callable[..., None]) -> None:
-        wanted = list(signature(look).parameters)[1:]
-
-        def change(**given: Any) -> Generator[None, Any, None]:
-            answer = yield
-            look(answer, **given)
-
-        _WATCHED[watched].watch(change, wanted, look.__name__)
+        about, wanted = _WATCHED[watched], list(signature(look).parameters)[1:]
+        about.looks.append((look, about.places(wanted, look.__name__)))
 
     return register
 
@@ -90,6 +91,7 @@ def watches_change(watched: Callable[..., Any]) -> Callable[[Change], None]:
     """As `watches`, for a rule that changes what it is called on: the decorated generator looks before it, and after its `yield`."""
 
     def register(change: Change) -> None:
-        _WATCHED[watched].watch(change, list(signature(change).parameters), change.__name__)
+        about, wanted = _WATCHED[watched], list(signature(change).parameters)
+        about.changes.append((change, about.places(wanted, change.__name__)))
 
     return register

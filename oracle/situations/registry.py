@@ -4,7 +4,7 @@ Whoever looks for mistakes asks after every example what was reached, and learns
 reached is kept by process, and not for threads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +48,12 @@ def situations_of(topic: str) -> Callable[..., Situation]:
         return _DECLARED[name]
 
     return declare
+
+
+def reached(situations: Iterable[Situation]) -> None:
+    """These situations are there."""
+    for one in situations:
+        one.reached()
 
 
 def declared() -> dict[str, Situation]:

@@ -10,11 +10,12 @@ from random import Random
 from typing import Self
 
 from oracle.profile import DOCUMENTS, Profile
+from oracle.situations.align import decisions
 from properties.harness.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
 from properties.strategies.align_requests import FLAWS, Sampled, Starting
-from properties.strategies.situations import NamedSituations
+from properties.strategies.situations import NamedSituations, named
 
 POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
 POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"
@@ -34,6 +35,21 @@ STATE_VECTORS = (
     "state_dim_row_stride",
 )
 OUT = "ctx.num_accepted_tokens_out"
+AT_BOUNDARY = (
+    decisions.PUBLISHED,
+    decisions.PUBLISHED_BIAS,
+    decisions.AT_FRONT,
+    decisions.COLLAPSED,
+    decisions.ON_BOUNDARY,
+    decisions.ONE_BEHIND,
+)
+AT_CHANGE = (
+    decisions.FRESH,
+    decisions.STAYS_OFFSET,
+    decisions.COMES_OFFSET,
+    decisions.BACK,
+    decisions.LEAPS,
+)
 VECTOR = 64
 """As many requests as a kernel may look at together."""
 POSTPROCESS_ALIGN_VECTORS = {
@@ -203,14 +219,12 @@ class _Batch(NamedSituations):
         )
 
     def shared_conditions(self) -> dict[str, bool]:
-        from_two = any(slot > other >= 0 for slot, other in zip(self.slots, self.slots[1:], strict=False))
         known = self.setup.conditions()
         return {
             "no request": self.num_reqs == 0,
             "more rows than a vector": self.num_reqs > VECTOR,
             "spare rows": self.rows.spare > 0,
-            "row without a slot": bool(self.rows.skipped) and self.num_reqs > 0,
-            "slots out of order": from_two,
+            **named((decisions.NO_SLOT, decisions.OUT_OF_ORDER), [decisions.at_slots(self.slots)]),
             "stale blocks in a row": self.filling.stale and self.num_reqs > 0,
             "relabelled blocks": self.filling.shuffle > 0,
             "programs in another order": self.schedule.startswith(("reversed", "shuffled")),
@@ -304,19 +318,18 @@ class After(_Batch):
         sound = [one for one in self.requests if not one.flaw]
         due = [one for one in sound if one.bias(size) >= 0]
         own = [one for one in due if one.published(size) == one.running(size)]
-        before = [one for one in due if one.published(size) != one.running(size)]
+        passed = (
+            decisions.at_boundary(one.running(size), one.first_state, one.computed_after, size)
+            for one in sound
+        )
+        chunks = (decisions.ends_prompt_chunk(one.computed, one.length, one.drafts, size) for one in sound)
         drafted = [one for one in sound if one.drafts]
         conv = any(state.kind == "conv" for group in self.setup.groups for state in group.states)
         return {
-            "boundary before, bias 0": any(one.bias(size) == 0 for one in before),
-            "boundary before, bias above 0": any(one.bias(size) > 0 for one in before),
-            "boundary of the running column, bias 0": any(one.bias(size) == 0 for one in own),
-            "boundary of the running column, bias above 0": any(one.bias(size) > 0 for one in own),
+            **named(AT_BOUNDARY, passed),
             "conv rows shifted in place": conv and any(one.bias(size) > 0 for one in own),
             "no boundary": len(due) < len(sound),
-            "exactly on the boundary": any(one.computed_after % size == 0 for one in due),
-            "boundary passed by one": size > 1 and any(one.computed_after % size == 1 for one in due),
-            "prompt chunk that ends on a boundary": any(not one.drafts and one.length > 1 for one in own),
+            decisions.PROMPT_CHUNK.name: any(chunks),
             "all drafts accepted": any(one.accepted == 1 + one.drafts for one in drafted),
             "some drafts accepted": any(1 < one.accepted < 1 + one.drafts for one in drafted),
             "no draft accepted": any(one.accepted == 1 for one in drafted),
@@ -393,21 +406,16 @@ class Before(_Batch):
         size = self.setup.block_size
         sound = [one for one in self.requests if not one.flaw]
         moving = [one for one in sound if one.moves(size)]
+        changes = (decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in sound)
         return {
+            **named(AT_CHANGE, changes),
             "moves, bias 0": any(one.bias == 0 for one in moving),
-            "moves, bias above 0": any(one.bias > 0 for one in moving),
             "stays": any(one.previous(size) == one.running(size) for one in sound),
-            "stays with an offset": any(
-                one.previous(size) == one.running(size) and one.bias for one in sound
-            ),
-            "fresh request": any(one.previous(size) < 0 for one in sound),
             "request with a hit": any(not one.remembered and one.computed for one in sound),
-            "backward move": any(one.running(size) < one.previous(size) for one in moving),
-            "moves by more than a column": any(one.running(size) > one.previous(size) + 1 for one in moving),
             "self copy of the temporal state": any(
                 one.previous(size) + one.bias == one.running(size) for one in moving
             ),
-            "accepted none": any(one.accepted == 0 for one in sound),
+            decisions.UNCOUNTED.name: any(one.accepted == 0 for one in sound),
             "several programs": self.num_reqs > self.tile,
             **self.shared_conditions(),
         }

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oracle.situations.align import decisions, runner
 from properties.harness.case.values import (
     Attribute,
     BufferMaker,
@@ -29,7 +30,7 @@ from properties.strategies.align import KINDS, Setup, setups
 from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
 from properties.strategies.align_requests import Starting, starting
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 PREPROCESS = "preprocess_mamba"
 POSTPROCESS_GPU = "postprocess_mamba_align_gpu"
@@ -301,16 +302,16 @@ class RunnerStep(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
         moving = [one for one in self.requests if one.moves(size)]
+        changes = (
+            decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in self.requests
+        )
         return {
-            "no request": not self.requests,
+            **named((runner.NO_ROW, runner.SOME_MOVE), [runner.at_moves(len(moving), len(self.requests))]),
+            **named((decisions.FRESH, decisions.COMES_OFFSET, decisions.BACK), changes),
             "nobody moves": bool(self.requests) and not moving,
-            "some move and some stay": 0 < len(moving) < len(self.requests),
-            "moves, bias above 0": any(one.bias for one in moving),
             "self copy of the temporal state": any(
                 one.previous(size) + one.bias == one.running(size) for one in moving
             ),
-            "backward move": any(one.running(size) < one.previous(size) for one in moving),
-            "fresh request": any(one.previous(size) < 0 for one in self.requests),
             "resumed request with a column of before": bool(self._resumed),
             **{f"remembers one that is gone, {why}": why in self.gone for why in FORGETTING},
             "spare rows": self.spare > 0,

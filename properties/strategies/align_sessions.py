@@ -11,6 +11,7 @@ from typing import Any, Self
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS, Profile
+from oracle.situations.align import decisions
 from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
 from properties.strategies.align_batches import After, Before, Standing
@@ -27,7 +28,7 @@ from properties.strategies.align_runner import (
 )
 from properties.strategies.align_states import Recurrence, places
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,10 @@ class History(NamedSituations):
         size = self.setup.block_size
         every = [one for step in self.steps for one in step.values()]
         pairs = [pair for life in self.lives for pair in _pairs(life.steps(size))]
+        changes = (
+            decisions.at_change(one.running(size), other.running(size), next_count(one, size))
+            for one, other in pairs
+        )
         return {
             "several steps": len(self.steps) > 1,
             "several requests": len(self.lives) > 1,
@@ -184,13 +189,7 @@ class History(NamedSituations):
             "shifted in place": any(
                 one.bias(size) > 0 and one.published(size) == one.running(size) for one in every
             ),
-            "brought along with an offset": any(
-                next_count(one, size) > 1 and one.running(size) != other.running(size) for one, other in pairs
-            ),
-            "goes on in its column with an offset": any(
-                next_count(one, size) > 1 and one.running(size) == other.running(size) for one, other in pairs
-            ),
-            "backward move": any(other.running(size) < one.running(size) for one, other in pairs),
+            **named((decisions.COMES_OFFSET, decisions.STAYS_OFFSET, decisions.BACK), changes),
             "channel-first layout": self.setup.layout == "DS",
             "two groups": len(self.setup.groups) > 1,
             "slots out of order": self.slots > 0,

@@ -14,7 +14,7 @@ from oracle.align.decisions import (
     precopy_moves,
 )
 from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from oracle.situations.registry import Situation, reached, situations_of
 
 _declare = situations_of("align.decisions")
 
@@ -38,16 +38,20 @@ ALL_DRAFTS = _declare("a row with all its drafts is remembered by its last sched
 FORGOTTEN = _declare("a remembered row without all its drafts is forgotten")
 
 
-@watches(after_step)
-def _after(_: object, run: int, first: int, last: int, block_size: int) -> None:
+def at_boundary(run: int, first: int, last: int, block_size: int) -> set[Situation]:
+    """What a row is that ran in column `run` and has the states after `first` to `last` tokens to choose from."""
     found = boundary(first, last, block_size)
     if found is None:
-        return
+        return set()
+    behind = (ON_BOUNDARY, ONE_BEHIND, SEVERAL_BEHIND)[min(last % block_size, 2)]
     if found.column == run:
-        (COLLAPSED if found.bias else AT_FRONT).reached()
-    else:
-        (PUBLISHED_BIAS if found.bias else PUBLISHED).reached()
-    (ON_BOUNDARY, ONE_BEHIND, SEVERAL_BEHIND)[min(last % block_size, 2)].reached()
+        return {behind, COLLAPSED if found.bias else AT_FRONT}
+    return {behind, PUBLISHED_BIAS if found.bias else PUBLISHED}
+
+
+@watches(after_step)
+def _after(_: object, run: int, first: int, last: int, block_size: int) -> None:
+    reached(at_boundary(run, first, last, block_size))
 
 
 @watches(after_v1_steps)
@@ -59,39 +63,47 @@ def _after_v1(
     block_size: int,
 ) -> None:
     for row in range(len(answer)):
-        first = computed[row] + scheduled[row] - drafts[row]
-        PROMPT_CHUNK.reached_if(drafts[row] == 0 and scheduled[row] > 1 and first % block_size == 0)
+        chunk = ends_prompt_chunk(computed[row], scheduled[row], drafts[row], block_size)
+        PROMPT_CHUNK.reached_if(chunk)
+
+
+def ends_prompt_chunk(computed: int, scheduled: int, drafts: int, block_size: int) -> bool:
+    """Whether a row is what PROMPT_CHUNK says."""
+    return drafts == 0 and scheduled > 1 and (computed + scheduled) % block_size == 0
 
 
 @watches(live_rows)
-def _live(answer: Sequence[tuple[int, int]], mapping: Sequence[int]) -> None:
-    slots = [slot for _, slot in answer]
-    NO_SLOT.reached_if(len(answer) < len(mapping))
-    OUT_OF_ORDER.reached_if(slots != sorted(slots))
+def _live(_: object, mapping: Sequence[int]) -> None:
+    reached(at_slots(mapping))
+
+
+def at_slots(mapping: Sequence[int]) -> set[Situation]:
+    """What a batch is whose rows have these slots, negative where a row has none."""
+    live = [slot for slot in mapping if slot >= 0]
+    found = {NO_SLOT} if len(live) < len(mapping) else set()
+    return found | {OUT_OF_ORDER} if live != sorted(live) else found
 
 
 @watches(before_step)
 def _before(_: object, previous: int, run: int, count: int) -> None:
-    _look_at_change(previous, run, count)
+    reached(at_change(previous, run, count))
 
 
-def _look_at_change(previous: int, run: int, count: int) -> None:
-    """Look at where a row goes on that ran in column `previous`."""
+def at_change(previous: int, run: int, count: int) -> set[Situation]:
+    """What a row is that ran in column `previous`, -1 without one, and goes on in column `run` with an accepted count."""
     if previous == -1:
-        FRESH.reached()
-    elif previous == run:
-        STAYS_OFFSET.reached_if(count > 1)
-    else:
-        COMES_OFFSET.reached_if(count > 1)
-        BACK.reached_if(run < previous)
-        LEAPS.reached_if(run > previous + 1)
+        return {FRESH}
+    if previous == run:
+        return {STAYS_OFFSET} if count > 1 else set()
+    found = {BACK} if run < previous else {LEAPS} if run > previous + 1 else set()
+    return found | {COMES_OFFSET} if count > 1 else found
 
 
 @watches(advanced)
 def _advanced(answer: Slots, slots: Slots, mapping: Sequence[int]) -> None:
     for slot in mapping:
         if slot >= 0:
-            _look_at_change(slots.columns[slot], answer.columns[slot], slots.counts[slot])
+            reached(at_change(slots.columns[slot], answer.columns[slot], slots.counts[slot]))
             UNCOUNTED.reached_if(slots.counts[slot] == 0)
 
 
@@ -101,7 +113,7 @@ def _precopied(
 ) -> None:
     for slot in mapping:
         if slot >= 0:
-            _look_at_change(src_col[slot], columns[slot], bias[slot] + 1)
+            reached(at_change(src_col[slot], columns[slot], bias[slot] + 1))
 
 
 @watches(last_scheduled_columns)

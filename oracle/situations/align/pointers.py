@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from oracle.align.memory import StateTensor
 from oracle.align.pointers import Entry, memory_after, require_all_columns, require_capacity
 from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from oracle.situations.registry import Situation, reached, situations_of
 
 _declare = situations_of("align.pointers")
 
@@ -35,10 +35,14 @@ def _memory(_: object, listed: Sequence[Entry]) -> None:
 
 
 def _look_at_entry(entry: Entry) -> None:
-    distance, size = entry.target.offset - entry.source.offset, entry.size
-    ONE_BYTE.reached_if(size == 1)
-    TILES.reached_if(size > 1024)
+    ONE_BYTE.reached_if(entry.size == 1)
+    TILES.reached_if(entry.size > 1024)
     if entry.source.pool == entry.target.pool:
-        TO_FRONT.reached_if(-size < distance < 0)
-        TO_BACK.reached_if(0 < distance < size)
-        ONTO_ITSELF.reached_if(distance == 0 < size)
+        reached(at_overlap(entry.target.offset - entry.source.offset, entry.size))
+
+
+def at_overlap(distance: int, size: int) -> set[Situation]:
+    """What `size` bytes are that move so far within their pool."""
+    if not -size < distance < size:
+        return set()
+    return {ONTO_ITSELF if distance == 0 else TO_FRONT if distance < 0 else TO_BACK}

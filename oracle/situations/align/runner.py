@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from oracle.align.runner import Forgotten, Plan, cleaned, preprocess, previous_column, staged_rows
 from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from oracle.situations.registry import Situation, reached, situations_of
 
 _declare = situations_of("align.runner")
 
@@ -33,8 +33,14 @@ def _previous(answer: int, remembered: Mapping[str, int], request: str) -> None:
 
 @watches(preprocess)
 def _preprocess(answer: Plan, req_ids: Sequence[str]) -> None:
-    NO_ROW.reached_if(not req_ids)
-    SOME_MOVE.reached_if(0 < len(answer.moves) < len(req_ids))
+    reached(at_moves(len(answer.moves), len(req_ids)))
+
+
+def at_moves(num_moves: int, num_rows: int) -> set[Situation]:
+    """What a step is of whose rows so many bring their state along."""
+    if num_rows == 0:
+        return {NO_ROW}
+    return {SOME_MOVE} if 0 < num_moves < num_rows else set()
 
 
 @watches(staged_rows)
