@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
@@ -17,6 +17,8 @@ from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, wit
 from properties.strategies.align_requests import FLAWS, Sampled, Starting
 from properties.strategies.situations import NamedSituations, named
 
+T = TypeVar("T")
+U = TypeVar("U")
 POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
 POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"
 PRECOPY = f"{CONTEXT}.run_fused_precopy"
@@ -89,6 +91,31 @@ def preprocess_launch(num_reqs: int, tile: int, block_size: int, schedule: str) 
     )
 
 
+def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, nobody: U) -> tuple[T | U, ...]:
+    """The rows of a block table by slot, from the rows of a batch and their slots; `nobody` in a slot that none of them has."""
+    found = dict(zip(slots, values, strict=True))
+    return tuple(found.get(slot, nobody) for slot in range(size))
+
+
+def fused(
+    setup: Setup,
+    function: str,
+    num_reqs: int,
+    vectors: Mapping[str, str],
+    observes: Sequence[str],
+    schedule: str,
+) -> Call:
+    """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
+    named = ((argument, Name(vector)) for argument, vector in vectors.items())
+    return Call(
+        function,
+        (("self", Name("ctx")), ("num_reqs", num_reqs), *named),
+        environment=tuple(setup.environment.items()),
+        observes=tuple(observes),
+        schedule=schedule,
+    )
+
+
 @dataclass(frozen=True)
 class Standing:
     """How requests stand in a step's vectors: behind `ahead` idle ones, in which order and slots, before `spare` entries.
@@ -147,10 +174,9 @@ class _Batch(NamedSituations):
     @property
     def table_order(self) -> tuple[int | None, ...]:
         """The request of each row of the block tables, None for one that is nobody's."""
-        if not self.profile.tables_by_slot:
-            return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
-        by_slot = dict(zip(self.slots, self.row_order, strict=True))
-        return tuple(by_slot.get(slot) for slot in range(self.capacity))
+        if self.profile.tables_by_slot:
+            return table_by_slot(self.row_order, self.slots, self.capacity, None)
+        return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
 
     @cached_property
     def cache(self) -> Cache:
@@ -185,17 +211,8 @@ class _Batch(NamedSituations):
 
     def fused(self, function: str, vectors: Mapping[str, str], observes: Sequence[str] = ()) -> Call:
         """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
-        return Call(
-            function,
-            (
-                ("self", Name("ctx")),
-                ("num_reqs", self.num_reqs),
-                *((argument, Name(vector)) for argument, vector in vectors.items()),
-            ),
-            environment=tuple(self.setup.environment.items()),
-            observes=(*self.cache.observes, *observes),
-            schedule=self.schedule,
-        )
+        seen = (*self.cache.observes, *observes)
+        return fused(self.setup, function, self.num_reqs, vectors, seen, self.schedule)
 
     def launch(self, kernel: str, arguments: Mapping[str, Value], **constexprs: Value) -> Call:
         """A launch of a fused kernel on what the context knows of the states, over rows and states."""
