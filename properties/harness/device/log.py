@@ -83,7 +83,8 @@ def _opened(path: Path) -> tuple[Path, int]:
             if os.fstat(file).st_nlink:
                 return path, file
         except BlockingIOError:
-            path = path.with_name(f"{path.stem}-{os.getpid()}{SUFFIX}")
+            # The end of a name says whose log it is.
+            path = path.with_name(f"{os.getpid()}-{path.name}")
         os.close(file)
 
 
