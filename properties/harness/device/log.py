@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Raised, Step
-from properties.harness.execution.run import Follower
+from properties.harness.execution.run import Follower, rules_of
 
 _RECORD = struct.Struct("<II")
 SUFFIX = ".running"
@@ -88,17 +89,20 @@ def _opened(path: Path) -> tuple[Path, int]:
         os.close(file)
 
 
-def recover(path: Path) -> Case | None:
+def recover(path: Path, profile: Profile = DOCUMENTS) -> Case | None:
     """The example that the log was left with, None if nothing was in hand or somebody is still writing.
 
     What the rules expect is worked out anew. No outcome is known: those of the case say so.
+
+    Args:
+        profile: of the release that was run. A replay asks the rules of its own subject again.
     """
     try:
         records = list(_records(_left_behind(path)))
         if len(records) < 2:
             return None
         about, *messages = records
-        return _case(about, [decode(step) for message in messages for step in message])
+        return _case(about, [decode(step) for message in messages for step in message], profile)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # There is none, somebody is writing it, or it is no log at all.
         return None
@@ -154,11 +158,11 @@ def _records(data: bytes) -> Iterator[Any]:
         yield json.loads(content)
 
 
-def _case(about: Mapping[str, Any], steps: Sequence[Step]) -> Case:
+def _case(about: Mapping[str, Any], steps: Sequence[Step], profile: Profile) -> Case:
     kept = list(steps)
     while kept and not isinstance(kept[-1], Call):
         kept.pop()
-    asked = (found for _, found in Follower().follow(kept))
+    asked = (found for _, found in Follower(rules_of(profile)).follow(kept))
     expected = tuple(found.expected for found in asked if found is not None)
     unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
     ended = replace(stated("the process that ran this input ended"), kind="fault")

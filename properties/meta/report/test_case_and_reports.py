@@ -50,6 +50,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.report.markdown import report_text, subject_root, write_report
 from properties.harness.report.repro.script import repro_script
+from properties.harness.suite.short import lines
 from properties.meta.breakages.broken import (
     ROOT,
     Verdict,
@@ -863,3 +864,10 @@ def test_tensors_without_contents_are_allocated_and_not_spelled(device: str) -> 
     pool = Tensor("int8", (3, 2, 2), None, strides=(2**20, 2, 1))
     text = repro_script(case_of(load("impl"), device, COPY.call(CONV_COPY, state=pool)), Path(), None)
     assert "state = torch.empty(2097156, dtype=torch.int8, device=DEVICE).as_strided(" in text
+
+
+def test_a_report_a_script_and_a_test_say_the_id_beside_the_sentence(tmp_path: Path) -> None:
+    case = a_case(property_id="toys/divide")
+    written = (report_text(case, tmp_path), repro_script(case, tmp_path, None), "\n".join(lines(case)))
+    assert [f"{case.sentence} (toys/divide)" in text for text in written] == [True, True, True]
+    assert case.should_hold != replace(case, property_id="").should_hold == case.sentence

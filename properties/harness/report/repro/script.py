@@ -63,7 +63,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         Script(
             docstring=(
                 f"Counterexample to: {in_docstring(case.property_name)}",
-                in_docstring(case.sentence),
+                in_docstring(case.should_hold),
                 f"Seen{seen_with}: {seen(case)}",
                 part.usage,
             ),

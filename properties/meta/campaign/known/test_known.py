@@ -45,7 +45,7 @@ def read(
     symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
     tables = (f"[[known]]\n{_table(one)}\n{symptoms}" for one in entries)
     path.write_text("".join(tables), encoding="utf-8")
-    even = Condition(lambda case: case.calls[0].named["x"] % 2 == 0)
+    even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
     return known_in(path, release, {"even": even})
 
 
@@ -130,6 +130,16 @@ def test_one_of_several_symptoms_is_enough(tmp_path: Path) -> None:
 def test_no_symptom_is_made_of_the_fields_of_two(tmp_path: Path) -> None:
     (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN | {"place": "result"}])
     assert not known.shows_in(a_case(failure=FAILURE))
+
+
+@pytest.mark.parametrize(
+    ("properties", "shows"),
+    [(["toys/divide"], True), (["toys/*"], True), (["toys_divide"], True), (["toys/add", "toys_*s"], False)],
+    ids=str,
+)
+def test_an_entry_names_properties_or_their_ids(tmp_path: Path, properties: list[str], shows: bool) -> None:
+    (known,) = read(tmp_path, NEEDED | {"properties": properties})
+    assert known.shows_in(a_case(failure=FAILURE, property_id="toys/divide")) is shows
 
 
 def test_a_case_of_another_property_shows_no_defect(tmp_path: Path) -> None:
@@ -257,7 +267,7 @@ def test_two_entries_of_one_id_are_refused(tmp_path: Path) -> None:
 def test_every_property_that_a_released_engine_s_file_names_exists() -> None:
     (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
-    names = load_properties()
+    names = [name for one in load_properties().values() for name in (one.name, one.id)]
     patterns = {pattern for entry in entries for pattern in entry["properties"]}
     assert [one for one in sorted(patterns) if not any(any_matches(one, name) for name in names)] == []
 
