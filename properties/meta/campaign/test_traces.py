@@ -137,7 +137,10 @@ def test_a_report_is_about_a_life_made_small(falsified: Ended) -> None:
         (["--count", "0"], "count = 0, but should be >= 1 [traces]"),
         (["--steps", "0"], "steps = 0, but should be >= 1 [traces]"),
         (["--workers", "-1"], "workers = -1, but should be >= 1 [traces]"),
-        (["--only", "chunks"], "only = 'chunks', but should match a property; there are lifecycle/v1-provenance"),
+        (
+            ["--only", "chunks"],
+            "only = 'chunks', but should match a property; there are lifecycle/v1-provenance",
+        ),
         (["--only", "(rows"], "only = '(rows', but should be an expression"),
         (["--device", "gpu"], "device = 'gpu', but should be auto, cpu or cuda"),
         (["--subject", "no_such_module"], "no_such_module"),
