@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from oracle.profile import current
 from properties.harness.case.values import Call, Name, Record, Tensor, Value, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
@@ -111,7 +110,7 @@ def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) 
 def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
-    tails = session.setup.kind in current().tails_decode
+    tails = session.setup.kind in trial.profile.tails_decode
     marks = [
         row.prefilling and not (tails and row.query_len == 1 and row.num_computed)
         for row in step.rows[: found["num_decodes"]]
@@ -138,7 +137,7 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     masks = found["spec_sequence_masks"]
     for r, row in enumerate(step.requests):
         # Where one token was accepted, column 0 is right as well.
-        plain = row.accepted == 1 and current().gdn_plain_decodes
+        plain = row.accepted == 1 and trial.profile.gdn_plain_decodes
         if row.query_len == 1 and not row.prefilling and not plain:
             marked = masks is not None and bool(masks.values()[r])
             trial.holds(

@@ -57,7 +57,7 @@ class Lives(TrialMachine):
 
     def drawn_life(self, data: st.DataObject) -> Life:
         world = data.draw(worlds(modes=self.modes, runners=self.runners), label="world")
-        return Life(world, self.trial.keep)
+        return Life(replace(world, profile=self.trial.profile), self.trial.keep)
 
     @classmethod
     def again(cls, life: Life, world: World, execute: Execute) -> Life | None:  # noqa: ARG003 - a model is in it

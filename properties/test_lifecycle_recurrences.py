@@ -50,7 +50,7 @@ class GreedyLives(Lives):
     def drawn_life(self, data: st.DataObject) -> Life:
         drawn = greedy_worlds(self.modes, self.runners)
         world, recurrent = data.draw(drawn, label="world and model")
-        return GreedyLife(world, self.trial.keep, recurrent=recurrent)
+        return GreedyLife(replace(world, profile=self.trial.profile), self.trial.keep, recurrent=recurrent)
 
     @classmethod
     def again(cls, life: Life, world: World, execute: Execute) -> Life | None:

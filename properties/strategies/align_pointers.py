@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
+from oracle.situations.align import pointers
 from properties.harness.case.values import (
     Attribute,
     Call,
@@ -25,9 +26,10 @@ from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_cache import Cache, pattern
 from properties.strategies.align_runner import copy_buffers
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 COLLECT = "collect_mamba_copy_meta"
+OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
 DO_COPY = "do_mamba_copy_block"
 MEMCPY = "batch_memcpy"
 LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
@@ -169,10 +171,8 @@ class Runs(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         overlapping = [run for run in self.runs if 0 < abs(run.distance) < run.size]
         return {
-            "towards the front, overlapping": any(run.distance < 0 for run in overlapping),
-            "towards the back, overlapping": any(run.distance > 0 for run in overlapping),
+            **named(OVERLAPS, (pointers.at_overlap(run.distance, run.size) for run in self.runs)),
             "by one byte": any(abs(run.distance) == 1 for run in overlapping),
-            "onto itself": any(run.distance == 0 for run in self.runs),
             "apart": any(abs(run.distance) >= run.size for run in self.runs),
             "adjacent": any(abs(run.distance) == run.size for run in self.runs),
             "several tiles, overlapping": any(run.size > 16384 for run in overlapping),

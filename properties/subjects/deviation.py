@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from oracle.profile import DOCUMENTS, Profile
+
 if TYPE_CHECKING:
     from properties.harness.case import Case
     from properties.harness.case.failure import Failure, Kind
@@ -21,20 +23,24 @@ def _always(_: Case) -> bool:
     return True
 
 
+def _in_every_release(_: Case, __: Profile) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Condition:
-    """What a defect wants of a case beside the place where it shows.
+    """What a defect wants of a case beside the place where it shows; each is asked with the profile of the subject's release.
 
     Args:
         inputs: whether the case's inputs are such that the defect can show.
         outcome: whether what came out is what the defect makes of such inputs.
     """
 
-    inputs: Callable[[Case], bool] = _always
-    outcome: Callable[[Case], bool] = _always
+    inputs: Callable[[Case, Profile], bool] = _in_every_release
+    outcome: Callable[[Case, Profile], bool] = _in_every_release
 
-    def __call__(self, case: Case) -> bool:
-        return self.inputs(case) and self.outcome(case)
+    def __call__(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
+        return self.inputs(case, profile) and self.outcome(case, profile)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Symptom:
     condition: Condition = field(default=Condition())
 
     def __post_init__(self) -> None:
-        from properties.harness.case.failure import KINDS
+        from properties.harness.case.failure import KINDS, without_indices
 
         if self.kind not in KINDS:
             raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Symptom]")
@@ -68,6 +74,10 @@ class Symptom:
         if self.function != "":
             _require_narrow("function", self.function, "Symptom")
         _require_narrow("place", self.place, "Symptom")
+        for one in _several(self.place):
+            if one != without_indices(one):
+                rule = f"{without_indices(one)!r}, without what belongs to one input"
+                raise ValueError(f"place = {one!r}, but should be {rule} [Symptom]")
 
     def fits(self, failure: Failure) -> bool:
         """Whether a failure's fields are those of the symptom, whatever the case."""
@@ -78,9 +88,9 @@ class Symptom:
             and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
-    def shows_in(self, case: Case) -> bool:
+    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
         """Whether a case's failure is one of the symptom's."""
-        return case.failure is not None and self.fits(case.failure) and self.condition(case)
+        return case.failure is not None and self.fits(case.failure) and self.condition(case, profile)
 
 
 @dataclass(frozen=True)
@@ -133,11 +143,11 @@ class KnownDeviation:
         """Whether it may show in the property of that name and id."""
         return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
-    def shows_in(self, case: Case) -> bool:
+    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
         """Whether a failing case is one of the defect's."""
         return (
             self.covers(case.property_name, case.property_id)
-            and any(one.shows_in(case) for one in self.shown_by)
+            and any(one.shows_in(case, profile) for one in self.shown_by)
             and self.condition(case)
         )
 

@@ -436,6 +436,7 @@ class Campaign:
 
     def _bury(self, seat: Seat) -> None:
         """A worker has died: what it had in hand is kept, and another one takes its place."""
+        # Its pipe ends a moment before the process does, and there is no exit code until then.
         seat.process.join(timeout=5)
         why = f"a worker died with exit code {seat.process.exitcode}"
         task, seat.task = seat.task, None

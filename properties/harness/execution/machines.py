@@ -86,7 +86,6 @@ class MachineProperty(Property):
         def begin() -> TrialMachine:
             return self.machine(bench.begin(self))
 
-        bench.follow_rules()
         # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
         begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
         shrinks = Phase.shrink in chosen.phases

@@ -10,9 +10,9 @@ import contextlib
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +20,7 @@ from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
+from oracle.profile import Profile
 from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
 from properties.subjects import Subject
@@ -103,7 +104,7 @@ class Property:
         """Run the body on one example; a failure that the subject declares is none."""
         with contextlib.suppress(KnownFailure), discards_counted(bench):
             trial = bench.begin(self)
-            self.body(trial, **drawn)
+            self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
 
     def test(self) -> Callable[..., None]:
@@ -124,7 +125,6 @@ class Property:
 
     def search(self, bench: Bench, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
-        bench.follow_rules()
         self._settled(self.examples(bench, most))(self.test())(bench)
 
     @staticmethod
@@ -140,8 +140,6 @@ class Property:
 
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
-        # Inputs are drawn before the first example begins.
-        bench.follow_rules()
         profile = settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
         # In this order: a seed turns the database off, and these settings turn it on again.
         profile(hypothesis.seed(seed)(self.test()))(bench)
@@ -174,6 +172,21 @@ class Property:
 def put_at(test: Any, file: str, line: int) -> None:
     """Let pytest, which asks a function's code, say that a test stands there."""
     test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
+
+
+@runtime_checkable
+class Released(Protocol):
+    """A drawn input from which releases are taken through other steps."""
+
+    def of_release(self, profile: Profile) -> Any:
+        """The same input for the release of that profile."""
+
+
+def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    return {
+        name: value.of_release(profile) if isinstance(value, Released) else value
+        for name, value in drawn.items()
+    }
 
 
 _Test = TypeVar("_Test", bound=Callable[..., None])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oracle import profile
 from properties.harness.case import Case
 from properties.harness.case.codec import encode
 from properties.harness.case.compare import outcome_difference
@@ -19,8 +18,8 @@ from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.example import spell
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess, Port, choose_device, ordinary_port
-from properties.harness.execution.run import Expectation, Run, recorded
-from properties.harness.expectations import answer, answered
+from properties.harness.execution.run import Expectation, Run, recorded, rules_of
+from properties.harness.expectations import answered
 from properties.harness.kernels import triton_mode
 from properties.subjects import Subject, load
 
@@ -73,7 +72,6 @@ def replay_case(
     reason = _not_applicable(case, subject, device)
     if reason is not None:
         return Replay(NOT_APPLICABLE, reason, case)
-    profile.use(subject.profile)
     try:
         found = _replayed(case, subject, device, port)
     except _Left as left:
@@ -125,13 +123,14 @@ _NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 
 def _replayed(case: Case, subject: Subject, device: str, port: Port | None) -> Case | None:
     """Where the case's fault, or any on a GPU, would take this process along, another one runs it."""
+    rules = Patient(rules_of(subject.profile))
     faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
     if isinstance(port, InWorker) or (port is not None and not faulted):
-        return replay(case, port, subject, Patient(answer))
+        return replay(case, port, subject, rules)
     if device == "cpu" and not faulted:
-        return replay(case, ordinary_port(subject, device), subject, Patient(answer))
+        return replay(case, ordinary_port(subject, device), subject, rules)
     with InWorker(subject.name, device, spare=False) as own:
-        return replay(case, own, subject, Patient(answer))
+        return replay(case, own, subject, rules)
 
 
 def missing_functions(case: Case, subject: Subject) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oracle import profile
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.campaign.corpus import Corpus, Entry, replayed
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -28,7 +28,7 @@ from properties.harness.execution.replay import (
     NOT_APPLICABLE,
     replay_case,
 )
-from properties.meta.breakages.broken import ROOT, a_case, module, toy
+from properties.meta.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
 from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
 
 KEPT = Corpus(ROOT / "corpus").entries()
@@ -169,12 +169,12 @@ def test_what_a_release_does_not_offer_is_not_applicable() -> None:
     assert verdict(DIVIDED, subject_of(not_here)) == (NOT_APPLICABLE, "no division of 5 by 2")
 
 
-def test_the_rules_are_those_of_the_subject_s_release() -> None:
-    other = profile.Profile()
-    verdict(DIVIDED, subject_of(right, profile=other))
-    found = profile.current()
-    profile.use(profile.DOCUMENTS)
-    assert found is other
+@pytest.mark.parametrize(
+    ("profile", "wanted"), [(Profile(kept_pages_of_drafts=True), FIXED), (DOCUMENTS, FAILED)]
+)
+def test_the_rules_are_those_of_the_subject_s_release(profile: Profile, wanted: str) -> None:
+    case = a_case(steps=(PAGES,), expected=(Returned(5),), actual=(Returned(3),))
+    assert verdict(case, toy_of_pages(5, profile))[0] == wanted
 
 
 ROUNDS = Symptom("value", "cdiv", "result")

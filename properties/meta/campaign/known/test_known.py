@@ -45,7 +45,7 @@ def read(
     symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
     tables = (f"[[known]]\n{_table(one)}\n{symptoms}" for one in entries)
     path.write_text("".join(tables), encoding="utf-8")
-    even = Condition(lambda case: case.calls[0].named["x"] % 2 == 0)
+    even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
     return known_in(path, release, {"even": even})
 
 
@@ -217,6 +217,9 @@ def test_an_entry_that_means_nothing_or_everything_is_refused(
         ),
         ({"function": ["divide", ""]}, "function = '', but should be a name"),
         ({"place": "*"}, r"place = '\*', but should be a name, of which \* is only a part"),
+        # As it stands in a case: no failure has it, since that is compared without what belongs to one input.
+        ({"place": "result.shape"}, r"place = 'result.shape', but should be 'result', without what belongs"),
+        ({"place": "pool0[3]"}, r"place = 'pool0\[3\]', but should be 'pool', without what belongs"),
         ({"place": 3}, "place = 3, but should be a name or several"),
         ({"exception": "*"}, r"exception = '\*', but should be a name, of which \* is only a part"),
         ({"condition": "odd"}, r"condition = 'odd', but should be one of \['even'\]"),
