@@ -12,7 +12,7 @@ from properties.strategies.align_batches import After, Before
 from properties.strategies.align_pointers import COLLECT, DO_COPY, Runs, do_copies, runs
 from properties.strategies.align_runner import COPY_BUFFERS
 from properties.strategies.align_steps import afters, befores
-from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot
+from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot, spell
 
 Batch = After | Before
 
@@ -59,6 +59,26 @@ def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], St
         f"should be {sorted(batch.written())} at most",
         place="blocks",
     )
+
+
+@statements(
+    statement("v1-postprocess/shifted-rows", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
+        says="conv rows that are shifted in their block arrive as they were"),
+    statement("v2-postprocess/shifted-rows", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
+        says="conv rows that are shifted in their block arrive as they were for requests in slots"),
+)  # fmt: skip
+def shifted_rows_arrive(trial: Trial, batch: After, steps: Callable[[Any], Steps]) -> None:
+    """Each row of the accepted tokens' window takes the place of an earlier one, and the last rows keep their bytes."""
+    before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
+    for layer, group, _ in batch.setup.named_layers():
+        for request, column, bias in batch.shifted():
+            pairs = zip(before[layer, request, column], after[layer, request, column], strict=True)
+            for kept, (old, new) in zip(batch.setup.groups[group].states, pairs, strict=True):
+                if kept.kind == "conv":
+                    wanted = kept.shifted(old, bias, batch.setup.layout)
+                    where = f"{layer}, column {column} of request {request}"
+                    observed, expected = f"{where} = {spell([new])}", f"should be {spell([wanted])}"
+                    trial.holds(new == wanted, observed, expected, place="states")
 
 
 @prop("copy-meta/every-byte", "memmove", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs())

@@ -74,6 +74,17 @@ class Kept:
     def nbytes(self) -> int:
         return prod(self.shape) * self.itemsize
 
+    def shifted(self, old: bytes, by: int, layout: str) -> bytes:
+        """A conv state of these bytes after its rows have moved by so many towards the first one; the last ones stay."""
+        rows, lines = (
+            self.shape if layout == "SD" else self.shape[::-1],
+            1 if layout == "SD" else self.shape[0],
+        )
+        line = self.nbytes // lines
+        moved = by * (line // rows[0])
+        parts = (old[start : start + line] for start in range(0, self.nbytes, line))
+        return b"".join(part[moved:] + part[line - moved :] for part in parts)
+
 
 @dataclass(frozen=True)
 class Group:

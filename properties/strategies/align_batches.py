@@ -274,6 +274,13 @@ class After(_Batch):
         size, every = self.setup.block_size, enumerate(self.all_requests)
         return {(request, one.published(size)) for request, one in every if one.bias(size) >= 0}
 
+    def shifted(self) -> list[tuple[int, int, int]]:
+        """Request, column and bias of each request that is stored in the very block that it is in, by so many rows."""
+        size, every = self.setup.block_size, enumerate(self.all_requests)
+        stored = [(at, one) for at, one in every if at - self.rows.ahead not in self.rows.skipped]
+        own = [(at, one) for at, one in stored if one.published(size) == one.running(size)]
+        return [(at, one.running(size), one.bias(size)) for at, one in own if one.bias(size) > 0]
+
     def running(self) -> list[int]:
         """The running columns, -1 for a request that is said to have none."""
         return [

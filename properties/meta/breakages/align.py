@@ -186,7 +186,11 @@ KERNELS = (
         "align/kernels/states.py",
         "slide_rows(src, shift, width, line, left, right, LANES)",
         "slide_rows(src, shift, width, elem, left, right, LANES)",
-        ("rows_move_within_their_block_as_through_a_temporary",),
+        (
+            "rows_move_within_their_block_as_through_a_temporary",
+            "conv_rows_that_are_shifted_in_their_block_arrive_as_they_were",
+            "conv_rows_that_are_shifted_in_their_block_arrive_as_they_were_for_requests_in_slots",
+        ),
     ),
     Breakage(
         "offsets of blocks lose their 32nd bit",

@@ -29,6 +29,7 @@ from properties.harness.case.values import Raised, Returned
 from properties.harness.cli import main as cli
 from properties.harness.cli import options as cli_options
 from properties.harness.execution import profiles, selection
+from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status
 from properties.harness.report.pages import page
 from properties.meta.breakages.broken import (
@@ -141,13 +142,18 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         return fuzz(folder, "--subject", name, *options)
 
 
+def id_of(name: str) -> str:
+    """What tables call the property."""
+    return load_properties()[name].id
+
+
 def test_the_record_tells_each_property_s_fate(mixed: Ended) -> None:
     assert {one.name: one.status for one in mixed.record.properties} == FATES
 
 
 def test_the_summary_has_a_row_for_each_property(mixed: Ended) -> None:
     for name, status in FATES.items():
-        line = next(line for line in mixed.output.splitlines() if line.startswith(name))
+        line = next(line for line in mixed.output.splitlines() if line.startswith(id_of(name)))
         assert line.split("│")[1].strip() == status
 
 
@@ -162,11 +168,11 @@ def test_a_subject_that_ends_its_process_is_found_with_the_smallest_input(mixed:
 
 
 def test_a_property_that_does_not_apply_is_told_with_the_reason(mixed: Ended) -> None:
-    assert f"not applicable: {TEMPORAL}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
+    assert f"not applicable: {id_of(TEMPORAL)}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
 
 
 def test_a_falsified_property_s_report_is_where_the_campaign_says(mixed: Ended) -> None:
-    reports = re.findall(rf"FALSIFIED: {EXACT}\n.*\n  report: (.*)", mixed.output)
+    reports = re.findall(rf"FALSIFIED: {EXACT} \({id_of(EXACT)}\)\n.*\n  report: (.*)", mixed.output)
     assert reports
     assert all(Path(report).is_file() for report in reports)
 
@@ -258,7 +264,7 @@ def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_p
     ended = pretend(tmp_path, slow)
     assert (ended.code, ended.of(EXACT).status) == (0, "not tested")
     assert re.search(
-        rf"^not tested for want of time: {EXACT}; --budget \d+s would do$", ended.output, re.MULTILINE
+        rf"^not tested for want of time: {id_of(EXACT)}; --budget \d+s would do$", ended.output, re.MULTILINE
     )
     assert re.search(r"^2 passed, 1 not tested; ", ended.output, re.MULTILINE)
 

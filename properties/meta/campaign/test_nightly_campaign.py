@@ -193,7 +193,7 @@ def test_a_defect_is_found_shrunk_and_told(nights: tuple[Night, ...]) -> None:
     first = nights[0]
     assert first.code == 1, first.output
     assert Case.from_json(json.dumps(first.bucket.case)).calls[0] == call("divide", x=12, y=1)
-    assert f"FALSIFIED {first.bucket.id}: {EXACT}: " in first.output
+    assert f"FALSIFIED {first.bucket.id}: {EXACT} (divide/exact): " in first.output
     assert first.bucket.id in first.page
 
 

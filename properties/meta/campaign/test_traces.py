@@ -114,7 +114,7 @@ def report(ended: Ended) -> Path:
 
 def test_what_is_wrong_is_told_with_its_report(falsified: Ended) -> None:
     message = Case.load(report(falsified) / "case.json").message
-    assert f"FALSIFIED: {WITHOUT_COPIES}\n  {message}\n  report: " in falsified.output
+    assert f"FALSIFIED: {WITHOUT_COPIES} (lifecycle/no-copies)\n  {message}\n  report: " in falsified.output
 
 
 def test_a_report_has_a_picture_and_a_page(falsified: Ended) -> None:
@@ -137,7 +137,10 @@ def test_a_report_is_about_a_life_made_small(falsified: Ended) -> None:
         (["--count", "0"], "count = 0, but should be >= 1 [traces]"),
         (["--steps", "0"], "steps = 0, but should be >= 1 [traces]"),
         (["--workers", "-1"], "workers = -1, but should be >= 1 [traces]"),
-        (["--only", "chunks"], "only = 'chunks', but should match a property; there are requests_in_rows"),
+        (
+            ["--only", "chunks"],
+            "only = 'chunks', but should match a property; there are lifecycle/v1-provenance",
+        ),
         (["--only", "(rows"], "only = '(rows', but should be an expression"),
         (["--device", "gpu"], "device = 'gpu', but should be auto, cpu or cuda"),
         (["--subject", "no_such_module"], "no_such_module"),
@@ -161,7 +164,7 @@ def test_options_that_cannot_be_read_are_a_misuse(capsys: pytest.CaptureFixture[
 def test_a_subject_without_the_functions_is_told_so(tmp_path: Path) -> None:
     with stage(passes):
         ended = traces(tmp_path, "--subject", "math")
-    assert f"not applicable: {WITHOUT_COPIES}: math has no Mamba1AttentionMetadataBuilder" in ended.output
+    assert "not applicable: lifecycle/no-copies: math has no Mamba1AttentionMetadataBuilder" in ended.output
     assert "Nothing was compared" in ended.output
     assert ended.code == 2
 
