@@ -269,6 +269,11 @@ class After(_Batch):
     def all_requests(self) -> tuple[Sampled, ...]:
         return (Sampled(),) * self.rows.ahead + self.requests
 
+    def written(self) -> set[tuple[int, int]]:
+        """Request and column of the block before each boundary that accepted tokens reach, where nothing is flawed."""
+        size, every = self.setup.block_size, enumerate(self.all_requests)
+        return {(request, one.published(size)) for request, one in every if one.bias(size) >= 0}
+
     def running(self) -> list[int]:
         """The running columns, -1 for a request that is said to have none."""
         return [
@@ -365,6 +370,11 @@ class Before(_Batch):
     @property
     def all_requests(self) -> tuple[Starting, ...]:
         return (Starting(remembered=False),) * self.rows.ahead + self.requests
+
+    def written(self) -> set[tuple[int, int]]:
+        """Request and column of the block where each request that moves goes on, where nothing is flawed."""
+        size, every = self.setup.block_size, enumerate(self.all_requests)
+        return {(request, one.running(size)) for request, one in every if one.moves(size)}
 
     def previous(self) -> list[int]:
         """The columns of the last step, -1 for a request that is said to have none."""

@@ -134,6 +134,18 @@ class Runs(NamedSituations):
             for start, run in zip(starts, self.runs, strict=True)
         )
 
+    @property
+    def contents(self) -> bytes:
+        """The bytes of the pool."""
+        return pattern(self.seed, "pool0", self.zones[-1] + 3)
+
+    def moved_through_a_temporary(self) -> bytes:
+        """The bytes of the pool after every run has moved."""
+        found = bytearray(self.contents)
+        for run, (source, target) in zip(self.runs, self.places, strict=True):
+            found[target : target + run.size] = self.contents[source : source + run.size]
+        return bytes(found)
+
     def steps(self) -> list[Step]:
         """Name pool, layers and configuration, and make `copy_bufs`."""
         end = self.zones[-1] + 3
@@ -147,7 +159,7 @@ class Runs(NamedSituations):
             for number, run in enumerate(self.runs)
         }
         return [
-            Let("pool0", Tensor("uint8", (end,), pattern(self.seed, "pool0", end))),
+            Let("pool0", Tensor("uint8", (end,), self.contents)),
             Let("layers", layers),
             Let("config", self.setup.config(end)),
             copy_buffers(self.setup, 1 + self.spare),

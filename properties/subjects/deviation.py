@@ -65,7 +65,7 @@ class Symptom:
     condition: Condition = field(default=Condition())
 
     def __post_init__(self) -> None:
-        from properties.harness.case.failure import KINDS
+        from properties.harness.case.failure import KINDS, without_indices
 
         if self.kind not in KINDS:
             raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Symptom]")
@@ -74,6 +74,10 @@ class Symptom:
         if self.function != "":
             _require_narrow("function", self.function, "Symptom")
         _require_narrow("place", self.place, "Symptom")
+        for one in _several(self.place):
+            if one != without_indices(one):
+                rule = f"{without_indices(one)!r}, without what belongs to one input"
+                raise ValueError(f"place = {one!r}, but should be {rule} [Symptom]")
 
     def fits(self, failure: Failure) -> bool:
         """Whether a failure's fields are those of the symptom, whatever the case."""
@@ -94,7 +98,7 @@ class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail in the way that `symptoms` say, for the reason at `link`.
 
     Args:
-        property: the name of a property, or names of several that it shows in, with `*` for any characters of a name.
+        property: the name or id of a property, or those of several that it shows in, with `*` for any characters.
         link: where it is told of.
         symptoms: how it shows, one or several.
         condition: narrows it further, to the cases for which it returns True.
@@ -122,12 +126,12 @@ class KnownDeviation:
 
     @builtins.property
     def alone(self) -> str | None:
-        """The name of the only property that it shows in, if there is just one."""
+        """The name or id of the only property that it shows in, if there is just one."""
         return self.property if isinstance(self.property, str) and _WILDCARD not in self.property else None
 
     @builtins.property
     def names(self) -> tuple[str, ...]:
-        """The names, or patterns, of the properties that it shows in."""
+        """The names and ids, or patterns of them, of the properties that it shows in."""
         return _several(self.property)
 
     @builtins.property
@@ -135,14 +139,14 @@ class KnownDeviation:
         """Its symptoms, of which a failure has to have one."""
         return self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
 
-    def covers(self, name: str) -> bool:
-        """Whether it may show in the property of that name."""
-        return any_matches(self.property, name)
+    def covers(self, name: str, id_: str = "") -> bool:
+        """Whether it may show in the property of that name and id."""
+        return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
     def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
         """Whether a failing case is one of the defect's."""
         return (
-            self.covers(case.property_name)
+            self.covers(case.property_name, case.property_id)
             and any(one.shows_in(case, profile) for one in self.shown_by)
             and self.condition(case)
         )

@@ -138,6 +138,7 @@ class Ledger:
             found.note,
             found.case,
             found.shrunk,
+            case.property_id,
         )
 
     def _since(self, corpus: str) -> dict[str, str]:

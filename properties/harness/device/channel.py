@@ -19,6 +19,7 @@ class Channel:
 
     def send(self, message: bytes) -> None:
         """Raises OSError where nobody is at the other end."""
+        # `receive` leaves its limit on the socket, where it would hold for sending too.
         self._end.settimeout(None)
         self._end.sendall(_HEADER.pack(len(message)) + message)
 
@@ -31,6 +32,7 @@ class Channel:
         """
         deadline = None if limit is None else time.monotonic() + limit
         while (message := self._whole()) is None:
+            # With 0 the socket would not wait, and raise BlockingIOError instead of TimeoutError.
             self._end.settimeout(None if deadline is None else max(1e-6, deadline - time.monotonic()))
             try:
                 chunk = self._end.recv(_CHUNK)

@@ -69,6 +69,7 @@ class Log:
 
     def close(self) -> None:
         """Nothing is in hand any more."""
+        # While the lock is held: unlocked, it would be taken for one that was left behind.
         self.path.unlink(missing_ok=True)
         os.close(self._file)
 
@@ -142,6 +143,7 @@ def _left_behind(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no file")
+        # Shared: two that look at the same time must not take each other for its writer.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return file.read()
 

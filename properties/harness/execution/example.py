@@ -325,6 +325,7 @@ class Trial:
             failure=failure,
             device=self.bench.port.device,
             seed=self.bench.seed,
+            property_id=self.tested.id,
         )
 
 

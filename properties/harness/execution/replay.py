@@ -82,10 +82,20 @@ def replay_case(
         return Replay(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if found is None:
         return Replay(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
-    known = None if as_new else subject.known(found)
+    known = None if as_new else subject.known(_with_id(found, subject))
     if known is not None:
         return Replay(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found)
     return Replay(FAILED, _sentence(found), found)
+
+
+def _with_id(case: Case, subject: Subject) -> Case:
+    """A case from before there were ids, with the id that its property has now, where a declaration names one."""
+    if case.property_id or not any("/" in name for one in subject.known_deviations for name in one.names):
+        return case
+    from properties.harness.execution.registry import load_properties
+
+    tested = load_properties().get(case.property_name)
+    return case if tested is None else replace(case, property_id=tested.id)
 
 
 def _sentence(case: Case) -> str:

@@ -40,8 +40,11 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def select(names: list[str], expression: str) -> list[str]:
-    """The names that match a pytest `-k` expression.
+def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:
+    """The names that match a pytest `-k` expression. A word of it with "/" or "-" is a part of an id, any other of a name.
+
+    Args:
+        tested: the properties of these names, as far as there are any.
 
     Raises:
         ValueError: no such expression, or it matches nothing.
@@ -57,13 +60,13 @@ def select(names: list[str], expression: str) -> list[str]:
         raise ValueError(
             f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
         ) from error
-    found = [name for name in names if compiled.evaluate(_containing(name))]
+    ids = {name: one.id for name, one in (tested or {}).items()}
+    found = [name for name in names if compiled.evaluate(_containing(name, ids.get(name, "")))]
     if not found:
-        raise ValueError(
-            f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
-        )
+        listed = ", ".join(ids.get(name) or name for name in names)
+        raise ValueError(f"only = {expression!r}, but should match a property; there are {listed} [fuzz]")
     return found
 
 
-def _containing(name: str) -> Callable[..., bool]:
-    return lambda word, **_: word in name
+def _containing(name: str, id_: str) -> Callable[..., bool]:
+    return lambda word, **_: word in (id_ if "/" in word or "-" in word else name)

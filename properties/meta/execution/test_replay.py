@@ -268,3 +268,23 @@ def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
     asked = (rules(call("cdiv"), {}) for _ in range(10))
     with pytest.raises(TooLong, match=r"the rules took more than 0\.1 s for cdiv"):
         list(asked)
+
+
+# Defects that are declared by a property's id.
+
+ROUNDS_DOWN = KnownDeviation("cdiv/either-sign", "https://example.org/1", Symptom("value", "cdiv", "result"))
+BY_NAME = "ceiling_division_rounds_up_for_either_sign"
+
+
+@pytest.mark.parametrize("id_", ["cdiv/either-sign", ""], ids=["with its id", "from before there were ids"])
+def test_a_defect_is_known_by_the_id_of_its_property(id_: str) -> None:
+    case = replace(DIVIDED, property_name=BY_NAME, property_id=id_)
+    assert verdict(case, subject_of(wrong, ROUNDS_DOWN))[0] == "KNOWN"
+
+
+def test_a_defect_of_another_id_is_not_known() -> None:
+    case = replace(DIVIDED, property_name=BY_NAME)
+    declared = replace(ROUNDS_DOWN, property="cdiv/tensor")
+    assert verdict(case, subject_of(wrong, declared))[0] == "FAILED"
+    gone = replace(DIVIDED, property_name="long_gone")
+    assert verdict(gone, subject_of(wrong, ROUNDS_DOWN))[0] == "FAILED"

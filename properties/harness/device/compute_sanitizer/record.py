@@ -102,6 +102,7 @@ class Recorder:
             failure=None,
             device=self.device,
             seed=self.seed,
+            property_id=tested.id,
         )
 
 
