@@ -138,7 +138,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("mixed")
     chosen = " or ".join(FATES)
     with module(folder, "toy_of_campaign", SUBJECT) as name:
-        options = ("--workers", "2", "--only", chosen, "--time-limit", "3s", "--seed", "7")
+        options = ("--workers", "2", "--only", chosen, "--time-limit", "30s", "--seed", "7")
         return fuzz(folder, "--subject", name, *options)
 
 
