@@ -49,7 +49,7 @@ from properties.harness.campaign.workers.tasks import (
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.hang import as_hang
-from properties.harness.execution.replay import LEFT_OUT
+from properties.harness.device.replay import LEFT_OUT
 from properties.harness.text.command_lines import command_line
 
 _POLL_SECONDS = 0.2

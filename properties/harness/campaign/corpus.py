@@ -22,8 +22,8 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
+from properties.harness.device.replay import replay_case
 from properties.harness.execution.port import Port
-from properties.harness.execution.replay import replay_case
 from properties.subjects import Subject, load
 
 _LOCK = ".lock"

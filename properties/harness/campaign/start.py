@@ -34,9 +34,9 @@ def begun(plan: Plan) -> Beginning:
     Raises:
         ValueError: a plan that cannot be carried out.
     """
+    from properties.harness.campaign.marks import expected, load
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
-    from properties.harness.expectations.marks import expected, load
     from properties.harness.report.markdown import environment
     from properties.subjects import load as load_subject
 

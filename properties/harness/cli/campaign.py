@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
+from properties.harness.campaign.pages.console import Unbreakable, finish
 from properties.harness.campaign.plan import ENGINE, Plan
 from properties.harness.campaign.record import Record
 from properties.harness.cli.folders import require_own
 from properties.harness.cli.options import seconds
 from properties.harness.execution.offers import listed
-from properties.harness.report.pages.console import Unbreakable, finish
 from properties.harness.rooms import home
 
 _PLAIN_WIDTH = 120
@@ -132,9 +132,9 @@ def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
 
 
 def _write(plan: Plan, record: Record, say: Tell) -> None:
+    from properties.harness.campaign.pages.page import write_reports
     from properties.harness.campaign.record import FILE
     from properties.harness.campaign.shards.comparison import find_previous
-    from properties.harness.report.pages.page import write_reports
 
     reports = Path(plan.reports)
     previous, warnings = find_previous(reports, record)
@@ -193,10 +193,10 @@ def _announce(out: Console, plan: Plan, resumed: Record | None) -> None:
 
 
 def _conclude(plan: Plan, out: Console, record: Record) -> int:
+    from properties.harness.campaign.pages.summary import verdict
     from properties.harness.campaign.shards.comparison import compared, find_previous
     from properties.harness.campaign.terminal.display import conclusion
     from properties.harness.campaign.terminal.told import not_reached
-    from properties.harness.report.pages.summary import verdict
 
     told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
     missed = not_reached(record)

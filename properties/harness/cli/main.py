@@ -166,7 +166,7 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from properties.harness.campaign.corpus import path_of
-    from properties.harness.execution.replay import FAILED, FIXED, KNOWN, replay_file
+    from properties.harness.device.replay import FAILED, FIXED, KNOWN, replay_file
 
     path = path_of(options.case, options.corpus)
     found = replay_file(path, options.subject, options.device)

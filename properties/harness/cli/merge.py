@@ -71,8 +71,8 @@ def run_merge(options: argparse.Namespace) -> int:
 
 
 def _tell(whole: Record, reports: Path, *, complete: bool) -> int:
+    from properties.harness.campaign.pages.summary import verdict
     from properties.harness.campaign.shards.comparison import compared, find_previous
-    from properties.harness.report.pages.summary import verdict
 
     directory = reports / "campaigns" / whole.id
     told = verdict(whole, compared(whole, find_previous(reports, whole)[0]))

@@ -48,6 +48,10 @@ def run_sanitize(options: argparse.Namespace) -> int:
     from properties.harness.kernels.sanitizer.script import Script, sanitize_script
 
     _take_ours(options)
+    if options.script.suffix == ".json" and options.script.is_file():
+        from properties.harness.report.witness import explain_case
+
+        return explain_case(options.script)
     script = Script(
         options.script, tuple(options.arguments), options.order, options.every_order, options.empties
     )

@@ -6,9 +6,8 @@ import difflib
 import sys
 from pathlib import Path
 
-from properties.harness.docs import citations, deviations
+from properties.harness.docs import citations, deviations, symbols
 from properties.harness.execution.registry import load_properties
-from properties.harness.expectations import symbols
 from properties.harness.releases.compatibility import record as compatibility
 from properties.harness.releases.compatibility import table as compatibility_table
 from properties.harness.text.command_lines import command_line

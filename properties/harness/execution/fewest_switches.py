@@ -13,12 +13,12 @@ from itertools import accumulate
 
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.switches import Plan, Switch, parsed, spelled
 from properties.harness.case.values import Call
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.replay import replay
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders.schedule import switches_told
-from properties.harness.kernels.orders.switches import Plan, Switch, parsed, spelled
 
 SECONDS, MOST_RUNS = 15.0, 600
 

@@ -31,8 +31,8 @@ from properties.harness.execution.objects.blocks import GUARD_BYTES, Block, Name
 from properties.harness.execution.objects.build import Bound, Builder
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.kernels.sanitizer.port import Watched
 from properties.subjects import Subject
 
 

@@ -18,8 +18,8 @@ from types import ModuleType
 from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.switches import for_interpreter
 from properties.harness.data.files import in_file_name, write_text
-from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
 from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page

@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 
 from properties.harness.case import Case
+from properties.harness.case.switches import SWITCHES, WARP_SWITCHES, parsed
 from properties.harness.case.values import Call, Let
 from properties.harness.execution.objects.blocks import Block, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.orders.footprints import Footprints
 from properties.harness.kernels.orders.recording import Array, Operation, RecordedLaunch, launches_recorded
-from properties.harness.kernels.orders.switches import SWITCHES, WARP_SWITCHES, parsed
 from properties.subjects import Subject
 
 _ALL_SHOWN, _MOST_ROWS, _MOST_COLUMNS, _MOST_VALUES = 24, 60, 5, 6

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import oracle
 from oracle.marks import take
+from properties.harness.campaign.marks import drawing_only, load, unnoted
 from properties.harness.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations.marks import drawing_only, load, unnoted
-from properties.harness.expectations.rules_port import NOTHING, RulesPort
+from properties.harness.execution.rules_port import NOTHING, RulesPort
 from properties.subjects import Subject
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from properties.harness.campaign.coordinator import Campaign
+from properties.harness.campaign.pages import page
 from properties.harness.campaign.record import FILE, PropertyRecord, Record
 from properties.harness.campaign.shards import comparison
 from properties.harness.campaign.standing import Standing
@@ -30,7 +31,6 @@ from properties.harness.cli import main as cli
 from properties.harness.cli import options as cli_options
 from properties.harness.execution import profiles, selection
 from properties.harness.execution.verdict import Status
-from properties.harness.report.pages import page
 from properties.meta.breakages.broken import (
     DEVIANT,
     EXACT,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness.campaign.coordinator import Campaign
+from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.record import FILE, CorpusRecord, Record
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.workers.tasks import (
@@ -32,7 +33,6 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import call
 from properties.harness.execution.counts import Counts
 from properties.harness.kernels.coverage import EXECUTED, Coverage, How
-from properties.harness.report.pages.summary import verdict
 from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from properties.meta.subjects.pretended import Actor, falsifies, found_in, passes, pretended
 

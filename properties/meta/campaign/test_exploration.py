@@ -25,10 +25,10 @@ from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Raised, call
+from properties.harness.device import confirm as confirm_module
+from properties.harness.device.confirm import Confirmation
 from properties.harness.device.log import recover, running_path
-from properties.harness.execution import confirm as confirm_module
 from properties.harness.execution import profiles
-from properties.harness.execution.confirm import Confirmation
 from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess

@@ -17,8 +17,8 @@ from properties.engine.metadata import Batch
 from properties.engine.runners import RUNNERS, ByRow
 from properties.engine.world import World
 from properties.harness.case import Case
+from properties.harness.device.replay import replay_file
 from properties.harness.execution.registry import load_properties
-from properties.harness.execution.replay import replay_file
 from properties.harness.kernels import triton_mode
 from properties.harness.report.markdown import write_report
 from properties.meta.breakages.broken import module, run_scripts

@@ -17,9 +17,9 @@ from oracle import shapes
 from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
+from properties.harness.docs import symbols
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations import symbols
 from properties.harness.expectations.builders import config_of
 from properties.strategies.builders import Setup
 from properties.subjects import LAYOUT_VARIABLE, Subject, load

@@ -6,8 +6,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.pages.junit import junit
 from properties.harness.campaign.record import CorpusRecord, Record
-from properties.harness.report.pages.junit import junit
 from properties.meta.campaign.nightly_examples import (
     EXAMPLES,
     a_bucket,

@@ -11,6 +11,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.pages import charts, summary
+from properties.harness.campaign.pages.page import page, write_reports
 from properties.harness.campaign.record import (
     BucketRecord,
     CorpusRecord,
@@ -23,8 +25,6 @@ from properties.harness.campaign.shards.comparison import compared
 from properties.harness.case.values import Returned, call
 from properties.harness.report.line_chart import ticks
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages import charts, summary
-from properties.harness.report.pages.page import page, write_reports
 from properties.harness.text import visible
 from properties.harness.text.command_lines import command_line
 from properties.meta.breakages.broken import ROOT, a_case, module
@@ -472,7 +472,7 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from properties.meta.campaign.nightly_examples import two_buckets
-from properties.harness.report.pages.page import write_reports
+from properties.harness.campaign.pages.page import write_reports
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 record = two_buckets()
@@ -493,7 +493,7 @@ def test_the_page_before_stays_where_a_new_one_cannot_be_made(
 ) -> None:
     path = write_reports(a_record(), tmp_path)
     before = path.read_bytes()
-    monkeypatch.setattr("properties.harness.report.pages.page._entries", lambda *_: 1 / 0)
+    monkeypatch.setattr("properties.harness.campaign.pages.page._entries", lambda *_: 1 / 0)
     record = two_buckets()
     write_reports(record, tmp_path)
     assert path.read_bytes() == before

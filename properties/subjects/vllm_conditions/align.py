@@ -11,6 +11,7 @@ from oracle.align.decisions import after_v2_steps
 from oracle.align.memory import Copy, Place, state_copy
 from oracle.align.pointers import Entry
 from properties.harness.case import Case
+from properties.harness.case.raw import as_elements
 from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
@@ -22,7 +23,6 @@ from properties.harness.case.values import (
     Tensor,
     View,
 )
-from properties.harness.execution.objects.memory import as_elements
 from properties.harness.execution.run import Follower
 from properties.harness.expectations.align import working
 from properties.harness.expectations.align_buffers import lists_of

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 from properties.harness.campaign.corpus import Corpus
+from properties.harness.campaign.pages.page import write_reports
 from properties.harness.campaign.record import BucketRecord, Record
 from properties.harness.campaign.shards.comparison import find_previous
 from properties.harness.campaign.shards.merge import size_of
 from properties.harness.case import Case
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages.page import write_reports
 from properties.subjects import load
 
 

@@ -27,7 +27,7 @@ from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
 if TYPE_CHECKING:
-    from properties.harness.execution.confirm import Confirmation
+    from properties.harness.device.confirm import Confirmation
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
@@ -175,7 +175,7 @@ class Exploration:
         return "passed", ""
 
     def _search(self, task: Explore) -> None:
-        from properties.harness.expectations.marks import noted
+        from properties.harness.campaign.marks import noted
 
         try:
             tested = noted(self.tested, self._note)
@@ -271,8 +271,8 @@ class Exploration:
         return directory, note
 
     def _confirmed(self, case: Case) -> Confirmation:
+        from properties.harness.device.confirm import confirm
         from properties.harness.device.port import InWorker
-        from properties.harness.execution.confirm import confirm
 
         one = self.worker.setting
         return confirm(

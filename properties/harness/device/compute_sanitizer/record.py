@@ -18,7 +18,7 @@ from properties.harness.case.values import Returned
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property
-from properties.harness.expectations.rules_port import RulesPort
+from properties.harness.execution.rules_port import RulesPort
 from properties.subjects import Subject
 
 MACHINE_STEPS = 8

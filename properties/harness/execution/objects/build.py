@@ -39,7 +39,7 @@ from properties.harness.execution.objects.blocks import (
     window,
 )
 from properties.harness.execution.objects.fakes import FakeTensor
-from properties.harness.kernels.sanitizer.port import Watched
+from properties.harness.execution.objects.sanitizer import Watched
 from properties.subjects import Subject
 
 Bound = Block | Window | Named | SubjectError

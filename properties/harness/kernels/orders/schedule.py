@@ -15,10 +15,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from properties.harness.kernels import schedules, triton_mode
-from properties.harness.kernels.orders import courses
-from properties.harness.kernels.orders.courses import Course, Ready, Turns
-from properties.harness.kernels.orders.switches import (
+from properties.harness.case.switches import (
     EVERY,
     INTERLEAVED,
     PRIORITIES,
@@ -32,6 +29,9 @@ from properties.harness.kernels.orders.switches import (
     parsed,
     spelled,
 )
+from properties.harness.kernels import schedules, triton_mode
+from properties.harness.kernels.orders import courses
+from properties.harness.kernels.orders.courses import Course, Ready, Turns
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched

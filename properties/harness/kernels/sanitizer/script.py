@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import linecache
 import os
 import runpy
@@ -27,7 +26,7 @@ _LINES_AROUND = 3
 
 @dataclass(frozen=True)
 class Script:
-    """What to run, and how. A path that ends in .json is a saved case."""
+    """What to run, and how."""
 
     path: Path
     arguments: tuple[str, ...] = ()
@@ -47,9 +46,6 @@ def sanitize_script(script: Script, console: Console) -> int:
     """
     if not script.path.is_file():
         raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
-    if script.path.suffix == ".json":
-        code: int = importlib.import_module("properties.harness.report.witness").explain_case(script.path)
-        return code
     if script.order and script.every_order:
         raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
     triton_mode.prepare("cpu")

@@ -13,6 +13,7 @@ from pathlib import Path
 from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.findings import FINDINGS
+from properties.harness.case.switches import for_interpreter
 from properties.harness.case.values import (
     Address,
     Call,
@@ -32,7 +33,6 @@ from properties.harness.execution.objects.memory import Memory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.kernels import schedules
-from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.report.repro.adapter import called
 from properties.harness.report.repro.literals import elements_of, literal
 from properties.harness.report.repro.parts import filled, in_docstring, seen, subject_part

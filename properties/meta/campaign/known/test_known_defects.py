@@ -13,6 +13,7 @@ from properties.harness.campaign import coordinator
 from properties.harness.campaign.causes import grouped
 from properties.harness.campaign.defects import KnownDefects, names_of, pending_name
 from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
 from properties.harness.campaign.shards.comparison import Comparison
@@ -26,7 +27,6 @@ from properties.harness.campaign.terminal.told import (
 from properties.harness.campaign.workers.tasks import Explore, Explored, Progress
 from properties.harness.case.values import call
 from properties.harness.execution.counts import Counts
-from properties.harness.report.pages.summary import verdict
 from properties.meta.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from properties.meta.campaign.nightly_examples import a_bucket, a_record
 from properties.meta.subjects.pretended import Actor, Body, found_in, stage

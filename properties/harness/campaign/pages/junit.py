@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from properties.harness.campaign.pages.summary import WRONG
 from properties.harness.campaign.record import BucketRecord, CorpusRecord, PropertyRecord, Record
 from properties.harness.execution.verdict import Status
-from properties.harness.report.pages.summary import WRONG
 from properties.harness.text import brief, visible
 
 _TITLE, _TEXT = 300, 4000

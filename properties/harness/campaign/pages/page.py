@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.campaign.causes import Group
+from properties.harness.campaign.pages import charts, summary
+from properties.harness.campaign.pages.junit import junit
 from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
 from properties.harness.campaign.shards.comparison import Comparison, compared
 from properties.harness.case import Case
@@ -20,8 +22,6 @@ from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
-from properties.harness.report.pages import charts, summary
-from properties.harness.report.pages.junit import junit
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
 from properties.harness.text import brief, visible
