@@ -21,6 +21,7 @@ from properties.harness.docs import symbols
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.expectations.builders import config_of
+from properties.harness.expectations.symbols import MANIFEST, Symbol
 from properties.strategies.builders import Setup
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
@@ -40,7 +41,7 @@ def test_every_symbol_has_its_three_rooms_and_every_public_name_is_a_symbol() ->
 
 
 def test_every_symbol_stands_in_the_manifest_once() -> None:
-    names = [symbol.name for symbol in symbols.MANIFEST]
+    names = [symbol.name for symbol in MANIFEST]
     assert len(names) == len(set(names))
 
 
@@ -50,7 +51,7 @@ def test_a_missing_implementation_is_reported(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_private_symbol_need_not_be_exported() -> None:
-    private = next(symbol for symbol in symbols.MANIFEST if symbol.name == "_copy_mamba_state_block")
+    private = next(symbol for symbol in MANIFEST if symbol.name == "_copy_mamba_state_block")
     assert not IMPL.has(private.name)
     assert symbols._defined(private, IMPL)
     assert not symbols._defined(replace(private, impl="align/kernels/work_"), IMPL)
@@ -74,7 +75,7 @@ def test_missing_properties_are_reported() -> None:
 
 def test_a_room_in_another_topic_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     # oracle.chunks imports query_lens from oracle.batch; its rule is not there.
-    wrong = symbols.Symbol("0", VARLEN, "batch", "chunks.query_lens")
+    wrong = Symbol("0", VARLEN, "batch", "chunks.query_lens")
     monkeypatch.setattr(symbols, "MANIFEST", (wrong,))
     assert complaints() == [
         f"{VARLEN}: no impl, but should be defined in impl/batch.py and exported",
@@ -83,12 +84,12 @@ def test_a_room_in_another_topic_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_function_without_a_rule_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbols, "MANIFEST", (symbols.Symbol("contract 1.7", "MambaSpec", "types", ""),))
+    monkeypatch.setattr(symbols, "MANIFEST", (Symbol("contract 1.7", "MambaSpec", "types", ""),))
     assert "MambaSpec: no oracle, but its rule should be named" in symbols.complaints(IMPL, load_properties())
 
 
 def test_a_test_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = next(symbol for symbol in symbols.MANIFEST if symbol.name == VARLEN)
+    known = next(symbol for symbol in MANIFEST if symbol.name == VARLEN)
     renamed = replace(known, exercised_by=("properties/meta/docs/test_symbols.py::test_of_old",))
     monkeypatch.setattr(symbols, "MANIFEST", (renamed,))
     expected = (
@@ -98,7 +99,7 @@ def test_a_test_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_symbol_that_the_manifest_does_not_have_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorter = tuple(symbol for symbol in symbols.MANIFEST if symbol.name != VARLEN)
+    shorter = tuple(symbol for symbol in MANIFEST if symbol.name != VARLEN)
     monkeypatch.setattr(symbols, "MANIFEST", shorter)
     user = next(name for name, one in load_properties().items() if VARLEN in one.functions)
     assert f"{VARLEN}: is public in impl, but has no row in MANIFEST" in complaints()
@@ -106,7 +107,7 @@ def test_a_symbol_that_the_manifest_does_not_have_is_reported(monkeypatch: pytes
 
 
 def test_constants_are_those_of_the_oracle() -> None:
-    constants = [symbol for symbol in symbols.MANIFEST if symbol.name.isupper() and "." in symbol.oracle]
+    constants = [symbol for symbol in MANIFEST if symbol.name.isupper() and "." in symbol.oracle]
     assert len(constants) == 4
     for symbol in constants:
         topic, _, name = symbol.oracle.partition(".")
