@@ -22,7 +22,7 @@ from properties.harness.bench import report as bench_report
 from properties.harness.bench.cache import Cache, Shape, in_layout
 from properties.harness.bench.device import GDN, LAYOUTS, POSTPROCESS, Measured, Row, launcher, postprocess
 from properties.harness.execution.port import choose_device
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 _COUNTED_REQUESTS = 16
 _PLAIN_WIDTH = 120

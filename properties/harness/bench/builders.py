@@ -14,8 +14,8 @@ import torch
 from rich.table import Table
 
 from properties.harness.execution.port import InProcess, choose_device
+from properties.harness.subject import Subject, load
 from properties.strategies.builders import Setup, Step, StepRequest
-from properties.subjects import Subject, load
 
 _SEED = 0
 _WARM_UP, _REPEATS = 20, 300

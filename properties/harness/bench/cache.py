@@ -16,7 +16,7 @@ import torch
 
 from properties.harness.case.values import BufferMaker
 from properties.harness.execution.port import InProcess
-from properties.subjects import LAYOUT_VARIABLE, Subject
+from properties.harness.subject import LAYOUT_VARIABLE, Subject
 
 BLOCK_SIZE, DRAFTS, CONV_ROWS = 16, 2, 5
 _COLUMNS, _FIRST, _USED = 5, 1, 3

@@ -22,7 +22,7 @@ from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.clock import Times, no_collection, quartiles
 from properties.harness.rooms import home
-from properties.subjects import load as subject
+from properties.harness.subject import load as subject
 
 RESULTS = home() / "build" / "bench.json"
 REQUESTS, TOKENS, CHUNK_SIZE = (8, 64, 512), (8 * 1024, 64 * 1024), 256

@@ -12,7 +12,7 @@ import torch
 
 from properties.harness.bench.cache import Cache, Shape, in_layout
 from properties.harness.bench.clock import Action, Clock, clock_of
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 GDN = Shape("GDN", 36, 8192, (32, 128, 128), torch.float32)
 MAMBA2 = Shape("Mamba-2", 24, 10240, (128, 64, 128), torch.bfloat16)

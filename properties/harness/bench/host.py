@@ -17,7 +17,7 @@ from properties.harness.bench.cache import COPY_FUNCTIONS, DRAFTS, Cache, Shape,
 from properties.harness.bench.clock import Times, host_clock, no_collection, quartiles
 from properties.harness.case.values import BufferMaker
 from properties.harness.execution.port import InProcess
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 REQUESTS = 64
 # As many layers as a GDN model has, of small states: how many bytes are copied makes no difference to the host.

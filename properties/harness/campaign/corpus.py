@@ -24,7 +24,7 @@ from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.device.replay import replay_case
 from properties.harness.execution.port import Port
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 _LOCK = ".lock"
 _LOCK_SECONDS = 10.0

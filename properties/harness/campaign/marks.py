@@ -31,7 +31,7 @@ from properties.harness.execution.machines import MachineProperty, TrialMachine
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.rules_port import RulesPort
 from properties.harness.expectations import answered
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
 _CHUNK = 10

@@ -14,7 +14,7 @@ from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import Record
 from properties.harness.campaign.workers.gpus import device_names
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def begun(plan: Plan) -> Beginning:
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
     from properties.harness.report.markdown import environment
-    from properties.subjects import load as load_subject
+    from properties.harness.subject import load as load_subject
 
     if plan.budget is None and plan.examples is None:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")

@@ -80,7 +80,7 @@ def _offers(plan: Plan) -> str:
         ValueError: not what the plan requires.
     """
     from properties.harness.execution.offers import Offers
-    from properties.subjects import load
+    from properties.harness.subject import load
 
     offers = Offers(load(plan.subject))
     offers.require(plan.require)

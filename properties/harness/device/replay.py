@@ -18,7 +18,7 @@ from properties.harness.execution.port import InProcess, Port, choose_device, or
 from properties.harness.execution.replay import NotTried, replay
 from properties.harness.expectations import answer, answered
 from properties.harness.kernels import triton_mode
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
 LEFT_OUT = "LEFT OUT"

@@ -30,7 +30,7 @@ from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.kernels import compilations, coverage
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 Surroundings = tuple[dict[str, str], str, list[str]]
 """Environment, folder and import path."""

@@ -10,8 +10,8 @@ from properties.harness.docs import citations, deviations, symbols
 from properties.harness.execution.registry import load_properties
 from properties.harness.releases.compatibility import record as compatibility
 from properties.harness.releases.compatibility import table as compatibility_table
+from properties.harness.subject import load
 from properties.harness.text.command_lines import command_line
-from properties.subjects import load
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from properties.harness.execution.registry import Property
 from properties.harness.expectations.symbols import MANIFEST, Symbol
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 ROOT = Path(__file__).resolve().parents[3]
 

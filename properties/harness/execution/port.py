@@ -33,7 +33,7 @@ from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 class Port(Protocol):

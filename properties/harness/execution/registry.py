@@ -21,7 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 import properties
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 KINDS = frozenset(
     {

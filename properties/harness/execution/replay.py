@@ -12,7 +12,7 @@ from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.example import spell
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Expectation, Run, recorded
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 class NotTried(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
-    from properties.subjects import Subject
+    from properties.harness.subject import Subject
 
 
 def applicable(

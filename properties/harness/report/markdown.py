@@ -27,9 +27,9 @@ from properties.harness.report.picture import svg
 from properties.harness.report.repro.adapter import subject_of, titled
 from properties.harness.report.repro.script import repro_script
 from properties.harness.report.sections import Section, fitted, shortened
+from properties.harness.subject import Subject
 from properties.harness.text.command_lines import command_line, script_line
 from properties.harness.text.markdown import code, escaped, inert
-from properties.subjects import Subject
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _MOST_OF_ONE_INPUT = 100

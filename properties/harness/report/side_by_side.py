@@ -19,7 +19,7 @@ from properties.harness.execution.objects.blocks import Block, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.orders.footprints import Footprints
 from properties.harness.kernels.orders.recording import Array, Operation, RecordedLaunch, launches_recorded
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 _ALL_SHOWN, _MOST_ROWS, _MOST_COLUMNS, _MOST_VALUES = 24, 60, 5, 6
 

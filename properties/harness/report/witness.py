@@ -37,7 +37,7 @@ from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import triton_mode
 from properties.harness.report.repro.races import touches_told
 from properties.harness.report.repro.script import TRACED
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""

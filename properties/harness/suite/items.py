@@ -17,8 +17,8 @@ from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import Port, choose_device, ordinary_port
 from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import triton_mode
-from properties.subjects import KnownDeviation, Subject, adapted, load
-from properties.subjects.known import known_in, numbers_of
+from properties.harness.subject import KnownDeviation, Subject, adapted, load
+from properties.harness.subject.known import known_in, numbers_of
 
 MOST = "--statecheck-max-examples"
 

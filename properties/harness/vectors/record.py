@@ -14,7 +14,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.rules_port import NOTHING, RulesPort
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)

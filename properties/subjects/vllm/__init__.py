@@ -10,8 +10,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from properties.harness.subject.known import known_in
 from properties.subjects import Subject
-from properties.subjects.known import known_in
 from properties.subjects.vllm import outside_align, outside_builders
 from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE

@@ -24,10 +24,10 @@ from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
+from properties.harness.subject import load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line
 from properties.harness.text.html import POLICY
-from properties.subjects import load
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -15,7 +15,7 @@ from properties.harness.campaign.shards.comparison import find_previous
 from properties.harness.campaign.shards.merge import size_of
 from properties.harness.case import Case
 from properties.harness.report.markdown import write_report
-from properties.subjects import load
+from properties.harness.subject import load
 
 
 class Keeper:

@@ -53,7 +53,7 @@ class Worker:
         from properties.harness.execution.port import ordinary_port
         from properties.harness.execution.registry import load_properties
         from properties.harness.kernels import triton_mode
-        from properties.subjects import load
+        from properties.harness.subject import load
 
         torch.set_num_threads(1)
         profiles.load("nightly")
@@ -101,7 +101,7 @@ class Worker:
 
     def _without_sanitizer(self) -> Port:
         from properties.harness.execution.port import InProcess
-        from properties.subjects import load
+        from properties.harness.subject import load
 
         if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
             return self.watched

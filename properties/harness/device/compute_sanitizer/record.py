@@ -19,7 +19,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property
 from properties.harness.execution.rules_port import RulesPort
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 MACHINE_STEPS = 8
 _DRAWS = 3

@@ -24,8 +24,8 @@ from properties.harness.device.compute_sanitizer.report import conclusion, tell_
 from properties.harness.device.compute_sanitizer.run import Sanitizer, ToolRun, Work, run_tool
 from properties.harness.execution.example import Bench
 from properties.harness.execution.registry import Property, load_properties
+from properties.harness.subject import Subject, load
 from properties.harness.text import visible
-from properties.subjects import Subject, load
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
 _SAVED = (("corpus", "**/*.json"), ("reports", "**/case.json"), ("reports/pending", "*.json"))

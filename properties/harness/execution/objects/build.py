@@ -40,7 +40,7 @@ from properties.harness.execution.objects.blocks import (
 )
 from properties.harness.execution.objects.fakes import FakeTensor
 from properties.harness.execution.objects.sanitizer import Watched
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 Bound = Block | Window | Named | SubjectError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)

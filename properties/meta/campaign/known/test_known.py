@@ -15,11 +15,11 @@ import pytest
 from properties import subjects
 from properties.harness.case import Failure
 from properties.harness.execution.registry import load_properties
+from properties.harness.subject.deviation import any_matches
+from properties.harness.subject.known import has, known_in
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.campaign.known.known_lint import entries
 from properties.subjects import Condition, KnownDeviation, Symptom
-from properties.subjects.deviation import any_matches
-from properties.subjects.known import has, known_in
 from properties.subjects.vllm_conditions import CONDITIONS
 
 NEEDED: dict[str, Any] = {

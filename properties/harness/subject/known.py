@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from properties.subjects.deviation import Condition, KnownDeviation, Symptom
+from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 
 _NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
 _OPTIONAL = ("source",)
