@@ -14,7 +14,7 @@ from properties.engine.flaws import Flaw
 from properties.engine.metadata import Batch
 from properties.engine.report.contents import Content, Contents, Pools
 from properties.engine.report.words import tokens as told
-from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
 """Moments that a picture shows at most."""
@@ -149,16 +149,16 @@ class Story:
                     arrows.append(Arrow(number, request, group, source, column))
         return arrows
 
-    def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+    def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         if flaw.request:
             return self._first_wrong(flaw, moments)
         place = self._place(len(self._snapshots) - 1, flaw.group, flaw.block)
         if place is None or flaw.group is None:
             return None
         moment, request, column = place
-        return Finding(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
+        return WrongCell(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
 
-    def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+    def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         """Of a wrong output: the first block that does not hold what it should; else where the request ran at the end."""
         if not moments:
             return None
@@ -167,12 +167,12 @@ class Story:
                 for column, cell in enumerate(row.cells):
                     if cell.expected:
                         text = f"{cell.holds} instead of {cell.expected}; {flaw.message}"
-                        return Finding(number, row.request, row.group, column, text)
+                        return WrongCell(number, row.request, row.group, column, text)
         last = (row for row in moments[-1].rows if row.request == flaw.request and row.run is not None)
         ran = next(last, None)
         if ran is None or ran.run is None or ran.run >= len(ran.cells):
             return None
-        return Finding(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
+        return WrongCell(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
 
     def _place(self, moment: int, group: int | None, block: int | None) -> tuple[int, str, int] | None:
         if moment < 0 or group is None or not block:

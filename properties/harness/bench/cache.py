@@ -60,7 +60,7 @@ class Shape:
         return self.layers * 2 * (self.temporal_bytes + conv)
 
 
-class Cache:
+class BenchCache:
     """The cache of a model for `rows` requests, three blocks each behind the null block.
 
     Per layer one pool of bytes (`pools`), a block in it holding the conv state and then the temporal state. `table` has the

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from properties.harness.campaign.defects import KnownDefects
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.workers.gpus import device_names
 from properties.harness.subject import Subject
 
@@ -22,7 +22,7 @@ class Beginning:
     """An empty record, what is to be known, and which of the properties are state machines."""
 
     subject: Subject
-    record: Record
+    record: CampaignRecord
     ledger: Ledger
     defects: KnownDefects
     lives: frozenset[str]
@@ -52,7 +52,7 @@ def begun(plan: Plan) -> Beginning:
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,
-        Record(
+        CampaignRecord(
             plan.id,
             plan.subject,
             plan.device,

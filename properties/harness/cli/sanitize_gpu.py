@@ -57,10 +57,10 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
     from properties.harness.cli.options import seconds
-    from properties.harness.device.compute_sanitizer.start import Options, sanitize
+    from properties.harness.device.compute_sanitizer.start import SanitizeOptions, sanitize
     from properties.harness.execution.selection import select
 
-    asked = Options(
+    asked = SanitizeOptions(
         cases=options.cases,
         subject=options.subject,
         tools=_tools(options.tools),

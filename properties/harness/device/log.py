@@ -33,7 +33,7 @@ def running_path(pending: Path, name: str) -> Path:
     return pending / f"{name}{SUFFIX}"
 
 
-class Log:
+class StepLog:
     """An open log, which nobody else takes for one that was left behind."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:

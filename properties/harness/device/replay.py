@@ -25,7 +25,7 @@ LEFT_OUT = "LEFT OUT"
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayVerdict:
     """What came of a case, a line that explains it, and the case as it is now.
 
     `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE" or, where it took too long, "LEFT OUT".
@@ -36,7 +36,7 @@ class Replay:
     case: Case
 
 
-def replay_file(path: Path, subject: str, device: str, *, as_new: bool = False) -> Replay:
+def replay_file(path: Path, subject: str, device: str, *, as_new: bool = False) -> ReplayVerdict:
     """Replay the case in a file.
 
     Args:
@@ -56,7 +56,7 @@ def replay_file(path: Path, subject: str, device: str, *, as_new: bool = False) 
 
 def replay_case(
     case: Case, subject: Subject, device: str, port: Port | None = None, *, as_new: bool = False
-) -> Replay:
+) -> ReplayVerdict:
     """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
 
     Raises:
@@ -64,22 +64,22 @@ def replay_case(
     """
     reason = _not_applicable(case, subject, device)
     if reason is not None:
-        return Replay(NOT_APPLICABLE, reason, case)
+        return ReplayVerdict(NOT_APPLICABLE, reason, case)
     profile.use(subject.profile)
     try:
         found = _replayed(case, subject, device, port)
     except NotTried as left:
-        return Replay(NOT_APPLICABLE, str(left), case)
+        return ReplayVerdict(NOT_APPLICABLE, str(left), case)
     except TooLong as late:
-        return Replay(LEFT_OUT, f"left out: {late}", case)
+        return ReplayVerdict(LEFT_OUT, f"left out: {late}", case)
     if found is None and case.sanitized and not _watches(port, device):
-        return Replay(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
+        return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if found is None:
-        return Replay(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
+        return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
     known = None if as_new else subject.known(found)
     if known is not None:
-        return Replay(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found)
-    return Replay(FAILED, _sentence(found), found)
+        return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found)
+    return ReplayVerdict(FAILED, _sentence(found), found)
 
 
 def _sentence(case: Case) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from properties.harness.case.values import Call, Expected, Outcome, Step, Value
-from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.port import Port, executed
 from properties.harness.expectations import answer
 
@@ -44,7 +44,7 @@ class Follower:
     """
 
     def __init__(self, expect: Expectation = answer) -> None:
-        self.memory = Memory()
+        self.memory = KnownMemory()
         self._expect = expect
 
     def asked(self, step: Step) -> Asked | None:
@@ -93,7 +93,7 @@ class Run:
         self._unasked: list[tuple[Step, Outcome | None]] = []
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> KnownMemory:
         return self._rules.memory
 
     def asked(self, step: Step) -> Asked | None:

@@ -12,7 +12,7 @@ from properties.harness.case import Case
 from properties.harness.case.compare import brief
 from properties.harness.case.faults import DEVICE_FAULT
 from properties.harness.case.values import Call, Let, Raised, Tensor
-from properties.harness.execution.objects.blocks import Block, Window
+from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.port import InProcess
 from properties.harness.subject import Subject
@@ -106,4 +106,4 @@ class _Recorder:
             name for name, value in named.items() if isinstance(value, Tensor) and value.dtype == "uint8"
         )
         bound = ((name, self._port.bound(name)) for name in bytes_only)
-        return {name: one.view for name, one in bound if isinstance(one, Block | Window)}
+        return {name: one.view for name, one in bound if isinstance(one, Allocation | Window)}

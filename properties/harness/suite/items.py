@@ -24,7 +24,7 @@ MOST = "--statecheck-max-examples"
 
 
 @dataclass(frozen=True)
-class Place:
+class TestPlace:
     """A line of a test module, which pytest shows as where the test stands."""
 
     file: str
@@ -33,7 +33,7 @@ class Place:
 
 def suite_of(
     subject: ModuleType | str,
-    place: Place,
+    place: TestPlace,
     *,
     device: str,
     known: str | Path | None,

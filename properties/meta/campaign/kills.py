@@ -30,7 +30,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.device.log import SUFFIX, recover
@@ -166,10 +166,10 @@ class Trail:
         return {path.stem.rpartition("-")[2]: path for path in self.corpus.glob("*.json")}
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> CampaignRecord | None:
         """Of the latest campaign here that has one."""
         found = sorted(self.reports.glob(f"campaigns/*/{FILE}"))
-        return Record.load(found[-1]) if found else None
+        return CampaignRecord.load(found[-1]) if found else None
 
     def survivors(self) -> list[Process]:
         """What still runs after a while; it is then ended."""

@@ -32,7 +32,7 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.objects.blocks import contents, raw_bytes
-from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.port import InProcess
 from properties.meta.breakages.broken import a_property, toy
 
@@ -46,8 +46,8 @@ def raw(data: bytes) -> Tensor:
     return Tensor("uint8", (len(data),), data)
 
 
-def memory(*steps: Let | Overwrite) -> Memory:
-    made = Memory()
+def memory(*steps: Let | Overwrite) -> KnownMemory:
+    made = KnownMemory()
     for step in steps:
         made.note(step)
     return made

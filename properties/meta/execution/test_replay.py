@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oracle import profile
-from properties.harness.campaign.corpus import Corpus, Entry, replayed
+from properties.harness.campaign.corpus import Corpus, CorpusFile, replayed
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
@@ -64,7 +64,7 @@ def subject_of(divide: Callable[[int, int], int], *known: KnownDeviation, **fiel
 
 
 @pytest.mark.parametrize("entry", KEPT, ids=[entry.path.stem for entry in KEPT])
-def test_the_name_of_a_kept_case_has_the_id_of_its_bucket(entry: Entry) -> None:
+def test_the_name_of_a_kept_case_has_the_id_of_its_bucket(entry: CorpusFile) -> None:
     """Ids are quoted in issues, and outlive the version that made them."""
     assert entry.case is not None
     assert entry.path.stem.endswith(f"-{bucket_of(entry.case).id}")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.meta.breakages.broken import ROOT
@@ -140,11 +140,11 @@ class Night:
         return [f"{one.command} survives" for one in found]
 
     @property
-    def records(self) -> list[Record]:
-        return [Record.load(path) for path in sorted(self.reports.glob(f"campaigns/*/{FILE}"))]
+    def records(self) -> list[CampaignRecord]:
+        return [CampaignRecord.load(path) for path in sorted(self.reports.glob(f"campaigns/*/{FILE}"))]
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> CampaignRecord | None:
         return self.records[-1] if self.records else None
 
     @property

@@ -17,7 +17,7 @@ from hypothesis import Phase, settings
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import stated
-from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 from properties.harness.case.values import (
     Attribute,
     BufferMaker,
@@ -637,7 +637,7 @@ FILES = ["case.json", "report.html", "report.md", "repro.py"]
 TIMELINE = Timeline(
     (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
     (Arrow(0, "r0", 0, 0, 1),),
-    Finding(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
+    WrongCell(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
 )
 
 

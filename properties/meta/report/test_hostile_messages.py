@@ -16,7 +16,7 @@ from rich.console import Console
 from properties.harness.campaign.pages.junit import junit
 from properties.harness.campaign.pages.page import page
 from properties.harness.campaign.pages.summary import markdown
-from properties.harness.campaign.record import KnownRecord, Record
+from properties.harness.campaign.record import CampaignRecord, KnownRecord
 from properties.harness.campaign.shards.comparison import compared
 from properties.harness.campaign.terminal.display import Display, kernels, summary
 from properties.harness.campaign.terminal.told import known_table, tell_failures, tell_known
@@ -70,7 +70,7 @@ def shown(message: str) -> Case:
     return Case(**{**vars(found.case), **texts, "timeline": TIMELINE})
 
 
-def campaign(message: str) -> Record:
+def campaign(message: str) -> CampaignRecord:
     bucket = a_bucket(3, shown(message), note=message, rule=message, fault=message)
     stated = a_property(message, status="ERROR", detail=message, sentence=message, unchecked={message: 1})
     known = KnownRecord(message, message, message, "showed", {message: 1}, remark=message)

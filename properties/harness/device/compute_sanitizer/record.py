@@ -133,13 +133,13 @@ def _live(
 ) -> None:
     """Lives of a machine; its rules are Hypothesis's to call, so that one that fails ends them all."""
 
-    class Kept(tested.machine):  # type: ignore[name-defined]
+    class KeptMachine(tested.machine):  # type: ignore[name-defined]
         def teardown(self) -> None:
             super().teardown()
             keep()
 
     def begin() -> Any:
-        return Kept(bench.begin(tested))
+        return KeptMachine(bench.begin(tested))
 
     # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
     begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from properties.harness.case.values import (
 
 
 @dataclass
-class Memory:
+class KnownMemory:
     """Follows the steps of an example, as the rules see them.
 
     A name stands for a value, with the elements that its tensors hold now, or for the call that made or updated it.

@@ -49,12 +49,12 @@ def sanitize_script(script: Script, console: Console) -> int:
     if script.order and script.every_order:
         raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
     triton_mode.prepare("cpu")
-    seen = _Seen()
+    seen = _SeenLaunches()
     error = _run(script, seen)
     return _tell(script, seen, error, console)
 
 
-class _Seen:
+class _SeenLaunches:
     """What a script has launched."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _Seen:
         return run
 
 
-def _run(script: Script, seen: _Seen) -> BaseException | None:
+def _run(script: Script, seen: _SeenLaunches) -> BaseException | None:
     """What the script has raised, its end by `sys.exit` included."""
     with _watching(script, seen), _as_main(script):
         try:
@@ -101,7 +101,7 @@ def _run(script: Script, seen: _Seen) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def _watching(script: Script, seen: _Seen) -> Iterator[None]:
+def _watching(script: Script, seen: _SeenLaunches) -> Iterator[None]:
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
     from properties.harness.kernels.sanitizer.orders import every_order
@@ -130,7 +130,7 @@ def _as_main(script: Script) -> Iterator[None]:
         os.environ.pop(triton_mode.INTERPRET, None)
 
 
-def _tell(script: Script, seen: _Seen, error: BaseException | None, console: Console) -> int:
+def _tell(script: Script, seen: _SeenLaunches, error: BaseException | None, console: Console) -> int:
     if seen.finding is not None:
         _tell_finding(seen.finding, console)
         return FOUND

@@ -12,10 +12,10 @@ from properties.harness.releases.compatibility.record import (
     NOT_APPLICABLE,
     NOT_TESTED,
     PASSED,
-    Cell,
     Column,
     Compatibility,
     Known,
+    ReleaseResult,
 )
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
@@ -98,7 +98,7 @@ def _alike(name: str, columns: Sequence[Column]) -> bool:
     return states <= {PASSED} or states == {NOT_APPLICABLE}
 
 
-def _symbol(cell: Cell | None, numbers: dict[str, str]) -> str:
+def _symbol(cell: ReleaseResult | None, numbers: dict[str, str]) -> str:
     if cell is None:
         return ""
     known = ", ".join(sorted((numbers.get(one, one) for one in cell.known), key=_number))

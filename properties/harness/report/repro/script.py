@@ -29,7 +29,7 @@ from properties.harness.case.values import (
     Value,
     View,
 )
-from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.kernels import schedules
@@ -162,7 +162,7 @@ def _damaged(case: Case) -> set[str]:
 
 
 def _call(
-    call: Call, expected: Expected, results: set[str], memory: Memory, finding: str = ""
+    call: Call, expected: Expected, results: set[str], memory: KnownMemory, finding: str = ""
 ) -> Iterator[str]:
     yield ""
     yield f"environment({dict(call.environment)!r})"
@@ -198,7 +198,7 @@ def _call(
     yield from _observations(call, expected, memory)
 
 
-def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[str]:
+def _observations(call: Call, expected: Expected, memory: KnownMemory) -> Iterator[str]:
     known = dict(expected.after)
     for name in call.observes:
         if name in known:
@@ -216,7 +216,7 @@ def _observation(name: str, expected: Value, bound: Value) -> str:
     return f"expect({name!r}, {name}, {literal(expected)})"
 
 
-def _variable(name: str, value: Value, memory: Memory) -> str:
+def _variable(name: str, value: Value, memory: KnownMemory) -> str:
     """The variable of an argument: its name, unless that is what something else is called already."""
     taken = name in memory.names or name in _helpers()
     return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
