@@ -16,11 +16,11 @@ from typing import Any, TypeVar, cast
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
+from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
 from properties.harness.subject import Subject
 
 KINDS = frozenset(
@@ -198,7 +198,7 @@ def discards_counted(bench: Bench) -> Iterator[None]:
     """Count the example that ends here because the property itself, or Hypothesis, does not want it."""
     try:
         yield
-    except (UnsatisfiedAssumption, StopTest):
+    except ENDS_EXAMPLES:
         bench.counts.discarded += 1
         raise
 

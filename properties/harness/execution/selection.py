@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,22 +48,11 @@ def select(names: list[str], expression: str) -> list[str]:
     """
     if not expression:
         return names
-    # The expression language is pytest's own; its evaluator has no other public home.
-    from _pytest.mark.expression import Expression
+    from properties.harness.execution.private.pytest import chosen_by
 
-    try:
-        compiled = Expression.compile(expression)
-    except Exception as error:  # SyntaxError; ParseError before pytest 9
-        raise ValueError(
-            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
-        ) from error
-    found = [name for name in names if compiled.evaluate(_containing(name))]
+    found = chosen_by(expression, names)
     if not found:
         raise ValueError(
             f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
         )
     return found
-
-
-def _containing(name: str) -> Callable[..., bool]:
-    return lambda word, **_: word in name

@@ -11,12 +11,12 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis.errors import HypothesisException
-from hypothesis.stateful import run_state_machine_as_test
 
 from properties.harness.case import Case
 from properties.harness.case.values import Returned
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
+from properties.harness.execution.private.hypothesis import run_machine
 from properties.harness.execution.registry import Property
 from properties.harness.execution.rules_port import RulesPort
 from properties.harness.subject import Subject
@@ -141,9 +141,7 @@ def _live(
     def begin() -> Any:
         return KeptMachine(bench.begin(tested))
 
-    # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
-    begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
-    run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+    run_machine(begin, chosen, seed)
 
 
 def _is_small(case: Case, skipped: Counter[str]) -> bool:

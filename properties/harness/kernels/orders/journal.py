@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.private import native_interpreter as native
 from properties.harness.kernels.source.sites import Site
 
 Bytes = NDArray[np.uint8]

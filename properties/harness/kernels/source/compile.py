@@ -21,14 +21,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import triton
-from triton._C.libtriton import ir as native
-from triton._C.libtriton import passes
-from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import ASTSource
-from triton.runtime.cache import get_cache_manager
 
 from properties.harness.kernels import arithmetic
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
+from properties.harness.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
+from properties.harness.kernels.private import native_ir as native
 from properties.harness.kernels.source import tiles
 from properties.harness.kernels.source.generate import written
 from properties.harness.kernels.source.ir import FuncOp, Type
