@@ -6,7 +6,6 @@ temporary one, or at last on the standard error. `Corpus.troubles` tells where i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
+from properties.harness.data.locks import lock_within
 from properties.harness.device.replay import replay_case
 from properties.harness.execution.port import Port
 from properties.harness.subject import Subject, load
@@ -239,7 +239,8 @@ def _locked(folder: Path) -> Iterator[None]:
     lock = _opened(folder / _LOCK)
     try:
         if lock is not None:
-            _wait_for(lock)
+            with suppress(OSError):
+                lock_within(lock, _LOCK_SECONDS)
         yield
     finally:
         if lock is not None:
@@ -251,19 +252,6 @@ def _opened(path: Path) -> int | None:
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         with suppress(OSError):
             return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    return None
-
-
-def _wait_for(lock: int) -> None:
-    """Not for ever: who holds it may have been stopped."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.005)
-        except OSError:
-            return None
     return None
 
 

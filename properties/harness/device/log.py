@@ -6,7 +6,6 @@ its length, a checksum, and JSON: a torn one at the end is the message that was 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -21,6 +20,7 @@ from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Raised, Step
+from properties.harness.data.locks import try_lock
 from properties.harness.execution.run import Follower
 
 _RECORD = struct.Struct("<II")
@@ -76,13 +76,11 @@ def _opened(path: Path) -> tuple[Path, int]:
     """The file, locked; another name where another process has it open."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed it since it was opened here.
-            if os.fstat(file).st_nlink:
-                return path, file
-        except BlockingIOError:
+        if not try_lock(file):
             path = path.with_name(f"{path.stem}-{os.getpid()}{SUFFIX}")
+        # Whoever had it may have removed it since it was opened here.
+        elif os.fstat(file).st_nlink:
+            return path, file
         os.close(file)
 
 
@@ -137,7 +135,8 @@ def _left_behind(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no file")
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not try_lock(file.fileno(), shared=True):
+            raise BlockingIOError(f"{path} is being written")
         return file.read()
 
 

@@ -18,7 +18,7 @@ from properties.harness.execution.port import Port, choose_device, ordinary_port
 from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import KnownDeviation, Subject, adapted, load
-from properties.harness.subject.known import known_in, numbers_of
+from properties.harness.subject.known import known_in
 
 MOST = "--statecheck-max-examples"
 
@@ -71,7 +71,7 @@ def suite_of(
 
 def _declared(path: Path, subject: Subject) -> tuple[KnownDeviation, ...]:
     try:
-        return known_in(path, numbers_of(subject.release))
+        return known_in(path, subject.release)
     except OSError as error:
         raise ValueError(
             f"known = {str(path)!r}, but should be a readable file [properties]: {error}"

@@ -134,7 +134,8 @@ def test_the_versions_that_it_was_made_for_are_the_bound_and_the_pin(one: Privat
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = next(one_ for one_ in map(Requirement, project["dependencies"]) if one_.name == one.tool)
     pins = map(
-        Requirement, re.findall(r"^[\w-]+==\S+", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+        Requirement,
+        re.findall(r"^[\w-]+==\S+", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE),
     )
     pin = next(pinned for pinned in pins if pinned.name == one.tool)
     oldest, newest = (minor(next(iter(each.specifier)).version) for each in (wanted, pin))

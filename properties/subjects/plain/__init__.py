@@ -17,7 +17,7 @@ from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.subject.deviation import KnownDeviation
-from properties.harness.subject.known import known_in, numbers_of
+from properties.harness.subject.known import known_in
 from properties.harness.subject.subject import Subject, Tell, offers, safe_getattr
 from properties.harness.text.names import meant_by
 from properties.subjects.plain.outside import outside_of
@@ -185,4 +185,4 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     if path is None:
         return ()
     folder = Path(port.__file__ or "").parent
-    return known_in(folder / path, numbers_of(str(safe_getattr(port, "RELEASE", "0"))))
+    return known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
