@@ -14,6 +14,7 @@ from typing import Any
 from properties.harness.execution.registry import Property
 from properties.harness.expectations.symbols import MANIFEST, Symbol
 from properties.harness.subject import Subject
+from properties.harness.text import markdown
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,15 +23,13 @@ Properties = Mapping[str, Property]
 
 def table(tested: Properties) -> str:
     """The table, a row for each symbol."""
-    rows = ["| document | symbol | impl | oracle | properties |", "|---|---|---|---|---|"]
+    rows = []
     for symbol in MANIFEST:
         topic, _, rule = symbol.oracle.partition(".")
         oracle = f"`oracle/{topic}.py{f': {rule}' if rule else ''}`" if topic else "no rule: plain data"
         checks = ", ".join(f"`{path}` {count}" for path, count in sorted(_checks(symbol, tested).items()))
-        rows.append(
-            f"| {symbol.document} | `{symbol.name}` | `impl/{symbol.impl}.py` | {oracle} | {checks} |"
-        )
-    return "\n".join(rows)
+        rows.append((symbol.document, f"`{symbol.name}`", f"`impl/{symbol.impl}.py`", oracle, checks))
+    return "\n".join(markdown.table(("document", "symbol", "impl", "oracle", "properties"), rows))
 
 
 def complaints(subject: Subject, tested: Properties) -> list[str]:

@@ -29,7 +29,7 @@ from properties.harness.report.repro.script import repro_script
 from properties.harness.report.sections import Section, fitted, shortened
 from properties.harness.subject import Subject
 from properties.harness.text.command_lines import command_line, script_line
-from properties.harness.text.markdown import code, escaped, inert
+from properties.harness.text.markdown import code, escaped, inert, table
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _MOST_OF_ONE_INPUT = 100
@@ -177,9 +177,7 @@ def environment() -> dict[str, str]:
 
 def _environment(case: Case) -> str:
     rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
-    return "| | |\n|---|---|\n" + "\n".join(
-        f"| {name} | {escaped(value, 200)} |" for name, value in rows.items()
-    )
+    return "\n".join(table(("", ""), ((name, escaped(value, 200)) for name, value in rows.items())))
 
 
 @cache

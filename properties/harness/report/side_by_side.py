@@ -25,6 +25,7 @@ from properties.harness.kernels.orders.recording import (
     launches_recorded,
 )
 from properties.harness.subject import Subject
+from properties.harness.text import markdown
 
 _ALL_SHOWN, _MOST_ROWS, _MOST_COLUMNS, _MOST_VALUES = 24, 60, 5, 6
 
@@ -127,7 +128,7 @@ class _ProgramTable:
     def left_out(self) -> str:
         return "" if self._shown else "; operations are left out that touch nothing which another one writes"
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> list[str]:
         rows = list(self._rows())
         columns = list(dict.fromkeys(row.who for row in rows))
         if len(columns) > _MOST_COLUMNS:
@@ -135,13 +136,13 @@ class _ProgramTable:
             columns = [""]
         else:
             columns.sort()
-        yield f"| | {' | '.join(columns)} |"
-        yield "|---" * (len(columns) + 1) + "|"
-        for row in rows[:_MOST_ROWS]:
-            cells = (row.text if one == row.who else "" for one in columns)
-            yield f"| {row.number} | {' | '.join(cells)} |"
+        cells = [
+            [str(row.number), *(row.text if one == row.who else "" for one in columns)]
+            for row in rows[:_MOST_ROWS]
+        ]
         if len(rows) > _MOST_ROWS:
-            yield f"| ... | {len(rows) - _MOST_ROWS} more |{' |' * (len(columns) - 1)}"
+            cells.append(["...", f"{len(rows) - _MOST_ROWS} more", *[""] * (len(columns) - 1)])
+        return markdown.table(("", *columns), cells)
 
     def _rows(self) -> Iterator[_Row]:
         for number, one in enumerate(self._operations):

@@ -16,7 +16,7 @@ from properties.harness.execution.verdict import Status
 from properties.harness.kernels import coverage
 from properties.harness.text import brief
 from properties.harness.text.command_lines import command_line, option, script_line
-from properties.harness.text.markdown import code, escaped
+from properties.harness.text.markdown import code, escaped, table
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.RUNNING.value)
@@ -258,10 +258,11 @@ def _kernel_lines(record: CampaignRecord) -> Iterator[str]:
 
 
 def _table(record: CampaignRecord) -> Iterator[str]:
-    yield from ("", "| properties | number | examples | compared |", "|---|---:|---:|---:|")
+    rows = []
     for status, found in by_status(record.properties)[: len(Status)]:
         examples, compared = sum(one.examples for one in found), sum(one.compared for one in found)
-        yield f"| {escaped(status, 40)} | {len(found):,} | {examples:,} | {compared:,} |"
+        rows.append((escaped(status, 40), *(f"{count:,}" for count in (len(found), examples, compared))))
+    yield from ("", *table(("properties", "number", "examples", "compared"), rows, numbers=(1, 2, 3)))
 
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:
