@@ -1,4 +1,7 @@
-"""What is said to a process that forks others: `Fork` and `Reap`, each answered with a number."""
+"""What is said to a process that forks others: `Fork` and `Reap`, each answered with a number.
+
+Descriptors go along with a request, in one piece; `multiprocessing.connection` would send them behind it.
+"""
 
 from __future__ import annotations
 
