@@ -134,7 +134,7 @@ def test_no_order_of_programs_shows_in_what_is_brought_along(
     in_each_order(trial, batch, batch.slotwise(), chosen)
 
 
-@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores(), chosen=orders())
+@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores(tiles=(1,)), chosen=orders())
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     trial: Trial, batch: Before, chosen: list[str]
 ) -> None:

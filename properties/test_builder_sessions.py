@@ -38,7 +38,7 @@ class AnOldStepNeverShowsInANewOne(TrialMachine):
 
     @rule(data=st.data())
     def build_decodes_only(self, data: st.DataObject) -> None:
-        step = data.draw(steps(self.setup, decodes_only=True))
+        step = data.draw(steps(self.setup, rows="decodes"))
         self.agrees(step.build(self.setup))
         self.latest = None
 

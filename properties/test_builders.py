@@ -30,7 +30,8 @@ BUILD = tuple(f"{name}.build" for name in BUILDERS)
 CAPTURE = tuple(f"{name}.build_for_cudagraph_capture" for name in BUILDERS)
 MAMBA = ("mamba1", "mamba2")
 UPDATE = tuple(f"{CLASSES[kind]}.update_block_table" for kind in MAMBA)
-FULL: dict[str, Any] = {"full_cudagraphs": True, "decodes_only": True}
+SPECULATING: dict[str, Any] = {"kinds": ("gdn",), "min_spec": 1, "rows": "mixed"}
+FULL: dict[str, Any] = {"full_cudagraphs": True, "rows": "decodes"}
 
 
 def built(trial: Trial, session: Session) -> Record:
@@ -49,7 +50,7 @@ def test_every_field_of_the_metadata_is_what_its_sentence_says(trial: Trial, ses
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
-@prop("agreement", *BUILD, session=sessions(full_cudagraphs=True, decodes_only=True))
+@prop("agreement", *BUILD, session=sessions(full_cudagraphs=True, rows="decodes"))
 def test_metadata_for_full_graphs_is_padded_to_the_rows_of_the_batch(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
@@ -68,7 +69,7 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, 
     )
 
 
-@prop("partition", "GDNAttentionMetadataBuilder.build", session=sessions(kinds=("gdn",)).map(accepted))
+@prop("partition", "GDNAttentionMetadataBuilder.build", session=sessions(**SPECULATING).map(accepted))
 def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     if found["spec_token_indx"] is None:
@@ -117,12 +118,11 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
     )
 
 
-@prop("classification", "GDNAttentionMetadataBuilder.build", session=sessions(kinds=("gdn",)).map(accepted))
+@prop("classification", "GDNAttentionMetadataBuilder.build", session=sessions(**SPECULATING).map(accepted))
 def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     trial: Trial, session: Session
 ) -> None:
     step = replace(session.steps[0], marks=True)
-    assume(session.setup.num_spec)
     found = built(trial, replace(session, steps=(step,)))
     masks = found["spec_sequence_masks"]
     for r, row in enumerate(step.requests):
@@ -138,7 +138,7 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
             )
 
 
-@prop("padding", *BUILD, session=sessions(full_cudagraphs=True, decodes_only=True).map(accepted))
+@prop("padding", *BUILD, session=sessions(full_cudagraphs=True, rows="decodes").map(accepted))
 def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
     """Whatever a runner leaves in the table rows of padding, no kernel is told to touch a block for them."""
     found, step = built(trial, session), session.steps[0]
@@ -289,7 +289,7 @@ def test_decodes_under_speculation_without_accepted_counts_are_refused(
     trial: Trial, setup: Setup, data: st.DataObject
 ) -> None:
     setup = replace(setup, num_spec=2, max_model_len=40)
-    step = data.draw(steps(setup, decodes_only=True))
+    step = data.draw(steps(setup, rows="decodes"))
     rows = (StepRequest(1, 4), *(row for row in step.requests if row.query_len == 1))
     trial.agrees(setup.construct())
     trial.refuses(replace(step, requests=rows, counts=False, marks=True).build(setup))

@@ -53,10 +53,15 @@ def befores(
     uncounted: bool = False,
     crowded: bool = False,
     reordered: bool = False,
+    tiles: tuple[int, ...] = (256, 4, 1),
 ) -> st.SearchStrategy[Before]:
-    """Batches before a forward; the arguments as of `starting` and `afters`."""
+    """Batches before a forward; the arguments as of `starting` and `afters`.
+
+    Args:
+        tiles: how many requests one program of the preprocess kernel looks at.
+    """
     requests = partial(starting, flawed=flawed, moving=moving, uncounted=uncounted)
-    tiles = (256, 32) if crowded else (256, 4, 1)
+    tiles = (256, 32) if crowded else tiles
     models = setups(large=not reordered)
     most = _MOST_REORDERED if reordered else _MOST
     return _batches(Before, models, requests, True, crowded, tiles, most=most).map(noted)

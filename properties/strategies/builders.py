@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -30,6 +31,8 @@ CLASSES = {
     "gdn": "GDNAttentionMetadataBuilder",
 }
 HUGE = 10**6
+Rows = Literal["any", "decodes", "mixed"]
+"""The rows of a step: of any kind, decodes alone, or at least one decode and one prompt."""
 
 
 @dataclass(frozen=True)
@@ -253,24 +256,24 @@ class Step(NamedSituations):
 
 
 def setups(
-    *, kinds: tuple[str, ...] = tuple(CLASSES), full_cudagraphs: bool | None = None
+    *, kinds: tuple[str, ...] = tuple(CLASSES), full_cudagraphs: bool | None = None, min_spec: int = 0
 ) -> st.SearchStrategy[Setup]:
-    """Configurations that their builder accepts."""
-    return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs)).map(noted)
+    """Configurations that their builder accepts, with at least `min_spec` drafts."""
+    return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs, min_spec)).map(noted)
 
 
 # Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
 
 
 @cache
-def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
+def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy[Setup]:
     modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
     return st.builds(
         Setup,
         kind=st.just(kind),
         mode=st.sampled_from(modes),
         block_size=st.sampled_from((4, 2, 1, 8)),
-        num_spec=st.just(0) if kind == "mamba1" else st.integers(0, 2),
+        num_spec=st.just(0) if kind == "mamba1" else st.integers(min_spec, 2),
         spare_blocks=st.sampled_from((0, 0, 1)),
         max_num_seqs=st.integers(1, 8),
         max_cudagraph_capture_size=st.none() | st.integers(1, 12),
@@ -281,9 +284,9 @@ def _setups_of(kind: str, full: bool | None) -> st.SearchStrategy[Setup]:
     )
 
 
-def steps(setup: Setup, *, decodes_only: bool = False) -> st.SearchStrategy[Step]:
+def steps(setup: Setup, *, rows: Rows = "any") -> st.SearchStrategy[Step]:
     """Steps inside the documented domain of the setup's builder, in the runner's order."""
-    return _steps_with(*_limits(setup), decodes_only).map(partial(_fitted, setup))
+    return _steps_with(*_limits(setup), rows).map(partial(_fitted, setup))
 
 
 def _limits(setup: Setup) -> tuple[int, int, int]:
@@ -296,14 +299,15 @@ def _fitted(setup: Setup, step: Step) -> Step:
 
 
 @cache
-def _steps_with(spec: int, longest: int, block_size: int, decodes_only: bool) -> st.SearchStrategy[Step]:
+def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.SearchStrategy[Step]:
     """Steps for builders with these limits, whatever else such a builder may ask for."""
-    rows = _decodes(spec, longest, block_size)
-    rows = rows if decodes_only else rows | _prefills()
-    requests = st.lists(rows, max_size=5).map(lambda found: tuple(sorted(found, key=_class)))
+    decodes = _decodes(spec, longest, block_size)
+    requests = st.lists(decodes if rows == "decodes" else decodes | _prefills(), max_size=5)
+    if rows == "mixed":
+        requests = st.tuples(decodes, _prefills(), requests).map(lambda found: [*found[:2], *found[2]])
     return st.builds(
         Step,
-        requests,
+        requests.map(lambda found: tuple(sorted(found, key=_class))),
         padded_rows=st.integers(0, 2),
         padded_tokens=st.integers(0, 2),
         marks=st.booleans(),
@@ -409,23 +413,23 @@ def sessions(
     kinds: tuple[str, ...] = tuple(CLASSES),
     full_cudagraphs: bool | None = None,
     max_steps: int = 1,
-    decodes_only: bool = False,
+    rows: Rows = "any",
+    min_spec: int = 0,
 ) -> st.SearchStrategy[Session]:
-    """A builder with one step, or with up to `max_steps`."""
-    return _sessions(setups(kinds=kinds, full_cudagraphs=full_cudagraphs), max_steps, decodes_only)
+    """A builder that expects at least `min_spec` drafts, with one step, or with up to `max_steps`."""
+    models = setups(kinds=kinds, full_cudagraphs=full_cudagraphs, min_spec=min_spec)
+    return _sessions(models, max_steps, rows)
 
 
 @st.composite
-def _sessions(
-    draw: st.DrawFn, models: st.SearchStrategy[Setup], max_steps: int, decodes_only: bool
-) -> Session:
+def _sessions(draw: st.DrawFn, models: st.SearchStrategy[Setup], max_steps: int, rows: Rows) -> Session:
     setup = draw(models)
-    found = draw(_steps_in_a_row(*_limits(setup), decodes_only, max_steps))
+    found = draw(_steps_in_a_row(*_limits(setup), rows, max_steps))
     return Session(setup, tuple(_fitted(setup, step) for step in found))
 
 
 @cache
 def _steps_in_a_row(
-    spec: int, longest: int, block_size: int, decodes_only: bool, most: int
+    spec: int, longest: int, block_size: int, rows: Rows, most: int
 ) -> st.SearchStrategy[list[Step]]:
-    return st.lists(_steps_with(spec, longest, block_size, decodes_only), min_size=1, max_size=most)
+    return st.lists(_steps_with(spec, longest, block_size, rows), min_size=1, max_size=most)

@@ -82,11 +82,9 @@ def left_by(folder: Path, worker: int) -> Iterator[tuple[Path, str, Case]]:
 
 def running_left_by(folder: Path, worker: int) -> Path | None:
     """The example that a worker was killed in, as a case file that says so; None where nothing is known of it."""
-    for path in sorted(folder.glob(f"*.{worker}{SUFFIX}")):
-        saved = put_down(path)
-        if saved is not None:
-            return saved
-    return None
+    # A worker whose subject runs in a process of its own may have two logs open.
+    saved = [put_down(path) for path in sorted(folder.glob(f"*.{worker}{SUFFIX}"))]
+    return next(filter(None, saved), None)
 
 
 def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:

@@ -1,13 +1,14 @@
 """What is explored when, and with how many examples.
 
 First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once: first
-what soon has enough examples, then what has just shown something new. Every other round is of properties with few examples only, as
-long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives
-the same wherever it is done.
+what soon has enough examples, then what has just shown something new. Three of four rounds are of properties with few compared
+examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a
+unit of work gives the same wherever it is done.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,10 +24,12 @@ _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
 _FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
 _FEW, _FEW_LIVES = 100, 20
 """What has had fewer compared examples comes before what has had more."""
+_ROUNDS_OF_FEW = 3
+"""So many rounds of these come before a round of all."""
 _MOST_FOR_FEW = 10
 """So many times as many examples a property may take to come to these."""
 _PATIENT = 3.0
-"""How many times as long as its slice an exploration may take."""
+"""How many times as long as its slice an exploration may take; and it has the time for so many examples."""
 _LEAST_PATIENCE = 0.5
 _TURNS = 4
 """How often a property is tried in the first pass that its time was too short for."""
@@ -141,7 +144,7 @@ class Schedule:
                 return False
             self._examples_at_turn = self._ledger.examples
         chosen = [one for one in self._ledger.standings.values() if one.open]
-        if self._by_time and self.done % 2 == 0:
+        if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
             # Not every round, since what is slow would keep everything else waiting in a campaign of some minutes.
             chosen = [one for one in chosen if self._has_few(one)] or chosen
         for one in chosen:
@@ -201,6 +204,14 @@ class Schedule:
             # Shrinking takes examples that nobody has counted on.
             sized = replace(sized, max_examples=min(task.max_examples, self._unassigned(seats)))
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
+        if (missing := self._missing(standing)) > 0:
+            # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
+            share = standing.counts.compared / max(1, standing.examples)
+            size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))
+            fair = min(_SLICE, max(_SHORTEST_SLICE, left * self._plan.engines / (1 + len(self._queue))))
+            patience = min(max(fair, _PATIENT / (standing.rate or 1)), left)
+            late = left + GRACE_SECONDS / 2
+            return replace(sized, max_examples=size, enough=missing, patience=patience, deadline=late)
         slice_ = self._slice(standing, left)
         size = _FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
         patience = min(max(_LEAST_PATIENCE, _PATIENT * slice_), left)
@@ -210,7 +221,4 @@ class Schedule:
         """Seconds of a worker that a property gets in a round."""
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight
-        if standing.rate and (missing := self._missing(standing)) > 0:
-            # At once, since beginning an exploration takes a time of its own; and no more, since others wait for theirs.
-            slice_ = min(_SLICE, (missing + 1) / standing.rate)
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

@@ -54,6 +54,4 @@ def add_require_option(parser: argparse.ArgumentParser) -> None:
 
 def add_known_options(parser: argparse.ArgumentParser) -> None:
     """What a campaign makes of the defects that a subject declares."""
-    parser.add_argument(
-        "--as-new", action="store_true", help="report known defects as if nobody knew of them"
-    )
+    parser.add_argument("--as-new", action="store_true", help="report known defects as new ones")

@@ -77,8 +77,9 @@ def _opened(path: Path) -> tuple[Path, int]:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         if not try_lock(file):
-            path = path.with_name(f"{path.stem}-{os.getpid()}{SUFFIX}")
-        # Whoever had it may have removed it since it was opened here.
+            # The end of a name says whose log it is.
+            path = path.with_name(f"{os.getpid()}-{path.name}")
+        # The process that had it may have removed it since it was opened here.
         elif os.fstat(file).st_nlink:
             return path, file
         os.close(file)

@@ -209,6 +209,7 @@ def cdiv(x, y):
 """
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_input(tmp_path: Path) -> None:
     with module(tmp_path, "toy_hanging", HANGS) as name:
         options = ("--workers", "1", "--only", f"{ROUNDS_UP} or {PADDED}", "--time-limit", "3s")

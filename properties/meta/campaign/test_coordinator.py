@@ -57,10 +57,15 @@ def statuses(record: CampaignRecord) -> dict[str, str]:
 # What is given out when.
 
 
+def is_first(task: Explore) -> bool:
+    """Whether the task only tries a property; later ones look for more compared examples, or for none in particular."""
+    return 0 < task.enough <= 3
+
+
 def test_every_property_is_tried_before_rounds_begin(tmp_path: Path) -> None:
     record, given = pretended(tmp_path, passes, budget=0.5)
     assert {task.property for task in given[:3]} == ALL
-    assert [task.enough > 0 for task in given[:4]] == [True, True, True, False]
+    assert [is_first(task) for task in given[:4]] == [True, True, True, False]
     assert statuses(record) == dict.fromkeys(ALL, "passed")
 
 
@@ -90,7 +95,7 @@ def test_a_property_whose_time_was_too_short_is_tried_again_after_the_others(tmp
             passes(task, actor)
 
     record, given = pretended(tmp_path, slow, budget=3.0, watch=_ends_after(1))
-    first = [task.property for task in given if task.enough]
+    first = [task.property for task in given if is_first(task)]
     assert (sorted(first[:3]), first[3:]) == (sorted(ALL), [EXACT, EXACT])
     assert len(set(late)) == 2
     assert statuses(record)[EXACT] == "passed"
@@ -101,19 +106,19 @@ def test_a_property_that_is_always_too_slow_is_tried_four_times_before_rounds_be
         actor.say(Explored(task.property, "passed", 0.01, late=True))
 
     _, given = pretended(tmp_path, slow, budget=0.7, only=EXACT)
-    assert [bool(task.enough) for task in given[:6]] == [True] * 4 + [False] * 2
+    assert [is_first(task) for task in given[:6]] == [True] * 4 + [False] * 2
 
 
 def test_what_was_met_and_not_shrunk_gets_another_look_first(tmp_path: Path) -> None:
     def cut_short(task: Explore, actor: Actor) -> None:
-        if task.property != PADDED or not task.enough:
+        if task.property != PADDED or not is_first(task):
             passes(task, actor)
             return
         (one,) = found_in(task).found
         actor.say(Explored(PADDED, "passed", 0.1, found=(replace(one, shrunk=False),)))
 
     _, given = pretended(tmp_path, cut_short, examples=None, budget=1.0)
-    later = [task for task in given if not task.enough]
+    later = [task for task in given if not is_first(task)]
     assert later[0].property == PADDED
     assert later[0].known == frozenset()
 
@@ -385,7 +390,7 @@ def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_pa
     assert "hang: no answer within 2 s" in found[EXACT].message
     assert set(found) == ALL
     # Where it can be ended without the worker, it can also be made smaller.
-    assert [task.isolated for task in given] == [not task.enough for task in given]
+    assert [task.isolated for task in given] == [not is_first(task) for task in given]
 
 
 def test_a_worker_that_is_busy_at_the_end_is_nobody_s_fault(tmp_path: Path) -> None:

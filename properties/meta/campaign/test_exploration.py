@@ -329,6 +329,7 @@ def test_a_report_is_complete_and_its_input_pending_while_it_is_confirmed(
     assert in_hand(worker) == []
 
 
+@pytest.mark.slow
 def test_a_call_that_never_ends_is_shrunk_to_the_smallest_input_that_does_not(make: Make) -> None:
     def body(trial: Trial, x: int) -> None:
         trial.agrees(call("cdiv", x=x, y=1))

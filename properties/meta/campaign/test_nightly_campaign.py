@@ -263,6 +263,7 @@ def came_to(one: Night) -> tuple[object, ...]:
     return record.rounds, properties, buckets, [(it.name, it.examples) for it in record.marks]
 
 
+@pytest.mark.slow
 def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
     nights: tuple[Night, ...], tmp_path: Path
 ) -> None:

@@ -260,6 +260,7 @@ def running(folder: Path, *options: str, **variables: str) -> Iterator[subproces
                 process.kill()
 
 
+@pytest.mark.slow
 def test_an_interrupted_campaign_goes_on_with_resume_and_adds_up(tmp_path: Path) -> None:
     options = ("--only", EXACT)
     # Far more than it has the time for, however late the signal comes.

@@ -174,6 +174,7 @@ OFFSETS, FORGOTTEN = "chunk_offsets_count_the_chunks", "columns_of_finished_pree
 CHOSEN = f"{OFFSETS} or {FORGOTTEN} or query_lengths_are or align_mode_keeps or every_prefill_token"
 
 
+@pytest.mark.slow
 def test_a_suite_of_a_port_has_an_item_and_a_verdict_for_each_property(elsewhere: Make) -> None:
     there = elsewhere()
     options = ("-rxs", "-p", "no:cacheprovider", "-n", "1", "-k", CHOSEN)
@@ -209,6 +210,7 @@ def failure_in(output: str, item: str) -> list[str]:
     return rest[:end]
 
 
+@pytest.mark.slow
 def test_a_broken_port_is_found_replayed_mended_and_replayed(elsewhere: Make) -> None:
     there = elsewhere()
     # Modules of its author are not taken for ours.

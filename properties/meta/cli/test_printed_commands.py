@@ -152,6 +152,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
 REQUESTS = """{"timestamp": 0, "input_length": 1200, "output_length": 8, "hash_ids": [1, 2, 3]}
 {"timestamp": 500, "input_length": 1300, "output_length": 8, "hash_ids": [1, 2, 4]}
 """
+MADE = re.compile(r"(\S+=(\S+|'[^']*') )*make ")
 HALVES = "def halved(x):\n    return x // 2\n"
 
 
@@ -209,7 +210,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     kept = ("HOME", "LANG", "TMPDIR", "HYPOTHESIS_STORAGE_DIRECTORY")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
     variables["PATH"] = os.pathsep.join([str(bin_), os.environ["PATH"]])
-    if re.match(r"(\S+=\S+ )*make ", command) and "PYTHON=" not in command.replace("PYTHONPATH=", ""):
+    if MADE.match(command) and "PYTHON=" not in command.replace("PYTHONPATH=", ""):
         command += " PYTHON=python3"
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, check=False

@@ -63,6 +63,7 @@ def report_of(ended: Ended) -> tuple[Case, str]:
     return Case.load(folder / "case.json"), (folder / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", [None, 2])
 def test_a_fault_is_shrunk_to_the_first_block_above_the_threshold(
     explored: Explored, monkeypatch: pytest.MonkeyPatch, above: int | None
@@ -76,10 +77,12 @@ def test_a_fault_is_shrunk_to_the_first_block_above_the_threshold(
     assert "Repeated in 3 of 3 fresh workers." in report
 
 
+@pytest.mark.slow
 def test_a_property_after_a_fault_is_explored_as_if_there_had_been_none(explored: Explored) -> None:
     assert [explored(name).status for name in (TEMPORAL, CONV)] == ["falsified", "passed"]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_never_ends_is_a_hang_and_others_are_explored(
     explored: Explored, monkeypatch: pytest.MonkeyPatch, trial: Bench
 ) -> None:

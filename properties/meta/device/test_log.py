@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from properties.device import InWorker, recover, recover_all
+from properties.harness.campaign.pending import running_left_by
 from properties.harness.case import Case
 from properties.harness.case.values import Let, Overwrite, Refusal, Returned, call, int32
 from properties.harness.device.log import UNKNOWN_OUTCOME, StepLog, running_path
@@ -116,6 +117,19 @@ def test_two_processes_with_one_property_write_two_logs(log: StepLog, path: Path
     assert found(log.path).steps == FIRST
     assert found(other.path).steps == SECOND
     other.close()
+
+
+def test_of_a_worker_that_is_gone_both_logs_are_put_down(path: Path) -> None:
+    worker = os.getpid()
+    logs = [Log(path.with_name(f"toys_divide.{worker}.running"), ABOUT) for _ in range(2)]
+    for log in logs:
+        log.note(FIRST)
+        # As if the worker had been killed.
+        os.close(log._file)
+    saved = running_left_by(path.parent, worker)
+    assert saved is not None
+    assert Case.load(saved).steps == FIRST
+    assert list(path.parent.glob("*.running")) == []
 
 
 def test_a_log_that_is_closed_is_gone(path: Path) -> None:

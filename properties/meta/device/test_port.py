@@ -271,6 +271,7 @@ with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
 """
 
 
+@pytest.mark.slow
 def test_no_process_outlives_one_that_is_killed(faulty: str, device: str) -> None:
     path = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
     command = [sys.executable, "-c", _LEFT_BEHIND, faulty, device]

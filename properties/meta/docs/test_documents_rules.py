@@ -130,11 +130,13 @@ def found_with(engine: str, monkeypatch: pytest.MonkeyPatch) -> Case:
     return found(where, load("impl"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_of_the_documents_is_found_out_in_a_few_steps(rule: str) -> None:
     assert steps_of(found_by_rule(rule)) <= MOST_STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_that_decides_as_the_documents_do_is_found_out_in_a_few_steps(
     engine: str, monkeypatch: pytest.MonkeyPatch

@@ -326,16 +326,19 @@ def noticed(
     return count / len(SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", PREFIXES)
 def test_states_of_a_wrong_prefix_soon_give_other_text(wrong: str) -> None:
     assert noticed(PREFIXES[wrong]) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [0, 1])
 def test_one_wrong_temporal_state_soon_gives_other_text(layer: int) -> None:
     assert noticed(PREFIXES["another prefix"], layer) >= 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["windows", "temporal"])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_one_state_that_is_a_token_early_soon_gives_other_text_for_most_seeds(layer: int, part: Part) -> None:

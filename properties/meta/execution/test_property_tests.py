@@ -61,10 +61,13 @@ def session(folder: Path, subject: str, *options: str, source: str = "", **varia
     return Session(folder, done.returncode, done.stdout, done.stderr)
 
 
+PROCESSES = ["0", pytest.param("1", marks=pytest.mark.slow)]
+
+
 # Verdicts
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_a_session_in_which_nothing_was_compared_fails(tmp_path: Path, processes: str) -> None:
     found = session(tmp_path, "json", TYPES, "-n", processes)
     assert "passed" not in found.output.splitlines()[-1]
@@ -122,7 +125,7 @@ SUBJECT = Subject(
 """
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> None:
     found = session(tmp_path, "toy_verdicts", TYPES, "-n", processes, source=VERDICTS)
     assert found.code == 1
@@ -205,7 +208,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
     assert lines[1:] == [f"statecheck: kernels: 1 executed from their IR (10 launches); {interpreted}"]
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_a_session_says_how_the_subject_s_kernels_were_run(tmp_path: Path, processes: str) -> None:
     where = ("properties/test_align_copies.py", "-k", "stores_states_may_be_launched", "-n", processes)
     found = session(tmp_path, "impl", *where)

@@ -255,6 +255,7 @@ def divide(x, y):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

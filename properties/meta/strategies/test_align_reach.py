@@ -256,10 +256,12 @@ def percent(strategy: str) -> dict[str, float]:
     return {name: 100 * count / len(values) for name, count in counted.items()}
 
 
+@pytest.mark.slow
 def test_every_situation_that_a_value_can_name_has_its_least_frequency(strategy: str) -> None:
     assert all_situations(drawn(strategy)[0]) == set(LEAST_PERCENT[strategy])
 
 
+@pytest.mark.slow
 def test_every_situation_is_reached_often_enough(strategy: str) -> None:
     seen = percent(strategy)
     missed = {
@@ -270,6 +272,7 @@ def test_every_situation_is_reached_often_enough(strategy: str) -> None:
     assert not missed, f"{missed} % seen, wanted [{strategy}]"
 
 
+@pytest.mark.slow
 def test_a_situation_that_a_strategy_rules_out_never_happens(strategy: str) -> None:
     ruled_out = {name for name, least in LEAST_PERCENT[strategy].items() if least == NEVER}
     assert not ruled_out & percent(strategy).keys()
@@ -392,6 +395,7 @@ DRAFTING = Setup((TEMPORAL,), block_size=2, num_spec=1)
 FRESH, NEW = Sampled(), Starting(remembered=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "simplest"),
     [
@@ -409,6 +413,7 @@ def test_nothing_in_particular_is_the_simplest_value(strategy: SearchStrategy[An
     assert minimal(strategy) == simplest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
@@ -426,6 +431,7 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
     assert minimal(setups(), found_in(situation)) == simplest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
@@ -451,32 +457,38 @@ def test_a_batch_after_a_forward_is_one_request(situation: str, simplest: After)
     assert minimal(afters(), found_in(situation)) == simplest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flaw", FLAWS[1:])
 def test_a_flaw_is_that_of_one_request_without_drafts(flaw: str) -> None:
     assert minimal(afters(flawed=True), found_in(flaw)) == After(PLAIN, (replace(FRESH, flaw=flaw),))
 
 
+@pytest.mark.slow
 def test_a_layer_with_fewer_states_is_the_first_or_beside_a_whole_one() -> None:
     found = shrunk(setups(), found_in("fewer states than copy functions"))
     assert sum(len(group.states) for group in found.groups) <= 3
 
 
+@pytest.mark.slow
 def test_a_move_is_by_one_column() -> None:
     (one,) = shrunk(befores(), found_in("moves, bias 0")).requests
     assert (one.first_state, one.length, one.accepted) == (1, 1, 1)
 
 
+@pytest.mark.slow
 def test_two_slots_out_of_order_are_two_requests() -> None:
     found = minimal(afters(), found_in("slots out of order"))
     assert found == After(PLAIN, (FRESH, FRESH), Standing(slots=1))
 
 
+@pytest.mark.slow
 def test_more_rows_than_a_vector_are_one_behind_as_many_idle_ones() -> None:
     assert minimal(afters(crowded=True), found_in("more rows than a vector")) == After(
         PLAIN, (FRESH,), Standing(ahead=64)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
@@ -494,6 +506,7 @@ def test_a_batch_before_a_forward_is_one_request(situation: str, simplest: Befor
     assert minimal(befores(), found_in(situation)) == simplest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
@@ -507,6 +520,7 @@ def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, sim
     assert minimal(runner_steps(), found_in(situation)) == simplest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "most"),
     [
@@ -527,6 +541,7 @@ def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: in
     assert sum(len(life.turns) for life in found.lives) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [

@@ -49,6 +49,7 @@ ASSIGNED = assigned()
 # Marks and properties.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASSIGNED)
 def test_a_property_reaches_its_marks(name: str) -> None:
     wanted, tested = ASSIGNED[name], load_properties()[name]

@@ -226,11 +226,13 @@ def percent(strategy: str, names: Callable[[Any], Iterable[Hashable]]) -> dict[H
     return {name: 100 * count / len(values) for name, count in counted.items()}
 
 
+@pytest.mark.slow
 def test_every_situation_that_a_value_can_name_has_its_least_frequency(strategy: str) -> None:
     for value in drawn(strategy):
         assert all_situations(value) == set(LEAST_PERCENT[strategy])
 
 
+@pytest.mark.slow
 def test_every_situation_is_reached_often_enough(strategy: str) -> None:
     seen = percent(strategy, lambda value: value.situations())
     wanted = {name: least for name, least in LEAST_PERCENT[strategy].items() if least != NEVER}
@@ -238,6 +240,7 @@ def test_every_situation_is_reached_often_enough(strategy: str) -> None:
     assert not missed, f"{missed} %, but should be {[wanted[name] for name in missed]} [{strategy}]"
 
 
+@pytest.mark.slow
 def test_a_situation_that_a_strategy_rules_out_never_happens(strategy: str) -> None:
     ruled_out = {name for name, least in LEAST_PERCENT[strategy].items() if least == NEVER}
     assert not ruled_out & percent(strategy, lambda value: value.situations()).keys()

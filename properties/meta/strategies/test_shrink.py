@@ -41,6 +41,7 @@ from properties.strategies.layout import (
 from properties.strategies.shapes import Model, models
 from properties.strategies.situations import Situated
 
+pytestmark = pytest.mark.slow
 T = TypeVar("T")
 DECODE, PREFILL = Request(1, 1), Request(1, 0, prefilling=True)
 DRAFTED = Request(2, 1)

@@ -96,6 +96,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_files_byte_for_byte(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     running = [exported(folder, str(n), "--only", SOME) for n, folder in enumerate((one, two), 1)]
