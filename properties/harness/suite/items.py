@@ -24,7 +24,7 @@ MOST = "--statecheck-max-examples"
 
 
 @dataclass(frozen=True)
-class TestPlace:
+class SuitePlace:
     """A line of a test module, which pytest shows as where the test stands."""
 
     file: str
@@ -33,7 +33,7 @@ class TestPlace:
 
 def suite_of(
     subject: ModuleType | str,
-    place: TestPlace,
+    place: SuitePlace,
     *,
     device: str,
     known: str | Path | None,

@@ -121,7 +121,7 @@ def test_two_processes_with_one_property_write_two_logs(log: StepLog, path: Path
 
 def test_of_a_worker_that_is_gone_both_logs_are_put_down(path: Path) -> None:
     worker = os.getpid()
-    logs = [Log(path.with_name(f"toys_divide.{worker}.running"), ABOUT) for _ in range(2)]
+    logs = [StepLog(path.with_name(f"toys_divide.{worker}.running"), ABOUT) for _ in range(2)]
     for log in logs:
         log.note(FIRST)
         # As if the worker had been killed.
