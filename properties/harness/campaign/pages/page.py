@@ -27,7 +27,7 @@ from properties.harness.report.repro.script import repro_script
 from properties.harness.subject import load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line
-from properties.harness.text.html import POLICY
+from properties.harness.text.html import POLICY, templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -166,19 +166,9 @@ def page(record: CampaignRecord, comparison: Comparison, directory: Path) -> str
 
 
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(_TEMPLATES)
-    found = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True
-    )
+    found = templates(_TEMPLATES)
     found.filters |= {"brief": brief, "duration": summary.duration, "counted": summary.counted}
     return found
-
-
-def _shown(value: Any) -> Any:
-    """What the page can hold of a value; what is HTML already stays."""
-    return visible(value) if type(value) is str else value
 
 
 def _totals(record: CampaignRecord) -> list[tuple[str, int, float]]:
