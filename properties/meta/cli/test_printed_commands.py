@@ -257,7 +257,8 @@ def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
         assert "exit 3" not in done.stderr, told
 
 
-BROKEN = PORT.replace("-(-(b - a) // chunk_size)", "(b - a) // chunk_size + 1")
+# Whatever the input is, since a busy machine comes to very few examples.
+BROKEN = PORT.replace("return [sum(", "return [1 + sum(")
 STARTED = {
     "make": "PYTHONPATH='of mine' make fuzz SUBJECT=my_broken BUDGET=4s ONLY='offsets or prepare'",
     "an interpreter": "PYTHONPATH='of mine' python -m properties fuzz --subject my_broken --budget 4s",
