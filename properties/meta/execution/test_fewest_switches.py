@@ -181,7 +181,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
         r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
     )
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
+    assert head == "|  | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
     assert all(sum(map(bool, row[1:])) == 1 for row in cells)
     first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
     assert first[0] == "`postprocess.py` reads `counts[0]`: 2"
