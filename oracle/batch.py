@@ -3,23 +3,7 @@ from enum import Enum
 from typing import Final, Literal, NamedTuple
 
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
-from oracle.types import NULL_BLOCK_ID
-
-_NO_ROW = mark("a batch without rows is split")
-_LATE_DECODE = mark("a query as short as a decode stands behind a prefill")
-_PADDED_PREFILL = mark("a padded row behind a prefill counts as one")
-_PADDED_DECODE = mark("a padded row behind decodes counts as one")
-_TOKENS_TO_DECODES = mark("padded tokens count as those of decodes")
-_TOKENS_TO_PREFILLS = mark("padded tokens count as those of prefills")
-_AT_THRESHOLD = mark("a decode is as long as the threshold allows")
-_SHORT_CHUNK = mark("a prompt chunk as short as a decode ends the decodes")
-_UNEVEN = mark("an uneven query ends the decodes of a uniform batch")
-_ONLY_PADDING = mark("only padding differs in a uniform batch")
-_GATHERED_PADDING = mark("a row without tokens is gathered from column 0")
-_FULL_BLOCK = mark("the last token of a gathered row fills its block")
-_TABLE_END = mark("the gathered columns of a row end with the table")
-_BEFORE_NULL = mark("a null block stands before the gathered columns of a row")
+from oracle.rules import rule
 
 
 def require_starts(argument: str, starts: Sequence[int]) -> None:
@@ -58,6 +42,7 @@ class Split(NamedTuple):
     num_prefill_tokens: int
 
 
+@rule
 def split_decodes_and_prefills(
     query_start_loc: Sequence[int],
     num_actual_tokens: int,
@@ -86,37 +71,20 @@ def split_decodes_and_prefills(
     first_prefill = len(lens)
     for row in reversed(range(len(lens))):
         too_long = lens[row] > decode_threshold
-        uneven = require_uniform and _breaks_uniformity(row, lens, decode_threshold)
+        uneven = require_uniform and breaks_uniformity(row, lens, decode_threshold)
         short_extend = (
             not treat_short_extends_as_decodes and is_prefilling is not None and bool(is_prefilling[row])
         )
         if too_long or uneven or short_extend:
             first_prefill = row
 
-    _note_split(first_prefill, lens, num_actual_tokens, decode_threshold)
-    if first_prefill < len(lens) and lens[first_prefill] <= decode_threshold:
-        uneven = require_uniform and _breaks_uniformity(first_prefill, lens, decode_threshold)
-        (_UNEVEN if uneven else _SHORT_CHUNK).reached()
-    elif require_uniform and decode_threshold > 1:
-        _ONLY_PADDING.reached_if(first_prefill == len(lens) and 0 in lens and any(lens))
     if first_prefill == len(lens):
         return Split(len(lens), 0, num_actual_tokens, 0)
     decode_tokens = query_start_loc[first_prefill]
     return Split(first_prefill, len(lens) - first_prefill, decode_tokens, num_actual_tokens - decode_tokens)
 
 
-def _note_split(first: int, lens: Sequence[int], num_actual_tokens: int, decode_threshold: int) -> None:
-    decodes, prefills = lens[:first], lens[first:]
-    _NO_ROW.reached_if(not lens)
-    _PADDED_DECODE.reached_if(any(decodes) and 0 in decodes)
-    _PADDED_PREFILL.reached_if(0 in prefills)
-    _LATE_DECODE.reached_if(any(0 < length <= decode_threshold for length in prefills[1:]))
-    _AT_THRESHOLD.reached_if(decode_threshold > 1 and decode_threshold in decodes)
-    if num_actual_tokens > sum(lens):
-        (_TOKENS_TO_PREFILLS if prefills else _TOKENS_TO_DECODES).reached()
-
-
-def _breaks_uniformity(row: int, lens: Sequence[int], decode_threshold: int) -> bool:
+def breaks_uniformity(row: int, lens: Sequence[int], decode_threshold: int) -> bool:
     """In a uniform batch every decode is as long as the first row.
 
     Two batches are uniform all the same: one of single tokens, and one whose other rows are all
@@ -146,6 +114,7 @@ class _Table(Enum):
 UNCHANGED: Final = _Table.UNCHANGED
 
 
+@rule
 def block_table_rows(
     block_table: Sequence[Sequence[int]],
     seq_lens: Sequence[int],
@@ -177,14 +146,4 @@ def block_table_rows(
         require(seq_len <= longest, f"seq_lens[{row}]", seq_len, f"be <= {longest}, which the table covers")
         running = max((seq_len - 1) // block_size, 0)
         rows.append(tuple(block_table[row][running + i] for i in range(1 + num_speculative_blocks)))
-    for blocks, seq_len in zip(block_table, seq_lens, strict=False):
-        _note_gathered(blocks, seq_len, block_size, longest)
     return tuple(rows)
-
-
-def _note_gathered(blocks: Sequence[int], seq_len: int, block_size: int, longest: int) -> None:
-    running = max((seq_len - 1) // block_size, 0)
-    _GATHERED_PADDING.reached_if(seq_len == 0)
-    _FULL_BLOCK.reached_if(seq_len > 0 and seq_len % block_size == 0)
-    _TABLE_END.reached_if(seq_len > longest - block_size)
-    _BEFORE_NULL.reached_if(NULL_BLOCK_ID in blocks[:running])

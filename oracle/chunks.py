@@ -3,23 +3,12 @@ from typing import Final, NamedTuple
 
 from oracle.batch import query_lens, require_starts
 from oracle.errors import require, require_int
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import PAD_SLOT_ID
 
 CONV_BLOCK_M: Final = 8
 FLA_CHUNK_SIZE: Final = 64
 _INT32_MAX: Final = 2**31 - 1
-
-_NO_TOKENS = mark("no sequence has tokens to cut into chunks")
-_EMPTY = mark("a sequence without tokens has no chunk")
-_MEET = mark("a sequence starts on a multiple of the chunk size")
-_ONE_TOKEN = mark("a chunk of one token, where chunks may be longer")
-_NO_PROGRAM = mark("a convolution without programs")
-_MANY_PROGRAMS = mark("more programs of a convolution than the least buffer has room for")
-_FULL_TILE = mark("the last tile of a convolution's row is full")
-_LATER_START = mark("starts that do not begin at 0 are counted from the first")
-_EMPTY_NUMBER = mark("an empty sequence before others keeps its number")
-_FULL_CHUNK = mark("a sequence ends with a full chunk")
 
 
 class VarlenChunks(NamedTuple):
@@ -30,6 +19,7 @@ class VarlenChunks(NamedTuple):
     seq_idx_chunks: tuple[int, ...]
 
 
+@rule
 def varlen_chunk_metadata(query_start_loc: Sequence[int], chunk_size: int) -> VarlenChunks:
     """A chunk starts at each token that opens a sequence or sits on a multiple of `chunk_size`.
 
@@ -50,16 +40,7 @@ def varlen_chunk_metadata(query_start_loc: Sequence[int], chunk_size: int) -> Va
     last_chunk_indices = tuple(
         _last_position(sequence, seq_idx_chunks) for sequence in range(len(query_start_loc) - 1)
     )
-    _note_chunks(query_start_loc, (*chunk_starts, total), chunk_size)
     return VarlenChunks((*chunk_starts, total), last_chunk_indices, seq_idx_chunks)
-
-
-def _note_chunks(starts: Sequence[int], bounds: Sequence[int], chunk_size: int) -> None:
-    first_tokens = [start for start, length in zip(starts, query_lens(starts), strict=False) if length]
-    _NO_TOKENS.reached_if(not first_tokens)
-    _EMPTY.reached_if(len(first_tokens) < len(starts) - 1)
-    _MEET.reached_if(any(start and start % chunk_size == 0 for start in first_tokens))
-    _ONE_TOKEN.reached_if(chunk_size > 1 and 1 in query_lens(bounds))
 
 
 def _sequence_of(token: int, starts: Sequence[int]) -> int:
@@ -86,6 +67,7 @@ class ConvPrograms(NamedTuple):
     token_chunk_offset_ptr: tuple[int, ...]
 
 
+@rule
 def causal_conv1d_metadata(query_start_loc_p: Sequence[int]) -> ConvPrograms:
     """Every row is cut into tiles of eight tokens from its own start, and each tile is a program.
 
@@ -101,14 +83,10 @@ def causal_conv1d_metadata(query_start_loc_p: Sequence[int]) -> ConvPrograms:
 
     length = 2 * max(1024, len(programs))
     filler = (PAD_SLOT_ID,) * (length - len(programs))
-    lens = query_lens(query_start_loc_p)
-    _LATER_START.reached_if(query_start_loc_p[0])
-    _NO_PROGRAM.reached_if(not programs)
-    _MANY_PROGRAMS.reached_if(len(programs) > 1024)
-    _FULL_TILE.reached_if(any(length and length % CONV_BLOCK_M == 0 for length in lens))
     return ConvPrograms(nums, mlist, offsetlist, mlist + filler, offsetlist + filler)
 
 
+@rule
 def chunk_indices(cu_seqlens: Sequence[int], chunk_size: int) -> tuple[tuple[int, int], ...]:
     """The chunks of all sequences in order, each as its sequence and its place within it.
 
@@ -117,9 +95,6 @@ def chunk_indices(cu_seqlens: Sequence[int], chunk_size: int) -> tuple[tuple[int
     """
     require_starts("cu_seqlens", cu_seqlens)
     require_int("chunk_size", chunk_size, minimum=1)
-    lens = query_lens(cu_seqlens)
-    _EMPTY_NUMBER.reached_if(any(not length and any(lens[row:]) for row, length in enumerate(lens)))
-    _FULL_CHUNK.reached_if(any(length and length % chunk_size == 0 for length in lens))
     return tuple(_pieces(cu_seqlens, chunk_size))
 
 

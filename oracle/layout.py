@@ -5,32 +5,24 @@ from math import prod
 from typing import Final, Literal
 
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
 
 Layout = Literal["SD", "DS"]
 LAYOUT_VARIABLE: Final = "VLLM_SSM_CONV_STATE_LAYOUT"
-
-_UNSET = mark("the layout variable is not set")
-_SKIPPED_ROWS = mark("a specification of SD rows skips those of accepted drafts")
-_LAST_ROW = mark("a specification of the last SD row alone")
-_IN_PIECES = mark("DS rows behind accepted drafts are refused, as they lie in pieces")
-_DRAFTED_COLUMN = mark("the state of an accepted draft is in a column of its own")
-_LAST_COLUMN = mark("the state of the last accepted token is in the request's last column")
-_FAR_BLOCK = mark("a specification of a block beyond 31 bits")
 
 
 class Unrepresentable(NotImplementedError):
     """The wanted elements lie in several pieces, and a copy specification describes one."""
 
 
+@rule
 def conv_state_layout(environment: Mapping[str, str]) -> Layout:
     """The layout is what the variable says, and SD where it is not set.
 
     Source: document 2, `get_conv_state_layout`.
     """
     if LAYOUT_VARIABLE not in environment:
-        _UNSET.reached()
         return "SD"
     return _known_layout(LAYOUT_VARIABLE, environment[LAYOUT_VARIABLE])
 
@@ -72,6 +64,7 @@ class ByteRun:
         return self.length // self.itemsize
 
 
+@rule
 def conv_copy_run(
     geometry: StateGeometry,
     layout: str,
@@ -93,16 +86,20 @@ def conv_copy_run(
     start = _block_start(geometry, block_ids, cur_block_idx)
 
     first_row = num_accepted_tokens - 1
-    if oriented == "DS" and first_row > 0:
-        _IN_PIECES.reached()
+    if not lies_in_one_piece(oriented, first_row):
         raise Unrepresentable(
             f"DS layout, rows from {first_row}: each channel's rows are a piece of their own"
         )
-    _SKIPPED_ROWS.reached_if(first_row > 0)
-    _LAST_ROW.reached_if(0 < first_row == num_rows - 1)
     return _one_run(_conv_pieces(geometry, oriented, first_row, start), geometry.itemsize)
 
 
+@rule
+def lies_in_one_piece(layout: Layout, first_row: int) -> bool:
+    """Whether a conv block's rows from `first_row` on are consecutive bytes: each channel of DS has its own."""
+    return layout == "SD" or first_row == 0
+
+
+@rule
 def temporal_copy_run(
     geometry: StateGeometry, block_ids: Sequence[int], cur_block_idx: int, num_accepted_tokens: int
 ) -> ByteRun:
@@ -114,8 +111,6 @@ def temporal_copy_run(
     _require_columns(block_ids, cur_block_idx, num_accepted_tokens)
     column = cur_block_idx + num_accepted_tokens - 1
     start = _block_start(geometry, block_ids, column)
-    _DRAFTED_COLUMN.reached_if(column > cur_block_idx)
-    _LAST_COLUMN.reached_if(column == len(block_ids) - 1)
     size = prod(geometry.block_shape) * geometry.itemsize
     return _one_run([(start, start + size)], geometry.itemsize)
 
@@ -162,5 +157,4 @@ def _one_run(pieces: Sequence[tuple[int, int]], itemsize: int) -> ByteRun:
         assert before[1] == after[0], f"bytes {before[1]}..{after[0]} lie between two pieces"
     begin = pieces[0][0]
     end = pieces[-1][1]
-    _FAR_BLOCK.reached_if(begin >= 2**31)
     return ByteRun(begin, end - begin, itemsize)

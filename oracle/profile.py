@@ -1,7 +1,7 @@
 """Where releases of an engine changed semantics on purpose: the rules as they are in one of them.
 
-A rule that differs between releases asks `current()`. What is being verified says which profile its release follows; the
-default one is that of the documents.
+A rule that differs between releases is handed the profile of the release that it is asked about. What is being verified
+says which one it follows; by default that is the documents'.
 """
 
 from __future__ import annotations
@@ -55,16 +55,3 @@ class Profile:
 
 
 DOCUMENTS = Profile()
-_current = DOCUMENTS
-
-
-def current() -> Profile:
-    """The profile by which rules answer."""
-    return _current
-
-
-def use(profile: Profile) -> None:
-    """Let rules answer by `profile` from now on."""
-    # A variable of the process: the rules that differ lie deep below those that are asked, and one subject is asked about at a time.
-    global _current  # noqa: PLW0603
-    _current = profile

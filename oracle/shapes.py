@@ -1,15 +1,9 @@
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import divide
 
 ConvShape = tuple[int, int]
 """One block's convolution state in the order of the layout: rows and channels, or channels and rows."""
-
-_ONE_ROW = mark("a conv state of a single row")
-_DRAFT_ROWS = mark("a conv state with a row more for each draft")
-_REPEATED = mark("groups are repeated, as there are more ranks than groups")
-_SHARED = mark("several ranks share the groups without a rest")
-_KEYS_AS_VALUES = mark("key heads are not given, and are those of the values")
 
 
 def _require_sizes(**sizes: int) -> None:
@@ -30,6 +24,7 @@ def _require_shards(tp_argument: str, tp: int, **sharded: int) -> None:
         require(count % tp == 0, argument, count, f"be divisible by {tp_argument} = {tp}")
 
 
+@rule
 def orient_conv_shape(dim: int, state_len: int, layout: str) -> ConvShape:
     """SD puts the rows first and the channels last, DS the channels first.
 
@@ -37,13 +32,11 @@ def orient_conv_shape(dim: int, state_len: int, layout: str) -> ConvShape:
     """
     match layout:
         case "SD":
-            shape = (state_len, dim)
+            return (state_len, dim)
         case "DS":
-            shape = (dim, state_len)
+            return (dim, state_len)
         case _:
             raise Refused("layout", layout, "be one of 'SD', 'DS'")
-    _ONE_ROW.reached_if(state_len == 1)
-    return shape
 
 
 def extra_groups_for_head_shards(ngroups: int, tp_size: int) -> int:
@@ -53,16 +46,22 @@ def extra_groups_for_head_shards(ngroups: int, tp_size: int) -> int:
     because a rank would hold groups of other ranks' heads. Source: document 2.
     """
     _require_sizes(ngroups=ngroups, tp_size=tp_size)
-    return _extra_groups("ngroups", ngroups, "tp_size", tp_size)
+    return repeated_groups("ngroups", ngroups, "tp_size", tp_size)
 
 
-def _extra_groups(argument: str, groups: int, tp_argument: str, tp: int) -> int:
+@rule
+def repeated_groups(argument: str, groups: int, tp_argument: str, tp: int) -> int:
+    """Groups that are repeated, refused under the name of either argument."""
     if groups % tp == 0:
-        _SHARED.reached_if(tp > 1)
         return 0
     require(tp % groups == 0, argument, groups, f"be divisible by {tp_argument} = {tp}, or divide it")
-    _REPEATED.reached()
     return tp - groups
+
+
+@rule
+def history_rows(conv_kernel: int, num_spec: int) -> int:
+    """Rows of a convolution's history: one fewer than its taps, and one for each draft."""
+    return conv_kernel - 1 + num_spec
 
 
 def linear_attention_state_shape(num_heads: int, tp_size: int, head_dim: int) -> tuple[tuple[int, int, int]]:
@@ -110,11 +109,10 @@ def mamba2_state_shape(
     _require_sizes(num_heads=num_heads, head_dim=head_dim, state_size=state_size)
     _require_conv(num_spec, conv_kernel=conv_kernel)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size, num_heads=num_heads)
-    groups = n_groups + _extra_groups("n_groups", n_groups, "tp_world_size", tp_world_size)
+    groups = n_groups + repeated_groups("n_groups", n_groups, "tp_world_size", tp_world_size)
 
     channels = divide(intermediate_size + 2 * groups * state_size, tp_world_size)
-    _DRAFT_ROWS.reached_if(num_spec)
-    conv = orient_conv_shape(channels, conv_kernel - 1 + num_spec, layout)
+    conv = orient_conv_shape(channels, history_rows(conv_kernel, num_spec), layout)
     return conv, (divide(num_heads, tp_world_size), head_dim, state_size)
 
 
@@ -129,8 +127,7 @@ def short_conv_state_shape(
     _require_conv(num_spec, conv_kernel=conv_kernel)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size)
     channels = divide(intermediate_size, tp_world_size)
-    _DRAFT_ROWS.reached_if(num_spec)
-    return (orient_conv_shape(channels, conv_kernel - 1 + num_spec, layout),)
+    return (orient_conv_shape(channels, history_rows(conv_kernel, num_spec), layout),)
 
 
 def gated_delta_net_state_shape(
@@ -153,11 +150,11 @@ def gated_delta_net_state_shape(
     _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
     _require_shards("tp_world_size", tp_world_size, num_k_heads=num_k_heads, num_v_heads=num_v_heads)
     channels = divide(2 * num_k_heads * head_k_dim + num_v_heads * head_v_dim, tp_world_size)
-    _DRAFT_ROWS.reached_if(num_spec)
-    conv = orient_conv_shape(channels, conv_kernel_size - 1 + num_spec, layout)
+    conv = orient_conv_shape(channels, history_rows(conv_kernel_size, num_spec), layout)
     return conv, (divide(num_v_heads, tp_world_size), head_v_dim, head_k_dim)
 
 
+@rule
 def kda_state_shape(
     tp_world_size: int,
     num_heads: int,
@@ -181,9 +178,7 @@ def kda_state_shape(
     _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
     _require_shards("tp_world_size", tp_world_size, num_heads=num_heads, num_k_heads=k_heads)
 
-    _DRAFT_ROWS.reached_if(num_spec)
-    _KEYS_AS_VALUES.reached_if(num_k_heads is None)
-    rows = conv_kernel_size - 1 + num_spec
+    rows = history_rows(conv_kernel_size, num_spec)
     value_conv = orient_conv_shape(divide(num_heads * head_dim, tp_world_size), rows, layout)
     key_conv = orient_conv_shape(divide(k_heads * k_dim, tp_world_size), rows, layout)
     return value_conv, key_conv, key_conv, (divide(num_heads, tp_world_size), head_dim, head_dim)

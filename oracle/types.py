@@ -3,8 +3,8 @@ from math import prod
 from typing import Final
 
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
@@ -24,11 +24,8 @@ GRAPH_SUPPORT: Final = {
 }
 """For which batches a builder's metadata fits a full graph, from none to all."""
 
-_NEGATIVE = mark("a negative quotient is rounded up")
-_PADDED = mark("a page has bytes behind its states")
-_PART = mark("the last block of the longest request is not full")
 
-
+@rule
 def cdiv(x: int, y: int) -> int:
     """The quotient rounded up: one more than the floor whenever the floor leaves a remainder.
 
@@ -38,7 +35,6 @@ def cdiv(x: int, y: int) -> int:
     require_int("y", y)
     require(y != 0, "y", y, "not be 0")
     floor, remainder = divmod(x, y)
-    _NEGATIVE.reached_if(remainder and floor < 0)
     return floor if remainder == 0 else floor + 1
 
 
@@ -54,6 +50,7 @@ def divide(x: int, y: int) -> int:
     return x // y
 
 
+@rule
 def page_size_bytes(
     shapes: Sequence[Sequence[int]], itemsizes: Sequence[int], page_size_padded: int | None = None
 ) -> int:
@@ -69,15 +66,22 @@ def page_size_bytes(
     for s, shape in enumerate(shapes):
         for d, dim in enumerate(shape):
             require_int(f"shapes[{s}][{d}]", dim, minimum=1)
-    natural = sum(prod(shape) * itemsize for shape, itemsize in zip(shapes, itemsizes, strict=True))
+    natural = natural_page_size(shapes, itemsizes)
     if page_size_padded is None:
         return natural
     require_int("page_size_padded", page_size_padded, minimum=natural)
-    _PADDED.reached_if(page_size_padded > natural)
     return page_size_padded
 
 
-def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int) -> int:
+def natural_page_size(shapes: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> int:
+    """Bytes of all states one after the other."""
+    return sum(prod(shape) * itemsize for shape, itemsize in zip(shapes, itemsizes, strict=True))
+
+
+@rule
+def pages_per_request(
+    mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int, profile: Profile
+) -> int:
     """How many pages one request may hold at once.
 
     Source: contract 1.7, memory budget per request.
@@ -94,9 +98,8 @@ def pages_per_request(mode: str, num_speculative_blocks: int, block_size: int, m
         case "all":
             # Every block of the longest request keeps its own state.
             pages = cdiv(max_model_len, block_size)
-            if current().kept_pages_of_drafts:
+            if profile.kept_pages_of_drafts:
                 pages += num_speculative_blocks
-            _PART.reached_if(max_model_len % block_size)
             return pages
         case _:
             raise Refused("mamba_cache_mode", mode, "be one of 'none', 'align', 'all'")

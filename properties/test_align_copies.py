@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Call, Fake, Let, Step, Value, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,
@@ -49,6 +50,9 @@ LAUNCH = "harness.launch"
 V1 = (CREATE, INITIALIZE, POSTPROCESS)
 V2 = (CREATE, INITIALIZE, POSTPROCESS_ALIGN)
 BEFORE = (CREATE, INITIALIZE, PRECOPY)
+DECIDE = (PREPROCESS_KERNEL, LAUNCH)
+LAUNCHED = (LAUNCH, CREATE, INITIALIZE)
+A_PROGRAM_EACH = "A program for each row and each state of every layer, on the vectors of a context."
 ADDRESSES = ("ctx.state_base_addrs",)
 METADATA = tuple(
     f"ctx.{name}"
@@ -63,78 +67,122 @@ METADATA = tuple(
     )
 )
 
-
-@prop("byte-exact", *V1, batch=afters(mapped=False))
-def test_an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block(
-    trial: Trial, batch: After
-) -> None:
-    trial.agrees(*batch.prepared(), *batch.rowwise())
+Steps = list[Step]
 
 
-@prop("byte-exact", *V2, batch=afters())
-def test_an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots(trial: Trial, batch: After) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
+def by_row(batch: After) -> Steps:
+    return [*batch.prepared(), *batch.rowwise()]
 
 
-@prop("byte-exact", *BEFORE, batch=befores())
-def test_a_state_is_brought_to_the_column_where_its_request_goes_on(trial: Trial, batch: Before) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
+def by_slot(batch: After | Before) -> Steps:
+    return [*batch.prepared(), *batch.slotwise()]
 
 
-@prop("agreement", PREPROCESS_KERNEL, LAUNCH, batch=befores(uncounted=True))
-def test_a_request_goes_to_the_column_of_its_last_token_and_remembers_where_it_comes_from(
-    trial: Trial, batch: Before
-) -> None:
-    trial.agrees(*batch.advance())
+def unbound(batch: After) -> Steps:
+    return [*batch.prepared()[:-1], *batch.rowwise()]
 
 
-@prop("byte-exact", PREPROCESS_KERNEL, LAUNCH, *BEFORE, batch=befores())
-def test_what_the_preprocess_kernel_decides_is_what_the_precopy_does(trial: Trial, batch: Before) -> None:
-    trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
+def decided(batch: Before) -> Steps:
+    """The precopy of what the preprocess kernel decides."""
+    return [*batch.prepared(), *batch.advance(), batch.precopy()]
 
 
-@prop("byte-exact", *V1, batch=afters(mapped=False, crowded=True))
-def test_states_behind_dozens_of_idle_rows_are_stored(trial: Trial, batch: After) -> None:
-    trial.agrees(*batch.prepared(), *batch.rowwise())
+def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
+    """The same, with the last call as a launch of the kernel behind it."""
+    return lambda batch: [*steps(batch)[:-1], batch.launched()]
 
 
-@prop("byte-exact", *V2, batch=afters(crowded=True))
-def test_states_behind_dozens_of_idle_rows_are_stored_for_requests_in_slots(
-    trial: Trial, batch: After
-) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
+@statements(
+    statement("v1-postprocess/boundary", "byte-exact", V1, batch=afters(mapped=False), steps=by_row,
+        says="an accepted state on a boundary is stored in the column of its block"),
+    statement("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
+        says="an accepted state on a boundary is stored for requests in slots"),
+    statement("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
+        says="a state is brought to the column where its request goes on"),
+    statement("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
+        says="a request goes to the column of its last token and remembers where it comes from"),
+    statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
+        says="what the preprocess kernel decides is what the precopy does"),
+
+    statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=afters(mapped=False, crowded=True), steps=by_row,
+        says="states behind dozens of idle rows are stored"),
+    statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
+        says="states behind dozens of idle rows are stored for requests in slots"),
+    statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
+        says="states behind dozens of idle rows are brought along"),
+
+    statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
+        steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
+        sentence=A_PROGRAM_EACH),
+    statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
+        steps=as_kernel(by_slot), says="the kernel that brings states along may be launched as documented",
+        sentence=A_PROGRAM_EACH),
+
+    statement("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
+        says="rows move within their block as through a temporary"),
+    statement("v2-postprocess/memmove", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
+        says="rows move within their block as through a temporary for requests in slots"),
+
+    statement("v1-postprocess/null-block", "red zone", V1, batch=afters(flawed=True, mapped=False), steps=by_row,
+        says="nothing is stored through a null block or a column that is not there"),
+    statement("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
+        says="nothing is stored for a row without a slot a null block or a missing column"),
+    statement("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
+        says="nothing is brought along through a sentinel"),
+
+    statement("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
+        says="blocks beyond 32 bits are stored in their place"),
+    statement("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
+        says="blocks beyond 32 bits are brought along"),
+
+    statement("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
+        says="a context that is not bound copies nothing"),
+)  # fmt: skip
+def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    trial.agrees(*steps(batch))
 
 
-@prop("byte-exact", *BEFORE, PREPROCESS_KERNEL, LAUNCH, batch=befores(crowded=True))
-def test_states_behind_dozens_of_idle_rows_are_brought_along(trial: Trial, batch: Before) -> None:
-    trial.agrees(*batch.prepared(), *batch.advance(), batch.precopy())
+@statements(
+    statement("v1-postprocess/program-order", "order-free", V1, batch=afters(mapped=False, reordered=True), chosen=orders(),
+        steps=After.rowwise, says="no order of programs shows in what is stored by row"),
+    statement("v2-postprocess/program-order", "order-free", V2,
+        batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders(),
+        steps=After.slotwise, says="no order of programs shows in what is stored by slot",
+        sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
+    statement("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
+        steps=Before.slotwise, says="no order of programs shows in what is brought along"),
+)  # fmt: skip
+def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
+    """Each schedule of the launch begins with the same state of memory."""
+    *named, last = steps(batch)
+    assert isinstance(last, Call)
+    trial.agrees(*batch.prepared())
+    for schedule in chosen:
+        trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
-@prop("order-free", *V1, batch=afters(mapped=False, reordered=True), chosen=orders())
-def test_no_order_of_programs_shows_in_what_is_stored_by_row(
-    trial: Trial, batch: After, chosen: list[str]
-) -> None:
-    in_each_order(trial, batch, batch.rowwise(), chosen)
+@statements(
+    statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=afters(mapped=False), steps=by_row,
+        says="storing by row never waits for the device"),
+    statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
+        says="storing by slot never waits for the device"),
+    statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
+        says="bringing states along never waits for the device"),
+)  # fmt: skip
+def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    *named, last = steps(batch)
+    trial.agrees(*named)
+    trial.agrees_without_waiting(last)
 
 
 @prop(
-    "order-free", *V2, batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders()
+    "preprocess-kernel/program-order",
+    "order-free",
+    PREPROCESS_KERNEL,
+    LAUNCH,
+    batch=befores(tiles=(1,)),
+    chosen=orders(),
 )
-def test_no_order_of_programs_shows_in_what_is_stored_by_slot(
-    trial: Trial, batch: After, chosen: list[str]
-) -> None:
-    """Counts are reset in place, while other programs still have to decide from the counts before."""
-    in_each_order(trial, batch, batch.slotwise(), chosen)
-
-
-@prop("order-free", *BEFORE, batch=befores(moving=True, reordered=True), chosen=orders())
-def test_no_order_of_programs_shows_in_what_is_brought_along(
-    trial: Trial, batch: Before, chosen: list[str]
-) -> None:
-    in_each_order(trial, batch, batch.slotwise(), chosen)
-
-
-@prop("order-free", PREPROCESS_KERNEL, LAUNCH, batch=befores(tiles=(1,)), chosen=orders())
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     trial: Trial, batch: Before, chosen: list[str]
 ) -> None:
@@ -144,73 +192,9 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
         trial.agrees(*named, replace(last, schedule=schedule))
 
 
-def in_each_order(trial: Trial, batch: After | Before, steps: Sequence[Step], chosen: Sequence[str]) -> None:
-    """Take `steps`, that end in a launch, from the same state of memory with each of the schedules."""
-    *named, last = steps
-    assert isinstance(last, Call)
-    trial.agrees(*batch.prepared())
-    for schedule in chosen:
-        trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
-
-
-@prop("byte-exact", POSTPROCESS_KERNEL, LAUNCH, CREATE, INITIALIZE, batch=afters(mapped=False))
-def test_the_kernel_that_stores_states_may_be_launched_as_documented(trial: Trial, batch: After) -> None:
-    """A program for each row and each state of every layer, on the vectors of a context."""
-    *named, _ = batch.rowwise()
-    trial.agrees(*batch.prepared(), *named, batch.launched())
-
-
-@prop("byte-exact", PRECOPY_KERNEL, LAUNCH, CREATE, INITIALIZE, batch=befores())
-def test_the_kernel_that_brings_states_along_may_be_launched_as_documented(
-    trial: Trial, batch: Before
-) -> None:
-    """A program for each row and each state of every layer, on the vectors of a context."""
-    *named, _ = batch.slotwise()
-    trial.agrees(*batch.prepared(), *named, batch.launched())
-
-
-@prop("memmove", *V1, batch=afters(in_place=True, mapped=False))
-def test_rows_move_within_their_block_as_through_a_temporary(trial: Trial, batch: After) -> None:
-    trial.agrees(*batch.prepared(), *batch.rowwise())
-
-
-@prop("memmove", *V2, batch=afters(in_place=True))
-def test_rows_move_within_their_block_as_through_a_temporary_for_requests_in_slots(
-    trial: Trial, batch: After
-) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
-
-
-@prop("red zone", *V1, batch=afters(flawed=True, mapped=False))
-def test_nothing_is_stored_through_a_null_block_or_a_column_that_is_not_there(
-    trial: Trial, batch: After
-) -> None:
-    trial.agrees(*batch.prepared(), *batch.rowwise())
-
-
-@prop("red zone", *V2, batch=afters(flawed=True))
-def test_nothing_is_stored_for_a_row_without_a_slot_a_null_block_or_a_missing_column(
-    trial: Trial, batch: After
-) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
-
-
-@prop("red zone", *BEFORE, batch=befores(flawed=True))
-def test_nothing_is_brought_along_through_a_sentinel(trial: Trial, batch: Before) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
-
-
-@prop("width", *V1, batch=far_afters())
-def test_blocks_beyond_32_bits_are_stored_in_their_place(trial: Trial, batch: After) -> None:
-    trial.agrees(*batch.prepared(), *batch.rowwise())
-
-
-@prop("width", *BEFORE, batch=far_befores())
-def test_blocks_beyond_32_bits_are_brought_along(trial: Trial, batch: Before) -> None:
-    trial.agrees(*batch.prepared(), *batch.slotwise())
-
-
-@prop("agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2))
+@prop(
+    "align-context/state-metadata", "agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2)
+)
 def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Setup, spare: int) -> None:
     batch = After(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
@@ -218,7 +202,7 @@ def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Set
     trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)))
 
 
-@prop("width", CREATE, INITIALIZE, setup=setups(), address=addresses())
+@prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())
 def test_an_address_keeps_all_64_bits(trial: Trial, setup: Setup, address: int) -> None:
     batch = After(setup, ())
     fakes = {
@@ -240,7 +224,7 @@ def replace_views(layer: Any, address: int) -> Any:
     return replace(layer, fields=(("kv_cache", views),))
 
 
-@prop("ownership", *V1, batch=afters(mapped=False))
+@prop("align-context/bound-once", "ownership", *V1, batch=afters(mapped=False))
 def test_a_context_is_bound_once(trial: Trial, batch: After) -> None:
     """Later bindings change nothing: copies go on where the first one said."""
     cache = batch.cache
@@ -268,13 +252,7 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     }
 
 
-@prop("ownership", *V1, batch=afters(mapped=False))
-def test_a_context_that_is_not_bound_copies_nothing(trial: Trial, batch: After) -> None:
-    *named, _ = batch.prepared()
-    trial.agrees(*named, *batch.rowwise())
-
-
-@prop("ownership", *V1, batch=afters(mapped=False))
+@prop("v1-postprocess/idempotent", "ownership", *V1, batch=afters(mapped=False))
 def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: After) -> None:
     """Where no state is shifted in its own block, everything that a copy reads is still there after it."""
     size = batch.setup.block_size
@@ -283,11 +261,6 @@ def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: Aft
     once = trial.run(batch.postprocess())
     twice = trial.run(batch.postprocess())
     trial.holds(once == twice, "the second time left something else than the first", place="the second time")
-
-
-def left(trial: Trial, batch: After | Before, steps: Sequence[Step]) -> dict[str, Value]:
-    """What `steps` leave in all that their last call observes, not compared with anything."""
-    return trial.leaves(*batch.prepared(), *steps)
 
 
 def same_states(
@@ -310,97 +283,94 @@ def seeded(batch: Any) -> Any:
     return replace(batch, filling=replace(batch.filling, seed=1 + batch.filling.seed))
 
 
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9))
-def test_relabelled_blocks_get_the_same_states(trial: Trial, batch: After, shuffle: int) -> None:
-    other = replace(batch, filling=replace(batch.filling, shuffle=batch.filling.shuffle + shuffle))
-    one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
-    same_states(trial, batch, one, other, two)
+def relabelled(batch: Any, shuffle: int) -> Any:
+    """The same states in other blocks."""
+    return replace(batch, filling=replace(batch.filling, shuffle=batch.filling.shuffle + shuffle))
 
 
-@prop("metamorphic", *BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9))
-def test_relabelled_blocks_get_the_same_states_before_a_step(
-    trial: Trial, batch: Before, shuffle: int
+def with_rows_without_a_slot(batch: After, more: int) -> After:
+    assume(not batch.setup.shared and batch.requests)
+    count = len(batch.requests)
+    skipped = (*batch.rows.skipped, *range(count, count + more))
+    requests = (*batch.requests, *batch.requests[:1] * more)
+    return replace(batch, requests=requests, rows=replace(batch.rows, skipped=skipped))
+
+
+def with_padding(batch: Before, padding: int) -> Before:
+    groups = tuple(replace(group, padding=group.padding + padding) for group in batch.setup.groups)
+    return replace(batch, setup=replace(batch.setup, groups=groups))
+
+
+def with_another_group(batch: After, states: int) -> After:
+    assume(not batch.setup.shared)
+    first = batch.setup.groups[0]
+    more = (*batch.setup.groups, Group(first.states[:1] if states == 1 else first.states, layers=states))
+    return replace(batch, setup=replace(batch.setup, groups=more, attention=not batch.setup.attention))
+
+
+@statements(
+    statement("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9),
+        change=relabelled, steps=by_row, says="relabelled blocks get the same states"),
+    statement("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9),
+        change=relabelled, steps=by_slot, says="relabelled blocks get the same states before a step"),
+    statement("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=afters().map(seeded), more=st.integers(1, 3),
+        change=with_rows_without_a_slot, steps=by_slot, says="rows without a slot change nothing"),
+    statement("precopy/page-padding", "metamorphic", BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70),
+        change=with_padding, steps=by_slot, says="padding of pages changes no state"),
+    statement("v1-postprocess/another-group", "metamorphic", V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2),
+        change=with_another_group, steps=by_row, says="another group changes no state of the others"),
+)  # fmt: skip
+def the_change_shows_in_no_state(
+    trial: Trial, batch: Any, change: Callable[..., Any], steps: Callable[[Any], Steps], **amount: int
 ) -> None:
-    other = replace(batch, filling=replace(batch.filling, shuffle=batch.filling.shuffle + shuffle))
-    one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
-    same_states(trial, batch, one, other, two)
+    other = change(batch, **amount)
+    same_states(trial, batch, trial.leaves(*steps(batch)), other, trial.leaves(*steps(other)))
 
 
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9))
-def test_rows_may_stand_in_any_order(trial: Trial, batch: After, order: int) -> None:
-    other = replace(batch, rows=replace(batch.rows, order=batch.rows.order + order))
-    one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
-    same_states(trial, batch, one, other, two)
-    counts, found = by_row(batch, one), by_row(other, two)
-    trial.holds(
-        found == counts,
-        f"accepted counts by request = {found}",
-        f"should be {counts}",
-        place="accepted counts",
+def reordered(batch: After, order: int, slots: int = 0) -> After:
+    assume(order or slots)
+    return replace(
+        batch, rows=replace(batch.rows, order=batch.rows.order + order, slots=batch.rows.slots + slots)
     )
 
 
-def by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
+def counts_by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
     """The accepted count of each request."""
     return dict(zip(batch.row_order, left[OUT].values(), strict=False))
 
 
-@prop("metamorphic", *V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9))
-def test_rows_and_slots_may_be_in_any_order(trial: Trial, batch: After, order: int, slots: int) -> None:
-    assume(order or slots)
-    other = replace(
-        batch, rows=replace(batch.rows, order=batch.rows.order + order, slots=batch.rows.slots + slots)
-    )
-    one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
-    same_states(trial, batch, one, other, two)
-    counts, found = by_slot(batch, one), by_slot(other, two)
-    trial.holds(
-        found == counts,
-        f"accepted counts by request = {found}",
-        f"should be {counts}",
-        place="accepted counts",
-    )
-
-
-def by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
+def counts_by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
     """The accepted count of each request."""
     counts, pairs = left["counts"].values(), zip(batch.row_order, batch.slots, strict=True)
     return {request: counts[slot] for request, slot in pairs if slot >= 0}
 
 
-@prop("metamorphic", *V2, batch=afters().map(seeded), more=st.integers(1, 3))
-def test_rows_without_a_slot_change_nothing(trial: Trial, batch: After, more: int) -> None:
-    assume(not batch.setup.shared and batch.requests)
-    count = len(batch.requests)
-    added = tuple(range(count, count + more))
-    other = replace(
-        batch,
-        requests=(*batch.requests, *batch.requests[:1] * more),
-        rows=replace(batch.rows, skipped=(*batch.rows.skipped, *added)),
+@statements(
+    statement("v1-postprocess/row-order", "metamorphic", V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9),
+        steps=by_row, counts=counts_by_row, says="rows may stand in any order"),
+    statement("v2-postprocess/row-order", "metamorphic", V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
+        steps=by_slot, counts=counts_by_slot, says="rows and slots may be in any order"),
+)  # fmt: skip
+def order_shows_nowhere(
+    trial: Trial,
+    batch: After,
+    steps: Callable[[Any], Steps],
+    counts: Callable[..., dict[int, int]],
+    **by: int,
+) -> None:
+    other = reordered(batch, **by)
+    one, two = trial.leaves(*steps(batch)), trial.leaves(*steps(other))
+    same_states(trial, batch, one, other, two)
+    wanted, found = counts(batch, one), counts(other, two)
+    trial.holds(
+        found == wanted,
+        f"accepted counts by request = {found}",
+        f"should be {wanted}",
+        place="accepted counts",
     )
-    one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
-    same_states(trial, batch, one, other, two)
 
 
-@prop("metamorphic", *BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70))
-def test_padding_of_pages_changes_no_state(trial: Trial, batch: Before, padding: int) -> None:
-    groups = tuple(replace(group, padding=group.padding + padding) for group in batch.setup.groups)
-    other = replace(batch, setup=replace(batch.setup, groups=groups))
-    one, two = left(trial, batch, batch.slotwise()), left(trial, other, other.slotwise())
-    same_states(trial, batch, one, other, two)
-
-
-@prop("metamorphic", *V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2))
-def test_another_group_changes_no_state_of_the_others(trial: Trial, batch: After, states: int) -> None:
-    assume(not batch.setup.shared)
-    first = batch.setup.groups[0]
-    more = (*batch.setup.groups, Group(first.states[:1] if states == 1 else first.states, layers=states))
-    other = replace(batch, setup=replace(batch.setup, groups=more, attention=not batch.setup.attention))
-    one, two = left(trial, batch, batch.rowwise()), left(trial, other, other.rowwise())
-    same_states(trial, batch, one, other, two)
-
-
-@prop("byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
+@prop("copy-meta/copied", "byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
 def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) -> None:
     """A request whose state stays where it is writes nothing down."""
     size, cache = step.setup.block_size, step.cache
@@ -412,20 +382,29 @@ def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) 
     trial.agrees(do_copies(cache.observes, schedule=step.schedule))
 
 
-@prop("memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
+@prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
 def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, runs: Runs) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
-@prop("order-free", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs(reordered=True), chosen=orders())
+@prop(
+    "copy-meta/program-order",
+    "order-free",
+    COLLECT,
+    DO_COPY,
+    MEMCPY,
+    COPY_BUFFERS,
+    runs=runs(reordered=True),
+    chosen=orders(),
+)
 def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs, chosen: list[str]) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 
-@prop("width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
+@prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
 def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> None:
     *named, made = runs.steps()
     layers = {
@@ -436,30 +415,17 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> No
     trial.agrees(*named, made, written)
 
 
-@prop("ownership", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs(), column=st.integers(0, 1))
+@prop(
+    "copy-meta/nothing-to-copy",
+    "ownership",
+    COLLECT,
+    DO_COPY,
+    COPY_BUFFERS,
+    runs=runs(),
+    column=st.integers(0, 1),
+)
 def test_a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_copied(
     trial: Trial, runs: Runs, column: int
 ) -> None:
     stays = collect(runs.setup, runs.places, column, column, 0)
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))
-
-
-@prop("cost", *V1, device="cuda", batch=afters(mapped=False))
-def test_storing_by_row_never_waits_for_the_device(trial: Trial, batch: After) -> None:
-    *named, last = batch.rowwise()
-    trial.agrees(*batch.prepared(), *named)
-    trial.agrees_without_waiting(last)
-
-
-@prop("cost", *V2, device="cuda", batch=afters())
-def test_storing_by_slot_never_waits_for_the_device(trial: Trial, batch: After) -> None:
-    *named, last = batch.slotwise()
-    trial.agrees(*batch.prepared(), *named)
-    trial.agrees_without_waiting(last)
-
-
-@prop("cost", *BEFORE, device="cuda", batch=befores())
-def test_bringing_states_along_never_waits_for_the_device(trial: Trial, batch: Before) -> None:
-    *named, last = batch.slotwise()
-    trial.agrees(*batch.prepared(), *named)
-    trial.agrees_without_waiting(last)

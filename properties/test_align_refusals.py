@@ -419,7 +419,12 @@ BAD_HOST_CALLS = (
 BAD_INPUTS = (*BAD_CONTEXTS, *BAD_LAUNCHES, *BAD_STEPS, *BAD_COPIES, *BAD_HOST_CALLS)
 
 
-@prop("refusal", *sorted({bad.call.function for bad in BAD_INPUTS}), bad=st.sampled_from(BAD_INPUTS))
+@prop(
+    "bad-input/align-mode",
+    "refusal",
+    *sorted({bad.call.function for bad in BAD_INPUTS}),
+    bad=st.sampled_from(BAD_INPUTS),
+)
 def test_bad_input_of_align_mode_is_refused_by_name_before_anything_is_written(
     trial: Trial, bad: Bad
 ) -> None:
@@ -467,6 +472,7 @@ def one_bad_row(step: RunnerStep, row: int, defect: str) -> list[Step]:
 
 
 @prop(
+    "preprocess/bad-row",
     "refusal",
     PREPROCESS,
     COPY_BUFFERS,
@@ -485,6 +491,7 @@ def test_a_step_with_one_bad_row_changes_nothing_for_any_row(
 
 
 @prop(
+    "copy-meta/bad-column",
     "refusal",
     COLLECT,
     COPY_BUFFERS,
@@ -508,6 +515,7 @@ def test_columns_and_blocks_that_a_request_does_not_have_are_never_written_down(
 
 
 @prop(
+    "align-context/no-room-for-drafts",
     "refusal",
     CREATE,
     COPY_BUFFERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Setup, setups
 from properties.strategies.align_batches import After
 from properties.strategies.align_runner import (
@@ -39,24 +41,11 @@ ALL = "postprocess_mamba_all"
 BUFFER = "CpuGpuBuffer"
 TO_GPU, TO_CPU = f"{BUFFER}.copy_to_gpu", f"{BUFFER}.copy_to_cpu"
 COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "batch_memcpy"
-STAGE_ALL = (STAGE, f"{CONTEXT}.create")
+CREATE = f"{CONTEXT}.create"
+STAGE_ALL = (STAGE, CREATE)
 
 
-@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=False))
-def test_before_a_step_every_state_is_where_its_request_is_going_to_run(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*step.prepared(), step.preprocess())
-
-
-@prop("byte-exact", PREPROCESS, COPY_BUFFERS, step=runner_steps(pointers=True))
-def test_lists_of_pointers_bring_every_state_to_where_its_request_is_going_to_run(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*step.prepared(), step.preprocess())
-
-
-@prop("refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
+@prop("preprocess/shift-by-pointers", "refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
 def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
     trial: Trial, step: RunnerStep
 ) -> None:
@@ -65,7 +54,7 @@ def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
     trial.refuses(listed.preprocess())
 
 
-@prop("ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
+@prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
 def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: RunnerStep) -> None:
     """A request that is where it is going to run stays there."""
     forgotten = replace(step, gone=(), resumed=False)
@@ -73,14 +62,14 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: Runne
     trial.agrees(forgotten.preprocess())
 
 
-@prop("agreement", CLEANUP, step=runner_steps())
-def test_columns_of_finished_preempted_and_resumed_requests_are_forgotten(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
-
-
-@prop("agreement", ALL, step=runner_steps(), rows=st.integers(0, 4), spec=st.integers(-1, 3))
+@prop(
+    "all-mode/last-block",
+    "agreement",
+    ALL,
+    step=runner_steps(),
+    rows=st.integers(0, 4),
+    spec=st.integers(-1, 3),
+)
 def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
     trial: Trial, step: RunnerStep, rows: int, spec: int
 ) -> None:
@@ -109,23 +98,13 @@ def staged(step: RunnerStep) -> list[Step]:
     ]
 
 
-@prop("byte-exact", *STAGE_ALL, step=runner_steps())
-def test_the_inputs_of_every_row_are_staged_on_both_sides(trial: Trial, step: RunnerStep) -> None:
-    trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
-
-
-@prop("byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
+@prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
 def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerStep, rows: int) -> None:
     some = min(rows, len(step.rows))
     whole = stage(step.cache, step.rows, step.output)
     longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
     part = stage(step.cache, longer, step.output, num_reqs=some)
     trial.agrees(*staged(step), whole, part)
-
-
-@prop("byte-exact", STAGE_COLUMNS, f"{CONTEXT}.create", step=runner_steps())
-def test_the_running_columns_are_staged_in_the_order_of_the_rows(trial: Trial, step: RunnerStep) -> None:
-    trial.agrees(*staged(step), stage_columns(step))
 
 
 def stage_columns(step: RunnerStep, **changes: Value) -> Call:
@@ -139,13 +118,6 @@ def stage_columns(step: RunnerStep, **changes: Value) -> Call:
     return Call(STAGE_COLUMNS, tuple((arguments | changes).items()), observes=observed)
 
 
-@prop("byte-exact", STAGE_METADATA, f"{CONTEXT}.create", step=runner_steps())
-def test_scheduled_computed_and_draft_tokens_are_staged_in_the_order_of_the_rows(
-    trial: Trial, step: RunnerStep
-) -> None:
-    trial.agrees(*staged(step), stage_metadata(step))
-
-
 def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
     names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
     arguments: dict[str, Value] = {
@@ -157,6 +129,39 @@ def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
     }
     observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
     return Call(STAGE_METADATA, tuple((arguments | changes).items()), observes=observed)
+
+
+def preprocessed(step: RunnerStep) -> list[Step]:
+    return [*step.prepared(), step.preprocess()]
+
+
+def cleaned_up_twice(step: RunnerStep) -> list[Step]:
+    return [Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output)]
+
+
+def all_staged(step: RunnerStep) -> list[Step]:
+    return [*staged(step), stage(step.cache, step.rows, step.output)]
+
+
+@statements(
+    statement("preprocess/block-tables", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=False), steps=preprocessed,
+        says="before a step every state is where its request is going to run"),
+    statement("preprocess/pointer-lists", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=True), steps=preprocessed,
+        says="lists of pointers bring every state to where its request is going to run"),
+    statement("cleanup/state-idx", "agreement", [CLEANUP], step=runner_steps(), steps=cleaned_up_twice,
+        says="columns of finished preempted and resumed requests are forgotten"),
+    statement("staging/all-inputs", "byte-exact", STAGE_ALL, step=runner_steps(), steps=all_staged,
+        says="the inputs of every row are staged on both sides"),
+    statement("staging/columns", "byte-exact", (STAGE_COLUMNS, CREATE), step=runner_steps(), steps=lambda step: [*staged(step), stage_columns(step)],
+        says="the running columns are staged in the order of the rows"),
+    statement("staging/token-counts", "byte-exact", (STAGE_METADATA, CREATE), step=runner_steps(),
+        steps=lambda step: [*staged(step), stage_metadata(step)],
+        says="scheduled computed and draft tokens are staged in the order of the rows"),
+)  # fmt: skip
+def every_call_is_the_rules(
+    trial: Trial, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
+) -> None:
+    trial.agrees(*steps(step))
 
 
 def sampled_rows(batch: After) -> tuple[Scheduled, ...]:
@@ -180,7 +185,14 @@ def after_a_step(batch: After, *, with_postprocess: bool = True) -> list[Step]:
     return steps
 
 
-@prop("byte-exact", POSTPROCESS_GPU, BUFFERS, STAGE, batch=afters(mapped=False))
+@prop(
+    "align-postprocess/boundary-and-counts",
+    "byte-exact",
+    POSTPROCESS_GPU,
+    BUFFERS,
+    STAGE,
+    batch=afters(mapped=False),
+)
 def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
     trial: Trial, batch: After
 ) -> None:
@@ -189,19 +201,27 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     trial.agrees(*after_a_step(batch), once)
 
 
-@prop("cost", POSTPROCESS_GPU, BUFFERS, STAGE, device="cuda", batch=afters(mapped=False))
+@prop(
+    "align-postprocess/no-sync",
+    "cost",
+    POSTPROCESS_GPU,
+    BUFFERS,
+    STAGE,
+    device="cuda",
+    batch=afters(mapped=False),
+)
 def test_the_postprocess_never_waits_for_the_device(trial: Trial, batch: After) -> None:
     trial.agrees(*after_a_step(batch))
     trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
 
 
-@prop("cost", *STAGE_ALL, device="cuda", step=runner_steps())
+@prop("staging/no-sync", "cost", *STAGE_ALL, device="cuda", step=runner_steps())
 def test_staging_never_waits_for_the_device(trial: Trial, step: RunnerStep) -> None:
     trial.agrees(*staged(step))
     trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
 
 
-@prop("agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
+@prop("mamba-groups/found", "agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
 def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: Setup, others: int) -> None:
     config = setup.config(4)
     groups = list(config["kv_cache_groups"])
@@ -214,14 +234,21 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: 
     trial.agrees(Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)))
 
 
-@prop("agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
+@prop("copy-buffers/room", "agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
 def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     trial: Trial, setup: Setup, max_num_reqs: int
 ) -> None:
     trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
 
-@prop("agreement", BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4), with_postprocess=st.booleans())
+@prop(
+    "align-buffers/context",
+    "agreement",
+    BUFFERS,
+    setup=setups(),
+    max_num_reqs=st.integers(1, 4),
+    with_postprocess=st.booleans(),
+)
 def test_the_context_is_there_only_where_it_is_asked_for(
     trial: Trial, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import assume
 
 from properties.harness.case.values import Let, Value
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT
 from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
 from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
-from properties.strategies.align_sessions import ByRow, BySlot, History, Runner, histories, look
+from properties.strategies.align_sessions import (
+    History,
+    HistoryInRows,
+    HistoryInSlots,
+    HistoryRunner,
+    histories,
+    look,
+)
 
 ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
 SLOTS = (
@@ -23,64 +33,69 @@ SLOTS = (
 )
 
 
-@prop("byte-exact", *ROWS, history=histories(min_spec=0))
-def test_every_step_of_requests_in_rows_follows_the_rules(trial: Trial, history: History) -> None:
-    take_through(trial, ByRow(history, pointers=False))
+def by_tables(history: History) -> HistoryRunner:
+    return HistoryInRows(history, pointers=False)
 
 
-@prop("byte-exact", *SLOTS, history=histories(min_spec=0))
-def test_every_step_of_requests_in_slots_follows_the_rules(trial: Trial, history: History) -> None:
-    take_through(trial, BySlot(history))
-
-
-@prop("provenance", *ROWS, history=histories())
-def test_requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens(
-    trial: Trial, history: History
-) -> None:
-    watch(trial, ByRow(history, pointers=False))
-
-
-@prop("provenance", *ROWS, history=histories())
-def test_lists_of_pointers_let_requests_read_the_states_of_exactly_their_tokens(
-    trial: Trial, history: History
-) -> None:
+def by_lists(history: History) -> HistoryRunner:
     assume(history.setup.layout == "SD")
-    watch(trial, ByRow(history, pointers=True))
+    return HistoryInRows(history, pointers=True)
 
 
-@prop("provenance", *SLOTS, history=histories())
-def test_requests_in_slots_read_and_publish_the_states_of_exactly_their_tokens(
-    trial: Trial, history: History
+@statements(
+    statement("v1-history/every-step", "byte-exact", ROWS, history=histories(min_spec=0), runner=by_tables,
+        says="every step of requests in rows follows the rules"),
+    statement("v2-history/every-step", "byte-exact", SLOTS, history=histories(min_spec=0), runner=HistoryInSlots,
+        says="every step of requests in slots follows the rules"),
+)  # fmt: skip
+def every_step_is_the_rules(
+    trial: Trial, history: History, runner: Callable[[History], HistoryRunner]
 ) -> None:
-    watch(trial, BySlot(history))
+    take_through(trial, runner(history))
 
 
-@prop("metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2))
+@statements(
+    statement("v1-history/provenance", "provenance", ROWS, history=histories(), runner=by_tables,
+        says="requests in rows read and publish the states of exactly their tokens"),
+    statement("v1-history/pointer-lists", "provenance", ROWS, history=histories(), runner=by_lists,
+        says="lists of pointers let requests read the states of exactly their tokens"),
+    statement("v2-history/provenance", "provenance", SLOTS, history=histories(), runner=HistoryInSlots,
+        says="requests in slots read and publish the states of exactly their tokens"),
+)  # fmt: skip
+def states_are_of_exactly_the_tokens(
+    trial: Trial, history: History, runner: Callable[[History], HistoryRunner]
+) -> None:
+    watch(trial, runner(history))
+
+
+@prop(
+    "history/same-bytes", "metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2)
+)
 def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, history: History) -> None:
     """The same requests, the same forwards, the same accepted tokens: every runner ends with the same states."""
-    take_through(trial, ByRow(history, pointers=False))
+    take_through(trial, HistoryInRows(history, pointers=False))
     one = pools(trial, history)
-    take_through(trial, BySlot(history))
+    take_through(trial, HistoryInSlots(history))
     trial.holds(
         pools(trial, history) == one,
         "requests in slots leave other bytes than requests in rows",
         place="slots",
     )
     if history.setup.layout == "SD":
-        take_through(trial, ByRow(history, pointers=True))
+        take_through(trial, HistoryInRows(history, pointers=True))
         trial.holds(
             pools(trial, history) == one, "lists of pointers leave other bytes than tables", place="lists"
         )
 
 
-def take_through(trial: Trial, runner: Runner) -> None:
+def take_through(trial: Trial, runner: HistoryRunner) -> None:
     """Hold every call against the rules."""
     trial.agrees(*runner.begin())
     for number in range(len(runner.history.steps)):
         trial.agrees(*runner.before(number), *runner.after(number))
 
 
-def watch(trial: Trial, runner: Runner) -> None:
+def watch(trial: Trial, runner: HistoryRunner) -> None:
     """Look, without any rule about copies, at what every forward would read and at every block that becomes full."""
     history = runner.history
     trial.returns(*runner.begin())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Let, Name, Overwrite, Tensor, call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -29,17 +30,17 @@ COMPUTED, LENGTHS = (
 )
 
 
-@prop("agreement", SPLIT, splitting=splittings())
-def test_decodes_are_the_rows_before_the_first_prefill(trial: Trial, splitting: Splitting) -> None:
+@statements(
+    statement("split/decodes-first", "agreement", [SPLIT], splitting=splittings(),
+        says="decodes are the rows before the first prefill"),
+    statement("split/short-prefills", "agreement", [SPLIT], splitting=splittings(shuffled_batches()),
+        says="rows behind the first prefill are prefills however short"),
+)  # fmt: skip
+def a_batch_is_split_by_the_rules(trial: Trial, splitting: Splitting) -> None:
     trial.agrees(splitting.call())
 
 
-@prop("agreement", SPLIT, splitting=splittings(shuffled_batches()))
-def test_rows_behind_the_first_prefill_are_prefills_however_short(trial: Trial, splitting: Splitting) -> None:
-    trial.agrees(splitting.call())
-
-
-@prop("partition", SPLIT, splitting=splittings(shuffled_batches()))
+@prop("split/partition", "partition", SPLIT, splitting=splittings(shuffled_batches()))
 def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Splitting) -> None:
     decodes, prefills, decode_tokens, prefill_tokens = trial.returns(splitting.call())
     rows, tokens = splitting.batch.num_reqs, splitting.batch.num_actual_tokens
@@ -61,7 +62,7 @@ def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Split
     )
 
 
-@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+@prop("split/threshold", "classification", SPLIT, splitting=splittings(shuffled_batches()))
 def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitting) -> None:
     decodes, *_ = trial.returns(splitting.call())
     lens = splitting.batch.query_lens[:decodes]
@@ -74,7 +75,7 @@ def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitti
     )
 
 
-@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+@prop("split/prompt-rows", "classification", SPLIT, splitting=splittings(shuffled_batches()))
 def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
     trial: Trial, splitting: Splitting
 ) -> None:
@@ -88,7 +89,7 @@ def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
     )
 
 
-@prop("classification", SPLIT, splitting=splittings(shuffled_batches()))
+@prop("split/uniform", "classification", SPLIT, splitting=splittings(shuffled_batches()))
 def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, splitting: Splitting) -> None:
     decodes, *_ = trial.returns(replace(splitting, require_uniform=True).call())
     lens = splitting.batch.query_lens[:decodes]
@@ -96,7 +97,7 @@ def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, s
     trial.holds(even, f"uniform decodes of {lens} tokens", "should be of one length or none", place="decodes")
 
 
-@prop("metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
+@prop("split/padding-rows", "metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
 def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitting, rows: int) -> None:
     padded = replace(
         splitting, batch=replace(splitting.batch, padded_rows=splitting.batch.padded_rows + rows)
@@ -107,25 +108,31 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitti
     trial.holds(found == wanted, f"with {rows} padding rows {found}", f"should be {wanted}", place="result")
 
 
-@prop("refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
+@prop("split/max-query-len", "refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
 def test_a_maximum_below_the_longest_query_is_refused(trial: Trial, splitting: Splitting, short: int) -> None:
     longest = replace(splitting.batch, requests=(*splitting.batch.requests, Request(5, 0, prefilling=True)))
     trial.refuses(replace(splitting, batch=longest, slack=-short).call())
 
 
-@prop("agreement", GATHER, table=block_tables())
+@prop("block-table/align-columns", "agreement", GATHER, table=block_tables())
 def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     trial: Trial, table: BlockTable
 ) -> None:
     trial.agrees(table.call())
 
 
-@prop("ownership", GATHER, table=block_tables(), mode=st.sampled_from(("none", "all")))
+@prop(
+    "block-table/none-and-all",
+    "ownership",
+    GATHER,
+    table=block_tables(),
+    mode=st.sampled_from(("none", "all")),
+)
 def test_modes_none_and_all_hand_back_the_very_same_table(trial: Trial, table: BlockTable, mode: str) -> None:
     trial.agrees(table.call(mode))
 
 
-@prop("red zone", GATHER, table=block_tables())
+@prop("block-table/own-row", "red zone", GATHER, table=block_tables())
 def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTable) -> None:
     for r, row in enumerate(trial.returns(table.call()).rows()):
         foreign = set(row) - set(table.rows[r])
@@ -137,7 +144,9 @@ def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTa
         )
 
 
-@prop("metamorphic", GATHER, table=block_tables(), shift=st.integers(1, 1000))
+@prop(
+    "block-table/relabelled-blocks", "metamorphic", GATHER, table=block_tables(), shift=st.integers(1, 1000)
+)
 def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: BlockTable, shift: int) -> None:
     table = replace(table, rows=tuple(tuple(block % 2**30 for block in row) for row in table.rows))
     moved = replace(table, rows=tuple(tuple(block + shift for block in row) for row in table.rows))
@@ -148,7 +157,9 @@ def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: Blo
     )
 
 
-@prop("metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data())
+@prop(
+    "block-table/row-order", "metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data()
+)
 def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(table.rows))))
     moved = replace(
@@ -161,7 +172,14 @@ def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, da
     trial.holds(permuted == wanted, f"{permuted}", f"should be {wanted}", place="result")
 
 
-@prop("refusal", GATHER, table=block_tables(rows_per_length=True), excess=st.integers(1, 9), data=st.data())
+@prop(
+    "block-table/seq-len-past-row",
+    "refusal",
+    GATHER,
+    table=block_tables(rows_per_length=True),
+    excess=st.integers(1, 9),
+    data=st.data(),
+)
 def test_a_length_past_the_row_is_refused(
     trial: Trial, table: BlockTable, excess: int, data: st.DataObject
 ) -> None:
@@ -178,7 +196,7 @@ def test_a_length_past_the_row_is_refused(
     trial.refuses(call(GATHER, **on_host))
 
 
-@prop("refusal", GATHER, table=block_tables(), excess=st.integers(1, 9))
+@prop("block-table/max-seq-len", "refusal", GATHER, table=block_tables(), excess=st.integers(1, 9))
 def test_a_host_bound_past_the_row_is_refused_on_every_device(
     trial: Trial, table: BlockTable, excess: int
 ) -> None:
@@ -188,6 +206,7 @@ def test_a_host_bound_past_the_row_is_refused_on_every_device(
 
 
 @prop(
+    "common-metadata/no-sync",
     "cost",
     GATHER,
     COMPUTED,
@@ -201,17 +220,24 @@ def test_nothing_waits_for_the_device(trial: Trial, table: BlockTable, batch: Ba
     trial.agrees_without_waiting(table.call(), call(COMPUTED, self=record), call(LENGTHS, self=record))
 
 
-@prop("agreement", COMPUTED, batch=batches())
+@prop("common-metadata/computed-tokens", "agreement", COMPUTED, batch=batches())
 def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Trial, batch: Batch) -> None:
     trial.agrees(call(COMPUTED, self=metadata(batch)))
 
 
-@prop("agreement", LENGTHS, batch=shuffled_batches())
+@prop("common-metadata/query-lens", "agreement", LENGTHS, batch=shuffled_batches())
 def test_query_lengths_are_the_differences_of_the_starts(trial: Trial, batch: Batch) -> None:
     trial.agrees(call(LENGTHS, self=metadata(batch)))
 
 
-@prop("ownership", COMPUTED, LENGTHS, batch=batches(), grown=st.integers(1, 9))
+@prop(
+    "common-metadata/changed-in-place",
+    "ownership",
+    COMPUTED,
+    LENGTHS,
+    batch=batches(),
+    grown=st.integers(1, 9),
+)
 def test_metadata_that_changed_in_place_gives_fresh_computed_tokens(
     trial: Trial, batch: Batch, grown: int
 ) -> None:

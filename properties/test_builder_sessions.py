@@ -14,6 +14,7 @@ UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
 
 
 @machine_prop(
+    "builder/no-stale-step",
     "ownership",
     *(f"{name}.build" for name in BUILDERS),
     *(f"{name}.build_for_cudagraph_capture" for name in BUILDERS),

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from oracle.profile import current
 from properties.harness.case.values import Call, Name, Record, Tensor, Value, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.builders import (
     CLASSES,
     Session,
@@ -45,17 +45,17 @@ def accepted(session: Session) -> Session:
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
 
 
-@prop("agreement", *BUILD, session=sessions())
-def test_every_field_of_the_metadata_is_what_its_sentence_says(trial: Trial, session: Session) -> None:
+@statements(
+    statement("builder/fields", "agreement", BUILD, session=sessions(),
+        says="every field of the metadata is what its sentence says"),
+    statement("builder/full-graphs", "agreement", BUILD, session=sessions(**FULL),
+        says="metadata for full graphs is padded to the rows of the batch"),
+)  # fmt: skip
+def metadata_are_the_rules(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
-@prop("agreement", *BUILD, session=sessions(full_cudagraphs=True, rows="decodes"))
-def test_metadata_for_full_graphs_is_padded_to_the_rows_of_the_batch(trial: Trial, session: Session) -> None:
-    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
-
-
-@prop("partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
+@prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
 def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     rows = found["num_decodes"] + found["num_prefills"]
@@ -69,7 +69,12 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, 
     )
 
 
-@prop("partition", "GDNAttentionMetadataBuilder.build", session=sessions(**SPECULATING).map(accepted))
+@prop(
+    "gdn-builder/token-indices",
+    "partition",
+    "GDNAttentionMetadataBuilder.build",
+    session=sessions(**SPECULATING).map(accepted),
+)
 def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     if found["spec_token_indx"] is None:
@@ -84,7 +89,7 @@ def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, sess
     )
 
 
-@prop("classification", *BUILD, session=sessions().map(accepted))
+@prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
 def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     if session.setup.kind == "gdn" and found["spec_sequence_masks"] is not None:
@@ -101,11 +106,11 @@ def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) 
         )
 
 
-@prop("classification", *BUILD, session=sessions().map(accepted))
+@prop("builder/prompt-rows", "classification", *BUILD, session=sessions().map(accepted))
 def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
-    tails = session.setup.kind in current().tails_decode
+    tails = session.setup.kind in trial.profile.tails_decode
     marks = [
         row.prefilling and not (tails and row.query_len == 1 and row.num_computed)
         for row in step.rows[: found["num_decodes"]]
@@ -118,7 +123,12 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
     )
 
 
-@prop("classification", "GDNAttentionMetadataBuilder.build", session=sessions(**SPECULATING).map(accepted))
+@prop(
+    "gdn-builder/no-drafts",
+    "classification",
+    "GDNAttentionMetadataBuilder.build",
+    session=sessions(**SPECULATING).map(accepted),
+)
 def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     trial: Trial, session: Session
 ) -> None:
@@ -127,7 +137,7 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     masks = found["spec_sequence_masks"]
     for r, row in enumerate(step.requests):
         # Where one token was accepted, column 0 is right as well.
-        plain = row.accepted == 1 and current().gdn_plain_decodes
+        plain = row.accepted == 1 and trial.profile.gdn_plain_decodes
         if row.query_len == 1 and not row.prefilling and not plain:
             marked = masks is not None and bool(masks.values()[r])
             trial.holds(
@@ -138,7 +148,12 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
             )
 
 
-@prop("padding", *BUILD, session=sessions(full_cudagraphs=True, rows="decodes").map(accepted))
+@prop(
+    "builder/padding-blocks",
+    "padding",
+    *BUILD,
+    session=sessions(**FULL).map(accepted),
+)
 def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
     """Whatever a runner leaves in the table rows of padding, no kernel is told to touch a block for them."""
     found, step = built(trial, session), session.steps[0]
@@ -151,7 +166,9 @@ def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> N
             trial.holds(tail <= {0, -1}, f"{name} of padding = {tail}", wanted, place=f"padding of {name}")
 
 
-@prop("ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted))
+@prop(
+    "builder/own-buffers", "ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted)
+)
 def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Trial, session: Session) -> None:
     trial.agrees(
         session.setup.construct(),
@@ -160,7 +177,13 @@ def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Trial,
     )
 
 
-@prop("ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted))
+@prop(
+    "builder/two-builders",
+    "ownership",
+    *BUILD,
+    "harness.owned_fields",
+    session=sessions(**FULL).map(accepted),
+)
 def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None:
     trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
     trial.returns(session.steps[0].build(session.setup))
@@ -170,14 +193,14 @@ def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None
     )
 
 
-@prop("ownership", *BUILD, session=sessions(max_steps=4))
+@prop("builder/several-steps", "ownership", *BUILD, session=sessions(max_steps=4))
 def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees(step.build(session.setup))
 
 
-@prop("metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
+@prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
 def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Session, rows: int) -> None:
     """Counts may grow by rows of padding; what the kernels read for the other rows stays the same."""
     plain = replace(session.steps[0], padded_rows=0, padded_tokens=0)
@@ -201,7 +224,13 @@ def _values(found: Record, name: str) -> Value:
     return tensor.values() if isinstance(tensor, Tensor) else tensor
 
 
-@prop("metamorphic", *BUILD, session=sessions().map(accepted), shift=st.integers(1, 1000))
+@prop(
+    "builder/relabelled-blocks",
+    "metamorphic",
+    *BUILD,
+    session=sessions().map(accepted),
+    shift=st.integers(1, 1000),
+)
 def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
     trial: Trial, session: Session, shift: int
 ) -> None:
@@ -227,6 +256,7 @@ def _is_block(block: int) -> bool:
 
 
 @prop(
+    "builder/capture",
     "agreement",
     *CAPTURE,
     setup=setups(full_cudagraphs=True),
@@ -237,7 +267,13 @@ def test_a_captured_step_has_decodes_only(trial: Trial, setup: Setup, rows: int,
     trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
 
-@prop("agreement", *UPDATE, session=sessions(kinds=MAMBA), first_block=st.integers(1, 50))
+@prop(
+    "builder/update-block-table",
+    "agreement",
+    *UPDATE,
+    session=sessions(kinds=MAMBA),
+    first_block=st.integers(1, 50),
+)
 def test_another_block_table_changes_the_state_indices_only(
     trial: Trial, session: Session, first_block: int
 ) -> None:
@@ -256,7 +292,7 @@ def test_another_block_table_changes_the_state_indices_only(
     trial.agrees(setup.construct(), step.build(setup), update)
 
 
-@prop("refusal", *BUILDERS, setup=setups(), data=st.data())
+@prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())
 def test_a_configuration_that_cannot_work_is_refused_at_construction(
     trial: Trial, setup: Setup, data: st.DataObject
 ) -> None:
@@ -276,7 +312,7 @@ def test_a_configuration_that_cannot_work_is_refused_at_construction(
     trial.refuses(data.draw(st.sampled_from(broken)).construct())
 
 
-@prop("refusal", *BUILD, setup=setups(), data=st.data())
+@prop("builder/empty-row", "refusal", *BUILD, setup=setups(), data=st.data())
 def test_an_empty_row_before_another_is_refused(trial: Trial, setup: Setup, data: st.DataObject) -> None:
     step = data.draw(steps(setup))
     rows = (StepRequest(0), *step.requests, StepRequest(1 + setup.num_spec, 3))
@@ -284,7 +320,13 @@ def test_an_empty_row_before_another_is_refused(trial: Trial, setup: Setup, data
     trial.refuses(replace(step, requests=rows, counts=True).build(setup))
 
 
-@prop("refusal", "Mamba2AttentionMetadataBuilder.build", setup=setups(kinds=("mamba2",)), data=st.data())
+@prop(
+    "mamba2-builder/accepted-counts",
+    "refusal",
+    "Mamba2AttentionMetadataBuilder.build",
+    setup=setups(kinds=("mamba2",)),
+    data=st.data(),
+)
 def test_decodes_under_speculation_without_accepted_counts_are_refused(
     trial: Trial, setup: Setup, data: st.DataObject
 ) -> None:
@@ -295,7 +337,7 @@ def test_decodes_under_speculation_without_accepted_counts_are_refused(
     trial.refuses(replace(step, requests=rows, counts=False, marks=True).build(setup))
 
 
-@prop("cost", *BUILD, device="cuda", session=sessions(max_steps=2))
+@prop("builder/no-sync", "cost", *BUILD, device="cuda", session=sessions(max_steps=2))
 def test_no_build_waits_for_the_device(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
@@ -307,6 +349,7 @@ TOKEN_LISTS = {"spec_token_indx", "non_spec_token_indx"}
 
 
 @prop(
+    "builder/graph-replay",
     "capture = replay",
     *BUILD,
     *CAPTURE,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 
 VARLEN = "compute_varlen_chunk_metadata"
@@ -25,7 +26,7 @@ def conv_call(starts: Tensor) -> Call:
     return Call(CONV, (("query_start_loc_p_cpu", starts.on_host()),), (("device", Device()),))
 
 
-@prop("agreement", VARLEN, packed=packed_sequences(), data=st.data())
+@prop("varlen-chunks/ends", "agreement", VARLEN, packed=packed_sequences(), data=st.data())
 def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial: Trial, packed: Packed, data: st.DataObject
 ) -> None:
@@ -33,7 +34,7 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
 
 
-@prop("partition", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/partition", "partition", VARLEN, packed=packed_sequences())
 def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
@@ -57,7 +58,7 @@ def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     )
 
 
-@prop("partition", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/boundaries", "partition", VARLEN, packed=packed_sequences())
 def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
@@ -77,7 +78,7 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Tri
         )
 
 
-@prop("padding", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=packed_sequences())
 def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
     trial: Trial, packed: Packed
 ) -> None:
@@ -97,7 +98,7 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
         )
 
 
-@prop("metamorphic", VARLEN, packed=packed_sequences(), rows=st.integers(1, 3))
+@prop("varlen-chunks/empty-rows", "metamorphic", VARLEN, packed=packed_sequences(), rows=st.integers(1, 3))
 def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     trial: Trial, packed: Packed, rows: int
 ) -> None:
@@ -129,6 +130,7 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
 
 
 @prop(
+    "chunk-metadata/changed-in-place",
     "ownership",
     VARLEN,
     CONV,
@@ -144,14 +146,14 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
     trial.agrees(*called_twice(function, packed, longer))
 
 
-@prop("agreement", CONV, packed=conv_sequences | long_sequences, data=st.data())
+@prop("conv1d-metadata/tiles", "agreement", CONV, packed=conv_sequences | long_sequences, data=st.data())
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
     trial: Trial, packed: Packed, data: st.DataObject
 ) -> None:
     trial.agrees(conv_call(data.draw(integer_vectors(packed.starts))))
 
 
-@prop("partition", CONV, packed=conv_sequences)
+@prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
 def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed: Packed) -> None:
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
@@ -171,7 +173,7 @@ def _tokens(packed: Packed, row: int, tile: int) -> range:
     return range(8 * tile, min(8 * tile + 8, packed.lens[row]))
 
 
-@prop("padding", CONV, packed=conv_sequences | long_sequences)
+@prop("conv1d-metadata/padding", "padding", CONV, packed=conv_sequences | long_sequences)
 def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_and_them(
     trial: Trial, packed: Packed
 ) -> None:
@@ -192,30 +194,25 @@ def test_entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_
         )
 
 
-@prop("metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
+@prop("conv1d-metadata/moved-starts", "metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
 def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Packed, offset: int) -> None:
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
     trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
 
 
-@prop("agreement", INDICES, packed=fla_sequences, data=st.data())
-def test_chunk_indices_name_the_sequence_and_the_chunk_within_it(
-    trial: Trial, packed: Packed, data: st.DataObject
-) -> None:
+@statements(
+    statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, data=st.data(), function=INDICES,
+        says="chunk indices name the sequence and the chunk within it"),
+    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, data=st.data(), function=OFFSETS,
+        says="chunk offsets count the chunks before each sequence"),
+)  # fmt: skip
+def fla_chunks_are_the_rules(trial: Trial, packed: Packed, data: st.DataObject, function: str) -> None:
     starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(INDICES, cu_seqlens=starts, chunk_size=packed.chunk_size))
+    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
-@prop("agreement", OFFSETS, packed=fla_sequences, data=st.data())
-def test_chunk_offsets_count_the_chunks_before_each_sequence(
-    trial: Trial, packed: Packed, data: st.DataObject
-) -> None:
-    starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(OFFSETS, cu_seqlens=starts, chunk_size=packed.chunk_size))
-
-
-@prop("partition", INDICES, OFFSETS, packed=fla_sequences)
+@prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)
 def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, packed: Packed) -> None:
     arguments = {"cu_seqlens": int32(packed.starts), "chunk_size": packed.chunk_size}
     indices = trial.returns(call(INDICES, **arguments)).rows()
@@ -236,7 +233,16 @@ def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, pac
     )
 
 
-@prop("refusal", VARLEN, CONV, INDICES, OFFSETS, packed=packed_sequences(), data=st.data())
+@prop(
+    "chunk-metadata/decreasing-starts",
+    "refusal",
+    VARLEN,
+    CONV,
+    INDICES,
+    OFFSETS,
+    packed=packed_sequences(),
+    data=st.data(),
+)
 def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: st.DataObject) -> None:
     starts = list(packed.starts) + [packed.starts[-1] + 9]
     at = data.draw(st.integers(1, len(starts) - 1))
@@ -250,7 +256,15 @@ def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: s
     )
 
 
-@prop("refusal", VARLEN, INDICES, OFFSETS, packed=packed_sequences(), chunk_size=st.integers(-5, 0))
+@prop(
+    "chunk-metadata/chunk-size",
+    "refusal",
+    VARLEN,
+    INDICES,
+    OFFSETS,
+    packed=packed_sequences(),
+    chunk_size=st.integers(-5, 0),
+)
 def test_a_chunk_size_below_one_is_refused(trial: Trial, packed: Packed, chunk_size: int) -> None:
     trial.refuses(
         varlen_call(replace(packed, chunk_size=chunk_size)),

@@ -8,9 +8,10 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Address, Value, call
+from properties.harness.case.values import Address, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
     Copy,
@@ -24,7 +25,7 @@ CONV, TEMPORAL = "get_conv_copy_spec", "get_temporal_copy_spec"
 LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
 
 
-@prop("agreement", LAYOUT, DIM_FIRST, layout=layouts())
+@prop("conv-layout/environment", "agreement", LAYOUT, DIM_FIRST, layout=layouts())
 def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial: Trial, layout: str) -> None:
     chosen = environment(layout)
     trial.agrees(
@@ -35,23 +36,29 @@ def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial
     )
 
 
-@prop("refusal", LAYOUT, DIM_FIRST, layout=st.sampled_from(("sd", "ds", "", "SD ", "DSD", "NHD")))
+@prop(
+    "conv-layout/unknown",
+    "refusal",
+    LAYOUT,
+    DIM_FIRST,
+    layout=st.sampled_from(("sd", "ds", "", "SD ", "DSD", "NHD")),
+)
 def test_an_unknown_layout_is_refused(trial: Trial, layout: str) -> None:
     chosen = {LAYOUT_VARIABLE: layout}
     trial.refuses(call(LAYOUT, environment=chosen), call(DIM_FIRST, environment=chosen))
 
 
-@prop("agreement", CONV, copy=conv_copies())
-def test_a_conv_copy_starts_at_the_row_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
-    trial.agrees(copy.call(CONV))
+@statements(
+    statement("conv-copy/start", "agreement", [CONV], copy=conv_copies(), function=CONV,
+        says="a conv copy starts at the row of the last accepted token"),
+    statement("temporal-copy/start", "agreement", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
+        says="a temporal copy is the block of the last accepted token"),
+)  # fmt: skip
+def a_copy_is_the_rules(trial: Trial, copy: Copy, function: str) -> None:
+    trial.agrees(copy.call(function))
 
 
-@prop("agreement", TEMPORAL, copy=temporal_copies())
-def test_a_temporal_copy_is_the_block_of_the_last_accepted_token(trial: Trial, copy: Copy) -> None:
-    trial.agrees(copy.call(TEMPORAL))
-
-
-@prop("metamorphic", TEMPORAL, copy=temporal_copies())
+@prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())
 def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Copy) -> None:
     assume(copy.num_accepted_tokens > 1)
     later = replace(
@@ -61,7 +68,7 @@ def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Cop
     trial.holds(one == other, f"{one}", f"should be {other}", place="result")
 
 
-@prop("metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
+@prop("conv-copy/one-more-accepted", "metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
 def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Trial, copy: Copy) -> None:
     assume(copy.num_accepted_tokens > 1)
     dim = copy.state.block_shape[1]
@@ -90,17 +97,14 @@ def _itemsize(copy: Copy) -> int:
     return {"float32": 4, "bfloat16": 2, "float16": 2}.get(copy.state.dtype, 1)
 
 
-@prop("red zone", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
-def test_a_conv_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
-    _inside_one_block(trial, copy, trial.returns(copy.call(CONV)))
-
-
-@prop("red zone", TEMPORAL, copy=temporal_copies())
-def test_a_temporal_copy_stays_inside_the_data_of_one_block(trial: Trial, copy: Copy) -> None:
-    _inside_one_block(trial, copy, trial.returns(copy.call(TEMPORAL)))
-
-
-def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
+@statements(
+    statement("conv-copy/one-block", "red zone", [CONV], copy=conv_copies(drawn_layouts=st.just("SD")), function=CONV,
+        says="a conv copy stays inside the data of one block"),
+    statement("temporal-copy/one-block", "red zone", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
+        says="a temporal copy stays inside the data of one block"),
+)  # fmt: skip
+def it_stays_inside_one_block(trial: Trial, copy: Copy, function: str) -> None:
+    spec = trial.returns(copy.call(function))
     start = spec["start_addr"]
     trial.holds(
         isinstance(start, Address), f"start_addr = {start}", "should point into the state", place="start_addr"
@@ -115,20 +119,31 @@ def _inside_one_block(trial: Trial, copy: Copy, spec: Value) -> None:
     trial.holds(block in owned, f"block {block}", f"should be one of {owned}", place="block")
 
 
-@prop("refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0))
+@prop(
+    "copy-spec/accepted-below-one", "refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0)
+)
 def test_an_accepted_count_below_one_is_refused(trial: Trial, copy: Copy, accepted: int) -> None:
     bad = replace(copy, num_accepted_tokens=accepted)
     trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
 
 
-@prop("refusal", CONV, TEMPORAL, copy=conv_copies(), more=st.integers(1, 3))
+@prop(
+    "copy-spec/accepted-above-drafts", "refusal", CONV, TEMPORAL, copy=conv_copies(), more=st.integers(1, 3)
+)
 def test_an_accepted_count_above_one_and_the_drafts_is_refused(trial: Trial, copy: Copy, more: int) -> None:
     left = len(copy.block_ids) - copy.cur_block_idx
     bad = replace(copy, num_accepted_tokens=left + more)
     trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
 
 
-@prop("refusal", CONV, TEMPORAL, copy=conv_copies(drawn_layouts=st.just("SD")), column=st.integers(-4, 12))
+@prop(
+    "copy-spec/column-outside",
+    "refusal",
+    CONV,
+    TEMPORAL,
+    copy=conv_copies(drawn_layouts=st.just("SD")),
+    column=st.integers(-4, 12),
+)
 def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: int) -> None:
     assume(not 0 <= column < len(copy.block_ids))
     bad = replace(copy, cur_block_idx=column, num_accepted_tokens=1)
@@ -136,6 +151,7 @@ def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: i
 
 
 @prop(
+    "copy-spec/unowned-block",
     "refusal",
     CONV,
     TEMPORAL,

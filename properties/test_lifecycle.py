@@ -57,7 +57,7 @@ class Lives(TrialMachine):
 
     def drawn_life(self, data: st.DataObject) -> Life:
         world = data.draw(worlds(modes=self.modes, runners=self.runners), label="world")
-        return Life(world, self.trial.keep)
+        return Life(replace(world, profile=self.trial.profile), self.trial.keep)
 
     @classmethod
     def again(cls, life: Life, world: World, execute: Execute) -> Life | None:  # noqa: ARG003 - a model is in it
@@ -257,7 +257,7 @@ def found(trial: Trial, life: Life, error: Violation) -> NoReturn:
     trial.finds(flaw.failure, engine.story.timeline(flaw), origin, suspect)
 
 
-@machine_prop("provenance", *BUILDERS, *ROWS)
+@machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
 class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Lives):
     """Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
@@ -267,7 +267,7 @@ class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Lives):
     runners = ("V1",)
 
 
-@machine_prop("provenance", *BUILDERS, *SLOTS)
+@machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
 class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Lives):
     """Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
@@ -277,7 +277,7 @@ class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Lives):
     runners = ("V2",)
 
 
-@machine_prop("provenance", *BUILDERS)
+@machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
 class RequestsWithoutCopiesLiveByTheStatesOfExactlyTheirTokens(Lives):
     """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
 

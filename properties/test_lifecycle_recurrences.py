@@ -50,7 +50,7 @@ class GreedyLives(Lives):
     def drawn_life(self, data: st.DataObject) -> Life:
         drawn = greedy_worlds(self.modes, self.runners)
         world, recurrent = data.draw(drawn, label="world and model")
-        return GreedyLife(world, self.trial.keep, recurrent=recurrent)
+        return GreedyLife(replace(world, profile=self.trial.profile), self.trial.keep, recurrent=recurrent)
 
     @classmethod
     def again(cls, life: Life, world: World, execute: Execute) -> Life | None:
@@ -65,7 +65,7 @@ class GreedyLives(Lives):
         return tuple((7 * number + number // VOCABULARY) % VOCABULARY for number in numbers)
 
 
-@machine_prop("provenance", *BUILDERS, *ROWS)
+@machine_prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
 class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyLives):
     """A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own."""
 
@@ -73,7 +73,7 @@ class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyLives):
     runners = ("V1",)
 
 
-@machine_prop("provenance", *BUILDERS, *SLOTS)
+@machine_prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
 class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyLives):
     """A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own."""
 

@@ -164,7 +164,12 @@ BAD_INPUTS = (
 )
 
 
-@prop("refusal", *sorted({bad.call.function for bad in BAD_INPUTS}), bad=st.sampled_from(BAD_INPUTS))
+@prop(
+    "bad-input/stateless",
+    "refusal",
+    *sorted({bad.call.function for bad in BAD_INPUTS}),
+    bad=st.sampled_from(BAD_INPUTS),
+)
 def test_bad_input_is_refused_by_name_before_anything_is_written(trial: Trial, bad: Bad) -> None:
     """A `ValueError` names the argument, the value and the rule, and no argument's memory has changed."""
     trial.refuses(bad.call)

@@ -22,12 +22,12 @@ CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
 """Conv states of a family, which come first; 1 where it is not named."""
 
 
-@prop("agreement", *FAMILIES, model=models())
+@prop("state-shape/formula", "agreement", *FAMILIES, model=models())
 def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: Model) -> None:
     trial.agrees(model.call())
 
 
-@prop("algebra", *FAMILIES, model=models())
+@prop("state-shape/temporal-ranks", "algebra", *FAMILIES, model=models())
 def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: Model) -> None:
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -41,7 +41,7 @@ def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: M
         )
 
 
-@prop("algebra", *FAMILIES, model=models())
+@prop("state-shape/conv-ranks", "algebra", *FAMILIES, model=models())
 def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
     trial: Trial, model: Model
 ) -> None:
@@ -64,7 +64,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
         )
 
 
-@prop("metamorphic", *FAMILIES, model=models())
+@prop("state-shape/channels-first", "metamorphic", *FAMILIES, model=models())
 def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: Model) -> None:
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
@@ -73,7 +73,12 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: 
     trial.holds(channels_first == wanted, f"DS = {channels_first}", f"should be {wanted}", place="result")
 
 
-@prop("metamorphic", *SPECULATIVE, model=models(families=tuple(sorted(TAKES_NUM_SPEC))))
+@prop(
+    "state-shape/draft-rows",
+    "metamorphic",
+    *SPECULATIVE,
+    model=models(families=tuple(sorted(TAKES_NUM_SPEC))),
+)
 def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
     trial: Trial, model: Model
 ) -> None:
@@ -84,24 +89,43 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
     trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}", f"should be {wanted}", place="result")
 
 
-@prop("refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))
+@prop("state-shape/no-ranks", "refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))
 def test_fewer_than_one_rank_is_refused(trial: Trial, model: Model, tp_size: int) -> None:
     trial.refuses(replace(model, tp_size=tp_size).call())
 
 
-@prop("refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((2, 3, 5, 7, 11)))
+@prop(
+    "state-shape/uneven-ranks",
+    "refusal",
+    *FAMILIES,
+    model=models(),
+    tp_size=st.sampled_from((2, 3, 5, 7, 11)),
+)
 def test_ranks_that_cannot_share_evenly_are_refused(trial: Trial, model: Model, tp_size: int) -> None:
     trial.agrees(replace(model, tp_size=tp_size).call())
 
 
-@prop("agreement", EXTRA, ngroups=st.integers(-1, 17), tp_size=st.integers(-1, 17))
+@prop(
+    "state-shape/replicated-groups",
+    "agreement",
+    EXTRA,
+    ngroups=st.integers(-1, 17),
+    tp_size=st.integers(-1, 17),
+)
 def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
     trial: Trial, ngroups: int, tp_size: int
 ) -> None:
     trial.agrees(call(EXTRA, ngroups=ngroups, tp_size=tp_size))
 
 
-@prop("agreement", ORIENT, dim=st.integers(1, 9), state_len=st.integers(1, 9), layout=layouts())
+@prop(
+    "state-shape/conv-layout",
+    "agreement",
+    ORIENT,
+    dim=st.integers(1, 9),
+    state_len=st.integers(1, 9),
+    layout=layouts(),
+)
 def test_a_conv_shape_is_oriented_by_the_layout(trial: Trial, dim: int, state_len: int, layout: str) -> None:
     arguments = (("dim", dim), ("state_len", state_len))
     trial.agrees(Call(ORIENT, arguments, environment=tuple(environment(layout).items())))

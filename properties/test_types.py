@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from properties.harness.case.values import DType, Record, Tensor, call, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
 from properties.strategies.layout import DTYPES
 
 PAGE = "MambaSpec.page_size_bytes.fget"
@@ -16,12 +17,19 @@ numbers = st.integers(-20, 20) | st.integers(-(2**62), 2**62)
 divisors = st.integers(-9, 9).filter(bool)
 
 
-@prop("agreement", "cdiv", x=numbers, y=divisors)
+@prop("cdiv/either-sign", "agreement", "cdiv", x=numbers, y=divisors)
 def test_ceiling_division_rounds_up_for_either_sign(trial: Trial, x: int, y: int) -> None:
     trial.agrees(call("cdiv", x=x, y=y))
 
 
-@prop("agreement", "cdiv", values=st.lists(st.integers(-99, 99), max_size=6), y=divisors, wide=st.booleans())
+@prop(
+    "cdiv/tensor",
+    "agreement",
+    "cdiv",
+    values=st.lists(st.integers(-99, 99), max_size=6),
+    y=divisors,
+    wide=st.booleans(),
+)
 def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(
     trial: Trial, values: list[int], y: int, wide: bool
 ) -> None:
@@ -29,7 +37,7 @@ def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(
     trial.agrees(call("cdiv", x=tensor, y=y))
 
 
-@prop("agreement", "divide", x=numbers, y=st.integers(-4, 4))
+@prop("divide/exact", "agreement", "divide", x=numbers, y=st.integers(-4, 4))
 def test_division_is_exact_or_refused(trial: Trial, x: int, y: int) -> None:
     trial.agrees(call("divide", x=x, y=y))
 
@@ -54,22 +62,22 @@ def specs(**fixed: object) -> st.SearchStrategy[Record]:
     )
 
 
-@prop("agreement", PAGE, spec=specs())
-def test_a_page_holds_all_states_of_a_block(trial: Trial, spec: Record) -> None:
+@statements(
+    statement("page-size/all-states", "agreement", [PAGE], spec=specs(),
+        says="a page holds all states of a block"),
+    statement("page-size/padded", "agreement", [PAGE], spec=specs(page_size_padded=6**4 * 4 * 3),
+        says="a padded page is as large as its padding says"),
+)  # fmt: skip
+def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
     trial.agrees(call(PAGE, self=spec))
 
 
-@prop("agreement", PAGE, spec=specs(page_size_padded=6**4 * 4 * 3))
-def test_a_padded_page_is_as_large_as_its_padding_says(trial: Trial, spec: Record) -> None:
-    trial.agrees(call(PAGE, self=spec))
-
-
-@prop("refusal", PAGE, spec=specs(page_size_padded=0))
+@prop("page-size/too-small", "refusal", PAGE, spec=specs(page_size_padded=0))
 def test_a_padded_page_too_small_for_its_states_is_refused(trial: Trial, spec: Record) -> None:
     trial.refuses(call(PAGE, self=spec))
 
 
-@prop("agreement", BUDGET, spec=specs(), max_model_len=st.integers(1, 300))
+@prop("memory-usage/cache-mode", "agreement", BUDGET, spec=specs(), max_model_len=st.integers(1, 300))
 def test_a_request_holds_the_pages_that_its_cache_mode_needs(
     trial: Trial, spec: Record, max_model_len: int
 ) -> None:

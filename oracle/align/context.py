@@ -9,20 +9,11 @@ from typing import Final
 from oracle.align.memory import Kind, StateTensor, conv_rows
 from oracle.errors import Refused, require, require_int
 from oracle.layout import StateGeometry
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 
 _CONV_RANK: Final = 3
 _LEAST_RANK: Final = 2
-
-_OTHER_GROUP = mark("a group without recurrent state stands before one with")
-_OTHER_SHAPES = mark("mamba groups have states of different shapes")
-_JUST_A_BLOCK = mark("a block is just as long as a step of drafts")
-_JUST_ROWS = mark("a conv state has just a row for each token of a step")
-_WIDER_TABLE = mark("a block table is a part of a wider one")
-_FEWER_STATES = mark("a layer has fewer states than copy functions")
-_UNUSED = mark("slots that no layer uses describe nothing")
-_HIGH_BIT = mark("an address has its highest bit set")
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,7 @@ class CacheGroup:
     spec: StateSpec | None = None
 
 
+@rule
 def mamba_groups(groups: Sequence[CacheGroup]) -> tuple[tuple[int, ...], StateSpec]:
     """Indices of the groups with recurrent state, and the first such group's specification.
 
@@ -54,8 +46,6 @@ def mamba_groups(groups: Sequence[CacheGroup]) -> tuple[tuple[int, ...], StateSp
     alike = {(spec.block_size, spec.num_speculative_blocks, spec.mode) for spec in specs.values()}
     rule = "have one block size, number of speculative blocks and cache mode in all mamba groups"
     require(len(alike) == 1, "kv_cache_config", tuple(groups), rule)
-    _OTHER_GROUP.reached_if(any(index not in specs for index in range(max(specs))))
-    _OTHER_SHAPES.reached_if(len({spec.shapes for spec in specs.values()}) > 1)
     return tuple(specs), next(iter(specs.values()))
 
 
@@ -64,12 +54,12 @@ def num_mamba_layers(groups: Sequence[CacheGroup]) -> int:
     return sum(len(group.layer_names) for group in groups if group.spec is not None)
 
 
-def num_slots(groups: Sequence[CacheGroup], num_state_types: int) -> int:
+def num_slots(groups: Sequence[CacheGroup], num_state_types: int, profile: Profile) -> int:
     """Entries of a context's vectors: one per mamba layer and copy function.
 
     Releases that count a layer's own states only say so in their profile. Source: contract 1.13.
     """
-    if current().spare_state_slots:
+    if profile.spare_state_slots:
         return num_mamba_layers(groups) * num_state_types
     kept = ((group, group.spec) for group in groups if group.spec is not None)
     return sum(len(group.layer_names) * min(len(spec.shapes), num_state_types) for group, spec in kept)
@@ -83,17 +73,27 @@ def require_geometry(groups: Sequence[CacheGroup], layout: str) -> None:
     """
     _, first = mamba_groups(groups)
     tokens = 1 + first.num_speculative_blocks
-    rule = f"be < {first.block_size}, the block size"
-    require(tokens <= first.block_size, "num_speculative_blocks", tokens - 1, rule)
-    _JUST_A_BLOCK.reached_if(tokens == first.block_size)
+    require_one_boundary(tokens, first.block_size)
     for group in groups:
         shapes = group.spec.shapes if group.spec is not None else ()
         convs = shapes[:-1] if len(shapes) > 1 else shapes
         for index, shape in enumerate(convs):
             if len(shape) == _CONV_RANK - 1:
                 rows = shape[0] if layout == "SD" else shape[1]
-                require(rows >= tokens, f"shapes[{index}]", shape, f"have at least {tokens} conv rows")
-                _JUST_ROWS.reached_if(rows == tokens)
+                require_conv_shape(f"shapes[{index}]", shape, rows, tokens)
+
+
+@rule
+def require_one_boundary(tokens: int, block_size: int) -> None:
+    """Refuse a step of more tokens than a block has. Source: contract 2.1, one boundary (I8)."""
+    limit = f"be < {block_size}, the block size"
+    require(tokens <= block_size, "num_speculative_blocks", tokens - 1, limit)
+
+
+@rule
+def require_conv_shape(argument: str, shape: tuple[int, ...], rows: int, tokens: int) -> None:
+    """Refuse a conv state without a row for each token of a step. Source: contract 2.1, the slot law (I4)."""
+    require(rows >= tokens, argument, shape, f"have at least {tokens} conv rows")
 
 
 def require_context(
@@ -105,12 +105,14 @@ def require_context(
     require_geometry(groups, layout)
 
 
-def copy_capacity(max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int) -> int:
+def copy_capacity(
+    max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int, profile: Profile
+) -> int:
     """Entries of the pointer lists: one per request, layer and copy function.
 
     Source: contract 1.8, `MambaCopyBuffers`.
     """
-    return max_num_reqs * num_slots(groups, num_copy_funcs)
+    return max_num_reqs * num_slots(groups, num_copy_funcs, profile)
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,7 @@ class TableView:
     strides: tuple[int, ...]
 
 
+@rule
 def require_tables(tables: Sequence[TableView], num_groups: int) -> None:
     """Refuse tables that one base address per group and one row stride cannot describe.
 
@@ -156,7 +159,6 @@ def require_tables(tables: Sequence[TableView], num_groups: int) -> None:
         require(gapless, argument, table, "have rows without gaps")
         form, first = (table.shape[1], table.strides[0]), (tables[0].shape[1], tables[0].strides[0])
         require(form == first, argument, form, f"have width and row stride {first}, as block_tables[0]")
-    _WIDER_TABLE.reached_if(any(table.strides[0] > table.shape[1] for table in tables))
 
 
 Layers = Mapping[str, Sequence[StateView]]
@@ -186,8 +188,7 @@ def bound_states(
             views = layers[name]
             most = min(len(kinds), num_state_types)
             place = f"forward_context[{name!r}].kv_cache"
-            require(len(views) <= most, place, len(views), f"be at most {most} states")
-            _FEWER_STATES.reached_if(len(views) < most)
+            require_states(place, views, most)
             for index, (view, kind) in enumerate(zip(views, kinds, strict=False)):
                 assert kind is not None, "copy functions were looked at above"
                 _require_view(view, kind, f"{place}[{index}]")
@@ -195,6 +196,12 @@ def bound_states(
                 _require_rows(state, layout, 1 + first.num_speculative_blocks, f"{place}[{index}]")
                 found.append(state)
     return tuple(found)
+
+
+@rule
+def require_states(argument: str, views: Sequence[StateView], most: int) -> None:
+    """Refuse a layer with more states than there are copy functions."""
+    require(len(views) <= most, argument, len(views), f"be at most {most} states")
 
 
 def _require_view(view: StateView, kind: Kind, argument: str) -> None:
@@ -242,17 +249,17 @@ def metadata_of(state: StateTensor, layout: str) -> StateMetadata:
     return StateMetadata(*common, 1, width, state.group, shape[0], width * geometry.itemsize)
 
 
+@rule
 def metadata(states: Sequence[StateTensor], layout: str, num_slots: int) -> tuple[StateMetadata, ...]:
     """An entry per state, then zeros for the slots that no layer uses."""
     assert len(states) <= num_slots, f"{len(states)} states, but only {num_slots} slots"
     unused = [StateMetadata()] * (num_slots - len(states))
-    _UNUSED.reached_if(unused)
     return tuple(chain((metadata_of(state, layout) for state in states), unused))
 
 
+@rule
 def as_int64(address: int) -> int:
     """The signed number with the 64 bits of an address."""
     if not 0 <= address < 2**64:
         raise Refused("address", address, "have 64 bits")
-    _HIGH_BIT.reached_if(address >= 2**63)
     return address if address < 2**63 else address - 2**64

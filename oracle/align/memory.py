@@ -6,10 +6,10 @@ from itertools import chain, pairwise
 from math import prod
 from typing import Literal, NamedTuple
 
-from oracle.align import situations
 from oracle.errors import Refused, require
 from oracle.layout import StateGeometry
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
 
 Kind = Literal["conv", "temporal"]
@@ -65,27 +65,31 @@ _Span = tuple[str, int, int, int]
 
 
 def apply_moves(
-    memory: Memory, states: Sequence[StateTensor], layout: str, tables: Tables, moves: Sequence[Move]
+    memory: Memory,
+    states: Sequence[StateTensor],
+    layout: str,
+    tables: Tables,
+    moves: Sequence[Move],
+    profile: Profile,
 ) -> dict[str, Pool]:
     """The memory after every move of every state; each copy takes what was there before all of them.
 
     Source: contract 2.2; document 4, `_copy_mamba_state_block`.
     """
-    return moved(memory, [one for move in moves for one in copies_of(move, states, layout, tables)])
+    copies = (one for move in moves for one in copies_of(move, states, layout, tables, profile))
+    return moved(memory, [one for one in copies if one])
 
 
-def copies_of(move: Move, states: Sequence[StateTensor], layout: str, tables: Tables) -> Iterator[Copy]:
-    """One copy for each state that has something to move."""
-    groups = set()
-    for state in states:
-        found = state_copy(state, layout, tables[state.group][move.row], move)
-        if found:
-            groups.add(state.group)
-            yield found
-    situations.note_groups(groups)
+@rule
+def copies_of(
+    move: Move, states: Sequence[StateTensor], layout: str, tables: Tables, profile: Profile
+) -> list[Copy]:
+    """A copy for each state, empty for one that has nothing to move."""
+    return [state_copy(state, layout, tables[state.group][move.row], move, profile) for state in states]
 
 
-def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) -> Copy:
+@rule
+def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move, profile: Profile) -> Copy:
     """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
 
     Empty where a column is a sentinel or outside the row, or a block is the null block: nobody's bytes
@@ -93,22 +97,18 @@ def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move) 
     """
     assert move.bias >= 0, f"{move} goes back in time"
     src_col = source_column(state.kind, move)
-    if _is_missing(row, move, src_col):
-        require(current().skips_missing_states, "block_table", tuple(row), f"have blocks for {move}")
-        situations.note_skipped(row, move, src_col)
+    if is_missing(row, move, src_col):
+        require(profile.skips_missing_states, "block_table", tuple(row), f"have blocks for {move}")
         return ()
-    blocks = row[src_col], row[move.dst_col]
-    source, target = (_block_place(state, block) for block in blocks)
-    pieces = tuple(
+    source, target = (_block_place(state, row[column]) for column in (src_col, move.dst_col))
+    return tuple(
         Piece(_further(source, begin), _further(target, end), length)
         for begin, end, length in _lines(state, layout, move.bias)
     )
-    if pieces:
-        situations.note_copy(state, layout, move.bias, pieces, inside=blocks[0] == blocks[1])
-    return pieces
 
 
-def _is_missing(row: Sequence[int], move: Move, src_col: int) -> bool:
+def is_missing(row: Sequence[int], move: Move, src_col: int) -> bool:
+    """Whether a copy has no block to read or none to write."""
     if min(move.src_col, move.dst_col) < 0 or max(src_col, move.dst_col) >= len(row):
         return True
     return min(row[src_col], row[move.dst_col]) <= NULL_BLOCK_ID

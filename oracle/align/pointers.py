@@ -6,16 +6,8 @@ from typing import NamedTuple
 from oracle.align.memory import Copy, Memory, Piece, Place, Pool, StateTensor, moved
 from oracle.errors import require, require_int
 from oracle.layout import ByteRun, conv_copy_run, temporal_copy_run
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
-
-_SHARED_SPECS = mark("entries are added for states of several groups")
-_FULL = mark("the lists are full to the last entry")
-_TO_FRONT = mark("an entry overlaps itself towards the front")
-_TO_BACK = mark("an entry overlaps itself towards the back")
-_ONTO_ITSELF = mark("an entry lies where it goes")
-_TILES = mark("an entry of several tiles")
-_ONE_BYTE = mark("an entry of one byte")
 
 
 class Entry(NamedTuple):
@@ -44,10 +36,17 @@ def entries(
         return ()
     for argument, value in (("src_col", src_col), ("dst_col", dst_col), ("bias", bias)):
         require_int(argument, value, minimum=0)
+    require_all_columns(block_ids, states, src_col, dst_col, bias)
+    return tuple(_entry(state, layout, block_ids[state.group], src_col, dst_col, bias) for state in states)
+
+
+@rule
+def require_all_columns(
+    block_ids: Sequence[Sequence[int]], states: Sequence[StateTensor], src_col: int, dst_col: int, bias: int
+) -> None:
+    """As `require_columns`, for every state of a request."""
     for state in states:
         require_columns(block_ids[state.group], state, src_col, dst_col, bias)
-    _SHARED_SPECS.reached_if(len({state.group for state in states}) > 1)
-    return tuple(_entry(state, layout, block_ids[state.group], src_col, dst_col, bias) for state in states)
 
 
 def require_columns(blocks: Sequence[int], state: StateTensor, src_col: int, dst_col: int, bias: int) -> None:
@@ -77,6 +76,7 @@ def _source(state: StateTensor, layout: str, blocks: Sequence[int], column: int,
     return temporal_copy_run(state.geometry, blocks, column, accepted)
 
 
+@rule
 def require_capacity(num_listed: int, added: int, capacity: int) -> None:
     """Refuse entries that the lists have no room for, under the name of how many there are, `bufs.offset`.
 
@@ -84,28 +84,16 @@ def require_capacity(num_listed: int, added: int, capacity: int) -> None:
     """
     rule = f"leave room for {added} more entries of {capacity}"
     require(num_listed + added <= capacity, "bufs.offset", num_listed, rule)
-    _FULL.reached_if(added and num_listed + added == capacity)
 
 
+@rule
 def memory_after(memory: Memory, listed: Sequence[Entry]) -> dict[str, Pool]:
     """The memory after every entry has been copied through a temporary, in any order.
 
     Source: contract 1.8, `do_mamba_copy_block` and `batch_memcpy`.
     """
-    for entry in listed:
-        _note_entry(entry)
     copies: list[Copy] = [(Piece(*entry),) for entry in listed if entry.size > 0]
     return moved(memory, copies)
-
-
-def _note_entry(entry: Entry) -> None:
-    distance, size = entry.target.offset - entry.source.offset, entry.size
-    _ONE_BYTE.reached_if(size == 1)
-    _TILES.reached_if(size > 1024)
-    if entry.source.pool == entry.target.pool:
-        _TO_FRONT.reached_if(-size < distance < 0)
-        _TO_BACK.reached_if(0 < distance < size)
-        _ONTO_ITSELF.reached_if(distance == 0 < size)
 
 
 def require_lists(lengths: Sequence[int]) -> None:

@@ -8,19 +8,11 @@ from oracle.align.decisions import before_step, column_of
 from oracle.align.memory import Memory, Move, Pool, StateTensor, apply_moves
 from oracle.align.pointers import Entry, entries, memory_after, require_columns
 from oracle.errors import require, require_int
-from oracle.marks import mark
+from oracle.profile import Profile
+from oracle.rules import rule
 
 T = TypeVar("T")
 _INT32_MAX: Final = 2**31 - 1
-
-_FINISHED = mark("the column of a finished request is forgotten")
-_PREEMPTED = mark("the column of a preempted request is forgotten")
-_RESUMED = mark("the column of a request that comes back is forgotten")
-_UNTOLD = mark("nobody says which requests were preempted")
-_NO_ROW = mark("a step of a runner without rows")
-_NOT_REMEMBERED = mark("a request that is not remembered goes on from computed tokens")
-_SOME_MOVE = mark("some rows bring their state along, and some stay")
-_SOME_STAGED = mark("some rows of a batch are staged")
 
 
 @dataclass(frozen=True)
@@ -39,15 +31,12 @@ class Forgotten(NamedTuple):
     resumed: Sequence[str] = ()
 
 
+@rule
 def cleaned(state_idx: Mapping[str, int], forgotten: Forgotten) -> dict[str, int]:
     """The remembered columns without those of finished, preempted and resumed requests.
 
     Source: document 4, `cleanup_mamba_state_idx`.
     """
-    _FINISHED.reached_if(state_idx.keys() & set(forgotten.finished))
-    _PREEMPTED.reached_if(state_idx.keys() & set(forgotten.preempted or ()))
-    _RESUMED.reached_if(state_idx.keys() & set(forgotten.resumed))
-    _UNTOLD.reached_if(forgotten.preempted is None)
     gone = {*forgotten.finished, *(forgotten.preempted or ()), *forgotten.resumed}
     return {request: column for request, column in state_idx.items() if request not in gone}
 
@@ -61,6 +50,7 @@ class Plan:
     moves: tuple[Move, ...]
 
 
+@rule
 def preprocess(
     state_idx: Mapping[str, int],
     forgotten: Forgotten,
@@ -84,18 +74,22 @@ def preprocess(
     remembered, new_counts, moves = cleaned(state_idx, forgotten), list(counts), []
     for row, request in enumerate(req_ids):
         computed = requests[request].num_computed_tokens
-        previous = remembered.get(request, column_of(computed, block_size))
-        require(previous >= -1, f"mamba_state_idx[{request!r}]", previous, "be >= -1")
-        _NOT_REMEMBERED.reached_if(request not in remembered and previous >= 0)
+        previous = previous_column(remembered, request, computed, block_size)
         run = column_of(computed + scheduled[request], block_size)
         remembered[request] = run
         move = before_step(row, previous, run, counts[row])
         if move is not None:
             moves.append(move)
             new_counts[row] = 1
-    _NO_ROW.reached_if(not req_ids)
-    _SOME_MOVE.reached_if(0 < len(moves) < len(req_ids))
     return Plan(remembered, tuple(new_counts), tuple(moves))
+
+
+@rule
+def previous_column(remembered: Mapping[str, int], request: str, computed: int, block_size: int) -> int:
+    """The column that a request ran in last: the remembered one, or that of its last computed token."""
+    previous = remembered.get(request, column_of(computed, block_size))
+    require(previous >= -1, f"mamba_state_idx[{request!r}]", previous, "be >= -1")
+    return previous
 
 
 def _require_row(
@@ -170,9 +164,10 @@ def copied_by_tables(
     states: Sequence[StateTensor],
     layout: str,
     tables: Sequence[Sequence[Sequence[int]]],
+    profile: Profile,
 ) -> dict[str, Pool]:
     """The memory after the plan's copies, by way of the batch's block tables."""
-    return apply_moves(memory, states, layout, tables, plan.moves)
+    return apply_moves(memory, states, layout, tables, plan.moves, profile)
 
 
 class Staged(NamedTuple):
@@ -197,12 +192,12 @@ def _numbers(argument: str, numbers: Mapping[str, int], rows: Sequence[str]) -> 
     return tuple(numbers[request] for request in rows)
 
 
+@rule
 def staged_rows(req_ids: Sequence[str], num_reqs: int, capacity: int) -> Sequence[str]:
     """The rows to stage, for which there must be ids and room."""
     most = min(len(req_ids), capacity)
     require_int("num_reqs", num_reqs, minimum=0)
     require(num_reqs <= most, "num_reqs", num_reqs, f"be <= {most}")
-    _SOME_STAGED.reached_if(num_reqs < len(req_ids))
     return req_ids[:num_reqs]
 
 

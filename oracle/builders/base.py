@@ -2,19 +2,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from oracle.batch import Split
-from oracle.builders import batch, situations
+from oracle.builders import batch
 from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
 from oracle.builders.mamba2 import PositionChunks, computed_on_host, position_chunks
 from oracle.chunks import ConvPrograms, causal_conv1d_metadata
 from oracle.errors import require
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.rules import rule
 from oracle.types import cdiv
-
-_KEPT_WIDE = mark("a kept table is wider than the buffer of full graphs")
-_READS_ONE_WRITES_NEXT = mark("a decode reads one kept block and writes the next")
-_SEVERAL_KEPT = mark("a prompt chunk fills several kept blocks")
-_OTHER_TABLE = mark("metadata are made again for another group's table")
 
 
 @dataclass(frozen=True)
@@ -51,6 +45,7 @@ class BaseMetadata:
     owned: frozenset[str] = frozenset()
 
 
+@rule
 def base_metadata(
     step: Step, config: BuilderConfig, kind: str = "base", capture: bool = False
 ) -> BaseMetadata:
@@ -67,7 +62,7 @@ def base_metadata(
 
     # A row of several tokens is a decode only if it can say how many of its drafts were accepted.
     threshold = batch.reorder_batch_threshold(config) if step.has_accepted else 1
-    split = batch.classify(step, threshold, kind)
+    split = batch.classify(step, threshold, config.profile, kind)
     metadata = _common(step, config, split)
     if split.num_decodes > 0 and config.num_spec > 0:
         metadata = _with_speculation(metadata, step, config)
@@ -78,25 +73,11 @@ def base_metadata(
     if kind == "mamba2":
         metadata = replace(metadata, chunk_size=config.chunk_size or 0)
     if split.num_prefills == 0 and batch.fits_graph_buffers(step, config, kind):
-        metadata = _for_full_graph(metadata, config)
-    situations.note_step(step, config, split, kind)
-    if capture:
-        situations.note_capture(step)
-    if config.mode == "all":
-        _note_kept(metadata)
+        return _for_full_graph(metadata, config)
     return metadata
 
 
-def _note_kept(metadata: BaseMetadata) -> None:
-    first, last = metadata.block_idx_last_computed_token, metadata.block_idx_last_scheduled_token
-    assert first is not None
-    assert last is not None
-    decodes, filled = slice(metadata.num_decodes), metadata.block_idx_first_scheduled_token_p or ()
-    _READS_ONE_WRITES_NEXT.reached_if(first[decodes] != last[decodes])
-    ends = last[metadata.num_decodes :]
-    _SEVERAL_KEPT.reached_if(any(end > begin for begin, end in zip(filled, ends, strict=True)))
-
-
+@rule
 def updated_block_table(
     step: Step, config: BuilderConfig, table: Rows, kind: str = "base", capture: bool = False
 ) -> BaseMetadata:
@@ -108,9 +89,7 @@ def updated_block_table(
     require(config.num_spec == 0, "num_speculative_tokens", config.num_spec, "be 0")
     require(len(table) == len(step.rows), "blk_table", table, f"have {len(step.rows)} rows")
     rows = tuple(replace(row, blocks=blocks) for row, blocks in zip(step.rows, table, strict=True))
-    found = base_metadata(replace(step, rows=rows), config, kind, capture)
-    _OTHER_TABLE.reached()
-    return found
+    return base_metadata(replace(step, rows=rows), config, kind, capture)
 
 
 def _require_capturable(step: Step, config: BuilderConfig, kind: str) -> None:
@@ -156,9 +135,9 @@ def _with_prefills(metadata: BaseMetadata, step: Step, config: BuilderConfig, ki
         conv=causal_conv1d_metadata(starts),
     )
     if kind == "mamba2":
-        return _with_mamba2_chunks(metadata, step, rows, config.chunk_size or 0)
+        return _with_mamba2_chunks(metadata, step, rows, config)
     if kind == "mamba1" and config.mode == "all":
-        chunks = position_chunks(rows, computed_on_host(step, rows), config.block_size)
+        chunks = position_chunks(rows, computed_on_host(step, rows, config.profile), config.block_size)
         return _with_chunks(metadata, chunks)
     return metadata
 
@@ -172,11 +151,11 @@ def _with_chunks(metadata: BaseMetadata, chunks: PositionChunks) -> BaseMetadata
 
 
 def _with_mamba2_chunks(
-    metadata: BaseMetadata, step: Step, rows: Sequence[StepRow], chunk_size: int
+    metadata: BaseMetadata, step: Step, rows: Sequence[StepRow], config: BuilderConfig
 ) -> BaseMetadata:
     """Mamba-2 also needs the row of each chunk, and whether any prefill goes on from a state."""
-    computed = computed_on_host(step, rows)
-    chunks = position_chunks(rows, computed, chunk_size)
+    computed = computed_on_host(step, rows, config.profile)
+    chunks = position_chunks(rows, computed, config.chunk_size or 0)
     prep = any(count > 0 for count in computed)
     return replace(_with_chunks(metadata, chunks), seq_idx_p=chunks.seq_idx_p, prep_initial_states=prep)
 
@@ -211,7 +190,7 @@ def next_column(tokens: int, config: BuilderConfig) -> int:
 def kept_width(config: BuilderConfig) -> int:
     """Columns of the buffer for tables whose blocks are all kept."""
     spare = {"tokens": config.num_spec, "blocks": config.num_speculative_blocks, "nothing": 0}
-    return cdiv(config.max_model_len, config.block_size) + spare[current().kept_columns]
+    return cdiv(config.max_model_len, config.block_size) + spare[config.profile.kept_columns]
 
 
 def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetadata:
@@ -220,13 +199,12 @@ def _for_full_graph(metadata: BaseMetadata, config: BuilderConfig) -> BaseMetada
     if metadata.num_accepted_tokens is not None:
         owned |= (
             {"query_start_loc_d", "num_accepted_tokens"}
-            if current().starts_in_buffers
+            if config.profile.starts_in_buffers
             else {"num_accepted_tokens"}
         )
     table = metadata.state_indices_tensor_d
     if config.mode == "all":
         owned |= {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
         width = kept_width(config)
-        _KEPT_WIDE.reached_if(table and len(table[0]) > width)
-        table = tuple((*row, *(current().padding_block,) * width)[:width] for row in table)
+        table = tuple((*row, *(config.profile.padding_block,) * width)[:width] for row in table)
     return replace(metadata, state_indices_tensor_d=table, owned=frozenset(owned))

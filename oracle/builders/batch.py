@@ -5,7 +5,7 @@ from typing import Final
 
 from oracle.batch import UNCHANGED, Split, block_table_rows, require_starts, split_decodes_and_prefills
 from oracle.errors import Refused, require, require_int
-from oracle.profile import current
+from oracle.profile import DOCUMENTS, Profile
 from oracle.types import NULL_BLOCK_ID
 
 Rows = tuple[tuple[int, ...], ...]
@@ -74,7 +74,7 @@ class Step:
 class BuilderConfig:
     """What a builder is constructed with; `num_spec` drafts per step, sizes in tokens.
 
-    `chunk_size` is that of the Mamba-2 model; the other builders have no use for it.
+    `chunk_size` is that of the Mamba-2 model; the other builders have no use for it. `profile` is that of the builder's release.
     """
 
     mode: str
@@ -86,6 +86,7 @@ class BuilderConfig:
     full_cudagraphs: bool
     max_model_len: int
     chunk_size: int | None = None
+    profile: Profile = DOCUMENTS
 
 
 def require_config(config: BuilderConfig, kind: str) -> None:
@@ -182,19 +183,19 @@ def is_prefill(step: Step, row: StepRow) -> bool:
     return in_prompt or first_chunk
 
 
-def decodes_a_tail(row: StepRow, kind: str) -> bool:
+def decodes_a_tail(row: StepRow, kind: str, profile: Profile) -> bool:
     """Whether a builder takes a row in its prompt for a decode all the same: one token, and a state to read."""
-    return kind in current().tails_decode and row.query_len == 1 and row.num_computed > 0
+    return kind in profile.tails_decode and row.query_len == 1 and row.num_computed > 0
 
 
-def classify(step: Step, decode_threshold: int, kind: str = "base") -> Split:
+def classify(step: Step, decode_threshold: int, profile: Profile, kind: str = "base") -> Split:
     """Decodes are the rows before the first one that is too long or known to be a prefill.
 
     Where nothing tells prefills from decodes, length alone decides, and every row that it makes a
     decode must have a state to read. Source: contract 1.2, document 1, `_compute_common_metadata`.
     """
     if step.tells_prefills:
-        marks = [is_prefill(step, row) and not decodes_a_tail(row, kind) for row in step.rows]
+        marks = [is_prefill(step, row) and not decodes_a_tail(row, kind, profile) for row in step.rows]
         return split_decodes_and_prefills(
             step.starts,
             step.num_actual_tokens,
@@ -255,7 +256,7 @@ def without_padding(step: Step, table: Rows, filler: int) -> Rows:
 
 def decode_table(step: Step, config: BuilderConfig) -> Rows:
     """Blocks for kernels that skip a row by a negative block, or by the null block in releases that say so."""
-    return without_padding(step, running_columns(step, config), current().padding_block)
+    return without_padding(step, running_columns(step, config), config.profile.padding_block)
 
 
 def indexing_table(step: Step, config: BuilderConfig) -> Rows:

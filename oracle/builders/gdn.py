@@ -3,24 +3,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
 from oracle.batch import Split
-from oracle.builders import batch, situations
+from oracle.builders import batch
 from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
 
 T = TypeVar("T")
 
-_SPEC_BEHIND = mark("a row with drafts stands behind one without")
-_SPEC_MIXED = mark("rows with drafts beside prompts")
-_PLAIN_DECODE = mark("a decode that may not have accepted drafts counts as a prefill beside rows with drafts")
-_SPEC_ALONE = mark("a decode that nobody offered drafts is read behind those that it accepted")
-_SPEC_NONE = mark("a decode that was offered no draft counts as one with drafts")
-_SPEC_PADDED = mark("padded rows stand behind those with drafts in a full graph")
-_SPEC_PADDED_MIXED = mark("padded rows stand behind prompts and rows with drafts")
-_SPEC_TOO_MANY = mark("tokens of rows with drafts do not fit the buffers of full graphs")
 
 _INT32: Final = "int32"
 _INT64: Final = "int64"
@@ -69,6 +61,7 @@ class GDNMetadata:
     owned: frozenset[str] = frozenset()
 
 
+@rule
 def gdn_metadata(step: Step, config: BuilderConfig, capture: bool = False) -> GDNMetadata:
     """The metadata that the GDN builder gives for a step.
 
@@ -83,10 +76,7 @@ def gdn_metadata(step: Step, config: BuilderConfig, capture: bool = False) -> GD
     if config.num_spec > 0:
         _require_speculation(step, config)
 
-    metadata = _metadata(step, config)
-    if capture:
-        situations.note_capture(step)
-    return metadata
+    return _metadata(step, config)
 
 
 def _metadata(step: Step, config: BuilderConfig) -> GDNMetadata:
@@ -95,23 +85,9 @@ def _metadata(step: Step, config: BuilderConfig) -> GDNMetadata:
         return _without_speculation(step, config)
     batch.require_prior_state(step, spec_rows)
     metadata = _with_speculation(step, config, spec_rows)
-    mixed = metadata.num_prefills > 0
-    metadata = _mixed(metadata, step, config, spec_rows) if mixed else _pure(metadata, step, config)
-    situations.note_rows(step, config)
-    _note_speculation(step, spec_rows, mixed=mixed)
-    return metadata
-
-
-def _note_speculation(step: Step, spec_rows: Sequence[int], *, mixed: bool) -> None:
-    drafted = [_drafts(step, step.rows[r]) for r in spec_rows]
-    padded = any(row.is_padding for row in step.rows)
-    others = [row for r, row in enumerate(step.rows) if r not in spec_rows]
-    _SPEC_ALONE.reached_if(-1 in drafted)
-    _SPEC_NONE.reached_if(0 in drafted)
-    _SPEC_BEHIND.reached_if(max(spec_rows) >= len(spec_rows))
-    _SPEC_MIXED.reached_if(mixed)
-    _SPEC_PADDED_MIXED.reached_if(mixed and padded)
-    _PLAIN_DECODE.reached_if(any(_is_decode(step, row) and row.query_len == 1 for row in others))
+    if metadata.num_prefills > 0:
+        return _mixed(metadata, step, config, spec_rows)
+    return _pure(metadata, step, config)
 
 
 def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
@@ -121,20 +97,21 @@ def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
     chunks, also a decode that nobody offered drafts to, since it may still have accepted some.
     Releases that tell by the drafts alone read the same state where one token was accepted.
     """
-    if config.num_spec == 0 or not step.has_accepted or not _is_decode(step, row):
+    if config.num_spec == 0 or not step.has_accepted or not is_decode(step, row):
         return False
-    drafted = _drafts(step, row) >= 0
-    if current().gdn_plain_decodes and row.accepted == 1:
-        return drafted and any(_drafts(step, other) > 0 for other in step.rows)
+    drafted = drafts_of(step, row) >= 0
+    if config.profile.gdn_plain_decodes and row.accepted == 1:
+        return drafted and any(drafts_of(step, other) > 0 for other in step.rows)
     alone = row.query_len == 1 and step.tells_prefills
     return drafted or alone
 
 
-def _is_decode(step: Step, row: StepRow) -> bool:
+def is_decode(step: Step, row: StepRow) -> bool:
+    """Whether the host does not know the row for a prefill."""
     return not row.is_padding and not batch.is_prefill(step, row)
 
 
-def _drafts(step: Step, row: StepRow) -> int:
+def drafts_of(step: Step, row: StepRow) -> int:
     """How many tokens of a row are drafts, -1 if it was offered none."""
     return row.drafts if step.has_drafts and row.drafts is not None else -1
 
@@ -150,13 +127,13 @@ def _require_capturable(step: Step, config: BuilderConfig) -> None:
 def _require_speculation(step: Step, config: BuilderConfig) -> None:
     """Drafts are the row's tokens but one, and nothing that was accepted may be dropped."""
     for r, row in enumerate(step.rows):
-        drafts, name = _drafts(step, row), f"num_decode_draft_tokens_cpu[{r}]"
+        drafts, name = drafts_of(step, row), f"num_decode_draft_tokens_cpu[{r}]"
         require(-1 <= drafts <= config.num_spec, name, drafts, f"be in -1..{config.num_spec}")
         fits = drafts < 0 or row.is_padding or row.query_len == drafts + 1
         require(fits, name, drafts, f"be -1 or {row.query_len - 1}, the row's tokens but one")
 
     if not step.has_accepted:
-        if any(_is_decode(step, row) and _drafts(step, row) >= 0 for row in step.rows):
+        if any(is_decode(step, row) and drafts_of(step, row) >= 0 for row in step.rows):
             raise Refused("num_accepted_tokens", None, "be given where decodes carry drafts")
         return
     if step.on_host:
@@ -168,11 +145,11 @@ def _require_speculation(step: Step, config: BuilderConfig) -> None:
 
 def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
     """All rows are decodes of one token or prefills, each with the one block that it runs in."""
-    split = batch.classify(step, decode_threshold=1, kind="gdn")
-    counted = [row for row in step.rows[split.num_decodes :] if _counts(row)]
+    split = batch.classify(step, 1, config.profile, kind="gdn")
+    counted = [row for row in step.rows[split.num_decodes :] if _counts(row, config.profile)]
     metadata = GDNMetadata(
         num_prefills=len(counted),
-        num_prefill_tokens=_prefill_tokens(split, counted),
+        num_prefill_tokens=_prefill_tokens(split, counted, config.profile),
         num_decodes=split.num_decodes,
         num_decode_tokens=split.num_decode_tokens,
         num_spec_decodes=0,
@@ -181,21 +158,20 @@ def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
         non_spec_query_start_loc=step.starts,
         non_spec_state_indices_tensor=tuple(row[0] for row in batch.indexing_table(step, config)),
     )
-    situations.note_step(step, config, split, "gdn")
     if split.num_prefills:
-        return _with_prefills(metadata, step.rows, split.num_decodes)
+        return _with_prefills(metadata, step.rows, config.profile, split.num_decodes)
     if batch.fits_graph_buffers(step, config, "gdn"):
         return replace(metadata, owned=_NON_SPEC_BUFFERS)
     return metadata
 
 
-def _counts(row: StepRow) -> bool:
+def _counts(row: StepRow, profile: Profile) -> bool:
     """Whether a row counts among prefills. Releases that count padding too say so in their profile."""
-    return current().gdn_counts_padding or not row.is_padding
+    return profile.gdn_counts_padding or not row.is_padding
 
 
-def _prefill_tokens(split: Split, counted: Sequence[StepRow]) -> int:
-    return split.num_prefill_tokens if current().gdn_padded_tokens else sum(row.query_len for row in counted)
+def _prefill_tokens(split: Split, counted: Sequence[StepRow], profile: Profile) -> int:
+    return split.num_prefill_tokens if profile.gdn_padded_tokens else sum(row.query_len for row in counted)
 
 
 def _with_speculation(step: Step, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
@@ -231,7 +207,7 @@ def _mixed(metadata: GDNMetadata, step: Step, config: BuilderConfig, spec_rows: 
         non_spec_token_indx=_positions(step, other_rows),
         token_index_dtype=_INT64,
     )
-    return _with_prefills(metadata, others)
+    return _with_prefills(metadata, others, config.profile)
 
 
 def _positions(step: Step, rows: Sequence[int]) -> tuple[int, ...]:
@@ -251,14 +227,12 @@ def _pure(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetada
     tokens_fit = metadata.num_spec_decode_tokens <= batch.graph_limit(config, "gdn")
     if tokens_fit and batch.fits_graph_buffers(step, config, "gdn"):
         return _for_full_graph(metadata, step, config)
-    _SPEC_TOO_MANY.reached_if(config.full_cudagraphs and not tokens_fit)
     return metadata
 
 
 def _for_full_graph(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetadata:
     """A full graph sees all rows: behind those with drafts come null blocks, no tokens and a count of 1."""
     padding = len(step.rows) - metadata.num_spec_decodes
-    _SPEC_PADDED.reached_if(padding)
     no_blocks = (NULL_BLOCK_ID,) * (1 + config.num_spec)
     return replace(
         metadata,
@@ -274,13 +248,15 @@ def _padded(values: tuple[T, ...] | None, count: int, filler: T) -> tuple[T, ...
     return (*values, *(filler,) * count)
 
 
-def _with_prefills(metadata: GDNMetadata, rows: Sequence[StepRow], num_decodes: int = 0) -> GDNMetadata:
+def _with_prefills(
+    metadata: GDNMetadata, rows: Sequence[StepRow], profile: Profile, num_decodes: int = 0
+) -> GDNMetadata:
     """Each of the rows, padding and decodes among them, goes through the prefill kernels.
 
     In releases whose decodes go elsewhere, chunks are those of the rows behind them.
     """
     starts = starts_of(rows)
-    chunked = starts if current().gdn_chunks_of_decodes else starts_of(rows[num_decodes:])
+    chunked = starts if profile.gdn_chunks_of_decodes else starts_of(rows[num_decodes:])
     return replace(
         metadata,
         has_initial_state=tuple(not row.is_padding and row.num_computed > 0 for row in rows),

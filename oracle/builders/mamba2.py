@@ -3,13 +3,8 @@ from typing import NamedTuple
 
 from oracle.builders.batch import Step, StepRow, starts_of
 from oracle.errors import Refused
-from oracle.marks import mark
-from oracle.profile import current
-
-_SHORT_FIRST = mark("the first chunk of a prompt that goes on ends at a multiple of its positions")
-_NO_CHUNK = mark("a prefill row without tokens points at the chunk before it")
-_SOME_STATES = mark("some prefills go on from a state, and some begin")
-_NO_STATES = mark("no prefill goes on from a state")
+from oracle.profile import Profile
+from oracle.rules import rule
 
 
 class PositionChunks(NamedTuple):
@@ -20,6 +15,7 @@ class PositionChunks(NamedTuple):
     last_chunk_indices_p: tuple[int, ...]
 
 
+@rule
 def position_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size: int) -> PositionChunks:
     """A chunk starts at each row's first token and at each token whose position in its request is a multiple.
 
@@ -34,36 +30,23 @@ def position_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size
         for token in range(row.query_len)
         if token == 0 or (computed[r] + token) % chunk_size == 0
     ]
-    _note_chunks(rows, computed, chunk_size)
     last = tuple(sum(owner <= r for _, owner in chunks) - 1 for r in range(len(rows)))
     return PositionChunks((*(start for start, _ in chunks), starts[-1]), tuple(r for _, r in chunks), last)
 
 
-def _note_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size: int) -> None:
-    """`computed` are counts of tokens by row, those of padding 0."""
-    pairs = list(zip(rows, computed, strict=True))
-    _SHORT_FIRST.reached_if(
-        any(count % chunk_size + row.query_len > chunk_size for row, count in pairs if count % chunk_size)
-    )
-    _NO_CHUNK.reached_if(any(row.is_padding for row in rows[1:]))
-    begins = {count > 0 for row, count in pairs if not row.is_padding}
-    _SOME_STATES.reached_if(len(begins) == 2)
-    _NO_STATES.reached_if(begins == {False})
-
-
-def computed_on_host(step: Step, rows: Sequence[StepRow]) -> tuple[int, ...]:
+def computed_on_host(step: Step, rows: Sequence[StepRow], profile: Profile) -> tuple[int, ...]:
     """What the host knows prefill rows to have computed: chunks are cut before any kernel runs.
 
     The upper bound of a prefill is exact; without it, the lengths themselves must lie on the host.
     """
-    if current().host_bounds and not step.has_upper_bound and not step.on_host:
+    if profile.host_bounds and not step.has_upper_bound and not step.on_host:
         raise Refused("seq_lens_cpu_upper_bound", None, "be given where there are prefills")
-    return tuple(_computed_on_host(step, row) for row in rows)
+    return tuple(_computed_on_host(step, row, profile) for row in rows)
 
 
-def _computed_on_host(step: Step, row: StepRow) -> int:
+def _computed_on_host(step: Step, row: StepRow, profile: Profile) -> int:
     if row.is_padding:
         return 0
-    if current().host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
+    if profile.host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
         return row.seq_len_upper_bound - row.query_len
     return row.num_computed

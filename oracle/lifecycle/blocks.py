@@ -2,17 +2,12 @@
 
 from collections import Counter
 
-from oracle.marks import mark
+from oracle.rules import rule
 
 Key = tuple[int, int]
 """What a block is registered as: its group, and the prefix whose state it holds."""
 
 NULL_BLOCK = 0
-
-_EVICTED = mark("a block that could still be hit is taken for something else")
-_SHARED = mark("several requests hold a block")
-_HIT_FREE = mark("a free block is hit")
-_TWICE = mark("two blocks hold the same state")
 
 
 class OutOfBlocks(Exception):
@@ -50,15 +45,19 @@ class BlockPool:
         for block in taken:
             del self._free[block]
             if block in self.registered:
-                _EVICTED.reached()
-                self._forget(block)
-                self.recycled.append(block)
+                self.evict(block)
             self._holders[block] = 1
         return taken
 
+    @rule
+    def evict(self, block: int) -> None:
+        """A free block that could still be hit is needed: what it holds is gone."""
+        self._forget(block)
+        self.recycled.append(block)
+
+    @rule
     def hold(self, block: int) -> None:
         """One more request holds a block that is held or registered."""
-        (_HIT_FREE if block in self._free else _SHARED).reached()
         self._free.pop(block, None)
         self._holders[block] += 1
 
@@ -75,11 +74,11 @@ class BlockPool:
         """How many requests hold the block."""
         return self._holders[block]
 
+    @rule
     def register(self, block: int, key: Key) -> None:
         """The block holds, or will hold after the step, the state that `key` names."""
         if block not in self.registered:
             self.registered[block] = key
-            _TWICE.reached_if(key in self._found)
             self._found.setdefault(key, {})[block] = None
 
     def find(self, key: Key) -> int | None:

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Row
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import cdiv
-
-_ON_ITS_WAY = mark("a chunk leaves a state at a boundary on its way")
-_SEVERAL_ON_ITS_WAY = mark("a chunk leaves states at several boundaries on its way")
-_PUBLISHED = mark("the state at a boundary goes to the boundary's column")
 
 
 @dataclass(frozen=True)
@@ -94,11 +90,15 @@ class Ledger:
         """In mode all, kernels leave the state at every boundary on their way in its own column."""
         size = self.geometry.block_size
         if self.geometry.mode == "all":
-            passed = range((row.computed // size + 1) * size, row.end + 1, size)
-            (_SEVERAL_ON_ITS_WAY if len(passed) > 1 else _ON_ITS_WAY).reached_if(passed)
-            for boundary in passed:
+            for boundary in self.boundaries_on_the_way(row):
                 prefix = row.prefixes[boundary - row.computed - 1]
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
+
+    @rule
+    def boundaries_on_the_way(self, row: Row) -> range:
+        """The boundaries, in tokens, that a step's tokens pass."""
+        size = self.geometry.block_size
+        return range((row.computed // size + 1) * size, row.end + 1, size)
 
     def _decoded(self, row: Row) -> None:
         """A state per token in a column of its own; of conv states all rows in the running one."""
@@ -115,13 +115,17 @@ class Ledger:
             return
         size = self.geometry.block_size
         for row in rows:
-            first = row.end - len(row.drafts)
-            last = first + accepted[row.id] - 1
-            boundary = last // size * size
-            if boundary >= first:
+            boundary = self.boundary_among(row, accepted[row.id])
+            if boundary is not None:
                 prefix = row.prefixes[boundary - row.computed - 1]
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
-                _PUBLISHED.reached()
+
+    @rule
+    def boundary_among(self, row: Row, accepted: int) -> int | None:
+        """The last boundary, in tokens, among the states of a step's accepted tokens; None without one."""
+        first, size = row.end - len(row.drafts), self.geometry.block_size
+        boundary = (first + accepted - 1) // size * size
+        return boundary if boundary >= first else None
 
     def at(self, request: str, group: int, column: int) -> Held:
         """What the block in a request's column holds."""

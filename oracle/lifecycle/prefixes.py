@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from oracle.marks import mark
-
-_BEFORE_FIRST = mark("a conv window reaches before the request's first token")
+from oracle.rules import rule
 
 
 class Prefixes:
@@ -54,12 +52,12 @@ class Prefixes:
             prefix = self._parents[prefix]
         return found[::-1]
 
+    @rule
     def last(self, prefix: int, count: int) -> list[int]:
         """The prefixes that end with each of its last `count` tokens, oldest first; 0 for tokens before the first.
 
         These identify the rows of a conv window: a token's conv input depends on all tokens up to it.
         """
-        _BEFORE_FIRST.reached_if(0 < self._lengths[prefix] < count)
         found = []
         for _ in range(count):
             found.append(prefix)

@@ -5,19 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool, Key
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, Row, Stage, Step, Wish
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import cdiv
 
-_LAST_CUT = mark("the last prompt chunk is cut, to begin at a boundary")
-_SAME_STEP = mark("a hit on a block of the same step is refused")
-_NO_ROOM = mark("a request cannot come in for want of blocks")
-_GAVE_WAY = mark("a running request makes way for itself")
-_OTHERS_GAVE_WAY = mark("a running request makes way for another one")
-_WAITING_ENDS = mark("a request ends while it waits")
-_SEVERAL_GROUPS = mark("a hit is on blocks of several groups")
-_RESET_HELD = mark("the prefix cache is emptied while requests run")
 
-
+@rule
 def aligned_length(computed: int, length: int, num_tokens: int, block_size: int) -> int:
     """How many of `length` tokens of a prompt are computed now, so that chunks end where blocks do; 0: none.
 
@@ -27,7 +19,6 @@ def aligned_length(computed: int, length: int, num_tokens: int, block_size: int)
     last, end = num_tokens // block_size * block_size, computed + length
     if end < last:
         return length // block_size * block_size
-    _LAST_CUT.reached_if(computed < last < end)
     return last - computed if computed < last < end else length
 
 
@@ -56,21 +47,21 @@ class Scheduler:
         self.waiting.append(request)
         return request
 
+    @rule
     def finish(self, request_id: str) -> None:
         """The request's end, for whatever reason; what is registered of it stays in the prefix cache."""
         request = self.requests[request_id]
         (self.running if request.stage is Stage.RUNNING else self.waiting).remove(request)
-        _WAITING_ENDS.reached_if(request.stage is Stage.WAITING)
         request.stage = Stage.FINISHED
         self._free(request)
         request.forget_blocks()
         if request.seen:
             self._finished.append(request_id)
 
+    @rule
     def reset(self) -> None:
         """Empty the prefix cache, for which every running request is preempted, and no worker is told."""
         self._reset += [request.id for request in self.running]
-        _RESET_HELD.reached_if(self.running)
         for request in reversed(self.running):
             self._wait_again(request)
         self.running.clear()
@@ -140,26 +131,28 @@ class Scheduler:
             for blocks in request.lists:
                 blocks.drop_old(self.pool, request.computed, self.geometry.block_size, self.geometry.num_spec)
         while self._missing(request, request.computed + length) > self.pool.num_free:
-            last = self.running[-1]
-            gone.append(self._preempt(last))
-            (_GAVE_WAY if last is request else _OTHERS_GAVE_WAY).reached()
-            if last is request:
+            if self.make_way(request, gone):
                 return []
         return [self._scheduled(request, length, drafts)]
 
+    @rule
+    def make_way(self, request: Request, gone: list[str]) -> bool:
+        """Preempt the last of the running requests for `request`; whether that is `request` itself."""
+        last = self.running[-1]
+        gone.append(self._preempt(last))
+        return last is request
+
     def _come_in(self, request: Request, wish: Wish) -> list[Row]:
         """The part of a request that was waiting, with what the prefix cache has of it."""
-        hit = self._hit(request)
-        if any(block in self._registered for blocks in hit for block in blocks):
-            _SAME_STEP.reached()
+        hit = self.hit(request)
+        if self.is_of_this_step(hit):
             return []
         request.computed = (len(hit[0]) if hit else 0) * self.geometry.block_size
         length, drafts = self._length(request, wish)
         taken = sum(not self.pool.holders(block) for blocks in hit for block in blocks if block != NULL_BLOCK)
         for own, found in zip(request.lists, hit, strict=False):
             own.hit(found)
-        if length == 0 or self._missing(request, request.computed + length) > self.pool.num_free - taken:
-            _NO_ROOM.reached_if(length)
+        if length == 0 or not self.has_room(request, length, taken):
             request.forget_blocks()
             return []
         for blocks in hit:
@@ -171,7 +164,18 @@ class Scheduler:
         request.stage = Stage.RUNNING
         return [self._scheduled(request, length, drafts, hit=len(hit[0]) if hit else 0)]
 
-    def _hit(self, request: Request) -> list[list[int]]:
+    @rule
+    def is_of_this_step(self, hit: list[list[int]]) -> bool:
+        """Whether a block of a hit is one that the step itself is to fill."""
+        return any(block in self._registered for blocks in hit for block in blocks)
+
+    @rule
+    def has_room(self, request: Request, length: int, taken: int) -> bool:
+        """Whether there are blocks for `length` tokens beside the `taken` free ones that are hit."""
+        return self._missing(request, request.computed + length) <= self.pool.num_free - taken
+
+    @rule
+    def hit(self, request: Request) -> list[list[int]]:
         """By group, the columns of the longest prefix that every group has; none where nothing is known."""
         if self.geometry.mode == "none":
             return []
@@ -179,7 +183,6 @@ class Scheduler:
         for count in range((len(request.tokens) - 1) // self.geometry.block_size, 0, -1):
             found = [self._columns(request, group, count) for group in groups]
             if all(found):
-                _SEVERAL_GROUPS.reached_if(len(found) > 1)
                 return found
         return []
 

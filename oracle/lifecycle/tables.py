@@ -3,13 +3,8 @@
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool
-from oracle.marks import mark
+from oracle.rules import rule
 from oracle.types import cdiv
-
-_MOVED = mark("speculative columns move behind the running one")
-_SKIPPED = mark("columns in front of the running one stay null")
-_KEPT_HIT = mark("the column of a hit is kept until its state was taken along")
-_DROPPED_STATE = mark("the column of the last state is freed")
 
 
 @dataclass
@@ -45,14 +40,15 @@ class BlockList:
         if needed <= len(self.columns):
             return 0
         padded = max(len(self.columns), needed - num_spec - 1)
-        return max(0, needed - padded - len(self._moved(needed, num_spec)))
+        return max(0, needed - padded - len(self.moved(needed, num_spec)))
 
-    def _moved(self, needed: int, num_spec: int) -> range:
+    def moved(self, needed: int, num_spec: int) -> range:
         """The speculative columns that lie in front of the new running column."""
         running = needed - num_spec - 1
         first = len(self.columns) - num_spec if self.allocated else running
         return range(first, max(first, min(running, len(self.columns))))
 
+    @rule
     def extend_aligned(self, pool: BlockPool, needed: int, num_spec: int) -> None:
         """Blocks up to `needed` columns: a running column and `num_spec` behind it; those in front of it are null.
 
@@ -61,11 +57,8 @@ class BlockList:
         """
         if needed <= len(self.columns):
             return
-        padded, moved = max(len(self.columns), needed - num_spec - 1), self._moved(needed, num_spec)
+        padded, moved = max(len(self.columns), needed - num_spec - 1), self.moved(needed, num_spec)
         fresh = pool.take(self.missing_aligned(needed, num_spec))
-        _MOVED.reached_if(moved)
-        _SKIPPED.reached_if(padded > len(self.columns))
-        _KEPT_HIT.reached_if(self.columns and not self.allocated)
         if self.columns:
             self.last_state = len(self.columns) - 1 - (num_spec if self.allocated else 0)
         new = [NULL_BLOCK] * (padded - len(self.columns)) + [self.columns[column] for column in moved]
@@ -90,9 +83,13 @@ class BlockList:
             self._drop(pool, column)
         if 0 <= self.last_state < cdiv(certain, block_size) - 1:
             if self.columns[self.last_state] != NULL_BLOCK:
-                _DROPPED_STATE.reached()
-                self._drop(pool, self.last_state)
+                self.drop_last_state(pool)
             self.last_state = -1
+
+    @rule
+    def drop_last_state(self, pool: BlockPool) -> None:
+        """Free the column whose state the step before started from."""
+        self._drop(pool, self.last_state)
 
     def _drop(self, pool: BlockPool, column: int) -> None:
         pool.release(self.columns[column])

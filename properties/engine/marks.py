@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
-from oracle.marks import mark
+from oracle.situations.registry import situations_of
 from properties.engine.world import World
 
 MARKS = (
@@ -46,7 +46,8 @@ MARKS = (
     "rows in another order",
     "rows of padding",
 )
-_DECLARED = {name: mark(name) for name in MARKS}
+_declare = situations_of("engine.marks")
+_DECLARED = {name: _declare(name) for name in MARKS}
 
 
 @dataclass(eq=False)

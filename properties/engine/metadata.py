@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Any
 
 from oracle.lifecycle.requests import Row
-from oracle.profile import current
 from properties.engine.flaws import Misled
 from properties.engine.world import World
 from properties.harness.case.values import Call, Name, Record, Tensor, Value, boolean, int32, record
@@ -76,7 +75,7 @@ def build(world: World, batch: Batch, group: int) -> Call:
     }
     keywords: dict[str, Value] = {"num_accepted_tokens": int32(counts) if world.num_spec else None}
     if world.kinds[group] == "gdn":
-        zero = world.zero_marks or current().marks_every_decode
+        zero = world.zero_marks or world.profile.marks_every_decode
         marks = [_mark(row, zero=zero) for row in batch.rows] + [-1] * batch.padding
         keywords["num_decode_draft_tokens_cpu"] = int32(marks).on_host()
     return Call(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oracle.lifecycle.requests import Step as Scheduled
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
 from properties.engine.world import World
-from properties.harness.case.values import Call, Let, Overwrite, Record, int32
+from properties.harness.case.values import Call, Record
 from properties.strategies import align_runner
+from properties.strategies.align_runners import InRows
 
 
 class _Tables:
@@ -26,10 +27,7 @@ class _Tables:
 
 @dataclass(eq=False)
 class ByRow(Worker):
-    """The V1 order: preprocess, forward, acceptance, staging and postprocess; decisions are the host's. Contract 2.4.
-
-    A request that sits a step out keeps its accepted count.
-    """
+    """The V1 order, see `InRows`. A request that sits a step out keeps its accepted count."""
 
     _output: Record | None = None
 
@@ -38,32 +36,22 @@ class ByRow(Worker):
         self.cache = _Tables(world, self.blocks)
         if not world.copies:
             return
-        speculates = world.num_spec > 0
-        made = align_runner.buffers(world.setup, world.max_num_seqs, with_postprocess=speculates)
-        self.call(made)
-        self.execute(Let("state_idx", {}))
-        self.execute(Let("counts", int32([1] * world.max_num_seqs)))
-        self.execute(Let("accepted", int32([1] * world.max_num_seqs).on_host()))
+        self._runner = InRows(world.setup, world.max_num_seqs, world.pointers, world.schedule)
+        self.call(self._runner.begin(with_postprocess=world.num_spec > 0))
+        for step in self._runner.named():
+            self.execute(step)
 
     def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:
         self.write_tables(batch)
         if not self.world.copies:
             return None
         rows, self._output = self._requests(batch), self._scheduler_output(batch, scheduled)
-        self.execute(Overwrite("accepted", self._by_row([self.accepted[row.id] for row in batch.rows])))
-        prepared = align_runner.preprocess(
-            self.cache,  # type: ignore[arg-type]
-            rows,
-            self._output,
-            pointers=self.world.pointers,
-            copy_bufs="bufs.preprocess",
-            schedule=self.world.schedule,
-        )
-        return self._noting_counts(batch, prepared)
+        self.execute(self._runner.counted([self.accepted[row.id] for row in batch.rows]))
+        return self._noting_counts(batch, self._runner.before(self.cache, rows, self._output))
 
     def _requests(self, batch: Batch) -> list[align_runner.Scheduled]:
         return [
-            align_runner.Scheduled(row.id, row.id, row.computed, row.length, len(row.drafts))  # type: ignore[arg-type]
+            align_runner.Scheduled(row.id, row.id, row.computed, row.length, len(row.drafts))
             for row in batch.rows
         ]
 
@@ -74,9 +62,6 @@ class ByRow(Worker):
             preempted=scheduled.preempted or None,
             resumed=scheduled.resumed,
         )
-
-    def _by_row(self, values: Sequence[int]) -> tuple[int, ...]:
-        return (*values, *(1,) * (self.world.max_num_seqs - len(values)))
 
     def _noting_counts(self, batch: Batch, step: Call) -> dict[str, bytes]:
         after = self.call(step)
@@ -90,8 +75,8 @@ class ByRow(Worker):
             return None
         assert self._output is not None
         rows = self._requests(batch)
-        cache = self.cache
-        self.call(align_runner.stage(cache, rows, self._output, "bufs.postprocess_align"))  # type: ignore[arg-type]
-        self.execute(Overwrite("counts", self._by_row([sampled[row.id] for row in batch.rows])))
-        kept = align_runner.postprocess(cache, rows, schedule=self.world.schedule)  # type: ignore[arg-type]
+        self.call(self._runner.staged(self.cache, rows, self._output))
+        counted, kept = self._runner.after(self.cache, rows, [sampled[row.id] for row in batch.rows])
+        self.execute(counted)
+        assert isinstance(kept, Call)
         return self._noting_counts(batch, kept)

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from oracle.lifecycle.requests import Row
 from oracle.lifecycle.requests import Step as Scheduled
-from oracle.profile import current
 from oracle.types import cdiv
 from properties.engine.metadata import Batch
 from properties.engine.worker import Worker
-from properties.harness.case.values import Call, Let, Name, Overwrite, Value, int32
-from properties.strategies.align_batches import (
-    POSTPROCESS_ALIGN,
-    POSTPROCESS_ALIGN_VECTORS,
-    PRECOPY,
-    PRECOPY_VECTORS,
-    preprocess_launch,
-)
-
-TILE = 256
-"""Rows of a program of the preprocess kernel."""
+from properties.harness.case.values import Call, Let, Overwrite, Value, int32
+from properties.strategies.align_batches import table_by_slot
+from properties.strategies.align_runners import InSlots
 
 
 @dataclass(eq=False)
 class BySlot(Worker):
-    """The V2 order: fused preprocess, precopy, forward, fused postprocess; decisions are the device's. Contract 2.5.
+    """The V2 order, see `InSlots`.
 
     The newest free slot is used again first, so that slots and rows soon have nothing in common.
     """
@@ -43,8 +33,9 @@ class BySlot(Worker):
         for name in ("columns", "counts", "computed", "src_col", "bias"):
             self._vectors[name] = [1] * size
             self.execute(Let(name, int32([1] * size)))
-        self.call(world.setup.create(size))
-        self.call(world.setup.initialize())
+        self._runner = InSlots(world.setup, size, world.setup.pools, world.schedule)
+        for step in self._runner.begin():
+            self.call(step)
 
     def tell(self, scheduled: Scheduled) -> None:
         super().tell(scheduled)
@@ -65,10 +56,10 @@ class BySlot(Worker):
 
     def copied_rows(self, table: list[tuple[int, ...]], batch: Batch) -> list[tuple[int, ...]]:
         """In the order of slots, where the profile says so."""
-        if not current().tables_by_slot:
+        if not self.world.profile.tables_by_slot:
             return table
-        by_slot = {self._slots[row.id]: table[number] for number, row in enumerate(batch.rows)}
-        return [by_slot.get(slot, (0,) * self.world.width) for slot in range(len(table))]
+        slots = [self._slots[row.id] for row in batch.rows]
+        return list(table_by_slot(table[: len(slots)], slots, len(table), (0,) * self.world.width))
 
     def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - told before
         for table in self._tables:
@@ -79,36 +70,19 @@ class BySlot(Worker):
             return None
         padding = (-1,) * batch.padding
         mapping = (*(self._slots[row.id] for row in batch.rows), *padding)
-        advanced = len(mapping) if current().preprocess_skips_rows else len(batch.rows)
-        self.execute(Let("mapping", int32(mapping)))
-        lengths = [row.length for row in batch.rows] + [0] * batch.padding
-        self.execute(Let("starts", int32(tuple(accumulate(lengths, initial=0)))))
+        advanced = len(mapping) if self.world.profile.preprocess_skips_rows else len(batch.rows)
+        for step in self._runner.step(mapping, [row.length for row in batch.rows] + [0] * batch.padding):
+            self.execute(step)
         for name, values in self._vectors.items():
             self.execute(Overwrite(name, tuple(values)))
-        self._note(
-            self.call(preprocess_launch(advanced, TILE, self.world.block_size, self.world.schedule)),
-            ("columns", "counts", "src_col", "bias"),
-        )
+        self._note(self.call(self._runner.advance(advanced)), ("columns", "counts", "src_col", "bias"))
         for row in batch.rows:
             self.accepted[row.id] = self._vectors["counts"][self._slots[row.id]]
-        return self.pools(self.call(self._fused(PRECOPY, len(mapping), PRECOPY_VECTORS)))
+        return self.pools(self.call(self._runner.precopy(len(mapping))))
 
     def _note(self, after: Mapping[str, Value], names: Sequence[str]) -> None:
         for name in names:
             self._vectors[name] = list(after[name].values())
-
-    def _fused(
-        self, function: str, num_reqs: int, vectors: Mapping[str, str], observes: tuple[str, ...] = ()
-    ) -> Call:
-        arguments: dict[str, Value] = {"self": Name("ctx"), "num_reqs": num_reqs}
-        named = {argument: Name(vector) for argument, vector in vectors.items()}
-        return Call(
-            function,
-            tuple((arguments | named).items()),
-            environment=tuple(self.world.setup.environment.items()),
-            observes=(*self.world.setup.pools, *observes),
-            schedule=self.world.schedule,
-        )
 
     def after(self, batch: Batch, sampled: Mapping[str, int]) -> dict[str, bytes] | None:
         self.accepted.update(sampled)
@@ -118,10 +92,12 @@ class BySlot(Worker):
             slot = self._slots[row.id]
             self._vectors["counts"][slot] = sampled[row.id]
             self._vectors["computed"][slot] = row.end - len(row.drafts) + sampled[row.id] - 1
-        for name in ("counts", "computed"):
-            self.execute(Overwrite(name, tuple(self._vectors[name])))
         num_reqs = len(batch.rows) + batch.padding
-        after = self.call(self._fused(POSTPROCESS_ALIGN, num_reqs, POSTPROCESS_ALIGN_VECTORS, ("counts",)))
+        *written, last = self._runner.after(num_reqs, self._vectors["counts"], self._vectors["computed"])
+        for step in written:
+            self.execute(step)
+        assert isinstance(last, Call)
+        after = self.call(last)
         self._note(after, ("counts",))
         for row in batch.rows:
             self.accepted[row.id] = self._vectors["counts"][self._slots[row.id]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oracle.lifecycle.requests import Geometry
+from oracle.profile import DOCUMENTS, Profile
 from oracle.types import cdiv
 from properties.harness.case.values import Let, Step, Tensor
 from properties.strategies import builders
@@ -21,7 +22,8 @@ class World(NamedSituations):
 
     `runner`: "V1" keeps requests in rows, "V2" in slots. `pointers`: a V1 runner without device tables. `full_graphs`:
     batches of decodes may be padded. `zero_marks`: requests that drafted nothing count as zero drafts, not as none.
-    `schedule` is the order in which the programs of a launch run on a CPU.
+    `schedule` is the order in which the programs of a launch run on a CPU. `profile`: of the release that the engine is built
+    around.
     """
 
     setup: Setup
@@ -35,6 +37,7 @@ class World(NamedSituations):
     pointers: bool = False
     zero_marks: bool = False
     schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)
 
     @property
     def block_size(self) -> int:

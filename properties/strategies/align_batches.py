@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from random import Random
+from typing import Self, TypeVar
 
-from oracle.profile import current
+from oracle.profile import DOCUMENTS, Profile
+from oracle.situations.align import decisions
 from properties.harness.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
 from properties.strategies.align_requests import FLAWS, Sampled, Starting
-from properties.strategies.situations import NamedSituations
+from properties.strategies.situations import NamedSituations, named
 
+T = TypeVar("T")
+U = TypeVar("U")
 POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
 POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"
 PRECOPY = f"{CONTEXT}.run_fused_precopy"
@@ -33,6 +37,21 @@ STATE_VECTORS = (
     "state_dim_row_stride",
 )
 OUT = "ctx.num_accepted_tokens_out"
+AT_BOUNDARY = (
+    decisions.PUBLISHED,
+    decisions.PUBLISHED_BIAS,
+    decisions.AT_FRONT,
+    decisions.COLLAPSED,
+    decisions.ON_BOUNDARY,
+    decisions.ONE_BEHIND,
+)
+AT_CHANGE = (
+    decisions.FRESH,
+    decisions.STAYS_OFFSET,
+    decisions.COMES_OFFSET,
+    decisions.BACK,
+    decisions.LEAPS,
+)
 VECTOR = 64
 """As many requests as a kernel may look at together."""
 POSTPROCESS_ALIGN_VECTORS = {
@@ -72,6 +91,31 @@ def preprocess_launch(num_reqs: int, tile: int, block_size: int, schedule: str) 
     )
 
 
+def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, nobody: U) -> tuple[T | U, ...]:
+    """The rows of a block table by slot, from the rows of a batch and their slots; `nobody` in a slot that none of them has."""
+    found = dict(zip(slots, values, strict=True))
+    return tuple(found.get(slot, nobody) for slot in range(size))
+
+
+def fused(
+    setup: Setup,
+    function: str,
+    num_reqs: int,
+    vectors: Mapping[str, str],
+    observes: Sequence[str],
+    schedule: str,
+) -> Call:
+    """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
+    named = ((argument, Name(vector)) for argument, vector in vectors.items())
+    return Call(
+        function,
+        (("self", Name("ctx")), ("num_reqs", num_reqs), *named),
+        environment=tuple(setup.environment.items()),
+        observes=tuple(observes),
+        schedule=schedule,
+    )
+
+
 @dataclass(frozen=True)
 class Standing:
     """How requests stand in a step's vectors: behind `ahead` idle ones, in which order and slots, before `spare` entries.
@@ -95,6 +139,11 @@ class _Batch(NamedSituations):
     rows: Standing = Standing()
     filling: Filling = PLAIN
     schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)
+    """Of the release whose steps it makes."""
+
+    def of_release(self, profile: Profile) -> Self:
+        return replace(self, profile=profile)
 
     @property
     def all_requests(self) -> tuple[Sampled | Starting, ...]:
@@ -125,10 +174,9 @@ class _Batch(NamedSituations):
     @property
     def table_order(self) -> tuple[int | None, ...]:
         """The request of each row of the block tables, None for one that is nobody's."""
-        if not current().tables_by_slot:
-            return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
-        by_slot = dict(zip(self.slots, self.row_order, strict=True))
-        return tuple(by_slot.get(slot) for slot in range(self.capacity))
+        if self.profile.tables_by_slot:
+            return table_by_slot(self.row_order, self.slots, self.capacity, None)
+        return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))
 
     @cached_property
     def cache(self) -> Cache:
@@ -163,17 +211,8 @@ class _Batch(NamedSituations):
 
     def fused(self, function: str, vectors: Mapping[str, str], observes: Sequence[str] = ()) -> Call:
         """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
-        return Call(
-            function,
-            (
-                ("self", Name("ctx")),
-                ("num_reqs", self.num_reqs),
-                *((argument, Name(vector)) for argument, vector in vectors.items()),
-            ),
-            environment=tuple(self.setup.environment.items()),
-            observes=(*self.cache.observes, *observes),
-            schedule=self.schedule,
-        )
+        seen = (*self.cache.observes, *observes)
+        return fused(self.setup, function, self.num_reqs, vectors, seen, self.schedule)
 
     def launch(self, kernel: str, arguments: Mapping[str, Value], **constexprs: Value) -> Call:
         """A launch of a fused kernel on what the context knows of the states, over rows and states."""
@@ -197,14 +236,12 @@ class _Batch(NamedSituations):
         )
 
     def shared_conditions(self) -> dict[str, bool]:
-        from_two = any(slot > other >= 0 for slot, other in zip(self.slots, self.slots[1:], strict=False))
         known = self.setup.conditions()
         return {
             "no request": self.num_reqs == 0,
             "more rows than a vector": self.num_reqs > VECTOR,
             "spare rows": self.rows.spare > 0,
-            "row without a slot": bool(self.rows.skipped) and self.num_reqs > 0,
-            "slots out of order": from_two,
+            **named((decisions.NO_SLOT, decisions.OUT_OF_ORDER), [decisions.at_slots(self.slots)]),
             "stale blocks in a row": self.filling.stale and self.num_reqs > 0,
             "relabelled blocks": self.filling.shuffle > 0,
             "programs in another order": self.schedule.startswith(("reversed", "shuffled")),
@@ -231,6 +268,11 @@ class After(_Batch):
     @property
     def all_requests(self) -> tuple[Sampled, ...]:
         return (Sampled(),) * self.rows.ahead + self.requests
+
+    def written(self) -> set[tuple[int, int]]:
+        """Request and column of the block before each boundary that accepted tokens reach, where nothing is flawed."""
+        size, every = self.setup.block_size, enumerate(self.all_requests)
+        return {(request, one.published(size)) for request, one in every if one.bias(size) >= 0}
 
     def running(self) -> list[int]:
         """The running columns, -1 for a request that is said to have none."""
@@ -298,19 +340,18 @@ class After(_Batch):
         sound = [one for one in self.requests if not one.flaw]
         due = [one for one in sound if one.bias(size) >= 0]
         own = [one for one in due if one.published(size) == one.running(size)]
-        before = [one for one in due if one.published(size) != one.running(size)]
+        passed = (
+            decisions.at_boundary(one.running(size), one.first_state, one.computed_after, size)
+            for one in sound
+        )
+        chunks = (decisions.ends_prompt_chunk(one.computed, one.length, one.drafts, size) for one in sound)
         drafted = [one for one in sound if one.drafts]
         conv = any(state.kind == "conv" for group in self.setup.groups for state in group.states)
         return {
-            "boundary before, bias 0": any(one.bias(size) == 0 for one in before),
-            "boundary before, bias above 0": any(one.bias(size) > 0 for one in before),
-            "boundary of the running column, bias 0": any(one.bias(size) == 0 for one in own),
-            "boundary of the running column, bias above 0": any(one.bias(size) > 0 for one in own),
+            **named(AT_BOUNDARY, passed),
             "conv rows shifted in place": conv and any(one.bias(size) > 0 for one in own),
             "no boundary": len(due) < len(sound),
-            "exactly on the boundary": any(one.computed_after % size == 0 for one in due),
-            "boundary passed by one": size > 1 and any(one.computed_after % size == 1 for one in due),
-            "prompt chunk that ends on a boundary": any(not one.drafts and one.length > 1 for one in own),
+            decisions.PROMPT_CHUNK.name: any(chunks),
             "all drafts accepted": any(one.accepted == 1 + one.drafts for one in drafted),
             "some drafts accepted": any(1 < one.accepted < 1 + one.drafts for one in drafted),
             "no draft accepted": any(one.accepted == 1 for one in drafted),
@@ -329,6 +370,11 @@ class Before(_Batch):
     @property
     def all_requests(self) -> tuple[Starting, ...]:
         return (Starting(remembered=False),) * self.rows.ahead + self.requests
+
+    def written(self) -> set[tuple[int, int]]:
+        """Request and column of the block where each request that moves goes on, where nothing is flawed."""
+        size, every = self.setup.block_size, enumerate(self.all_requests)
+        return {(request, one.running(size)) for request, one in every if one.moves(size)}
 
     def previous(self) -> list[int]:
         """The columns of the last step, -1 for a request that is said to have none."""
@@ -387,21 +433,16 @@ class Before(_Batch):
         size = self.setup.block_size
         sound = [one for one in self.requests if not one.flaw]
         moving = [one for one in sound if one.moves(size)]
+        changes = (decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in sound)
         return {
+            **named(AT_CHANGE, changes),
             "moves, bias 0": any(one.bias == 0 for one in moving),
-            "moves, bias above 0": any(one.bias > 0 for one in moving),
             "stays": any(one.previous(size) == one.running(size) for one in sound),
-            "stays with an offset": any(
-                one.previous(size) == one.running(size) and one.bias for one in sound
-            ),
-            "fresh request": any(one.previous(size) < 0 for one in sound),
             "request with a hit": any(not one.remembered and one.computed for one in sound),
-            "backward move": any(one.running(size) < one.previous(size) for one in moving),
-            "moves by more than a column": any(one.running(size) > one.previous(size) + 1 for one in moving),
             "self copy of the temporal state": any(
                 one.previous(size) + one.bias == one.running(size) for one in moving
             ),
-            "accepted none": any(one.accepted == 0 for one in sound),
+            decisions.UNCOUNTED.name: any(one.accepted == 0 for one in sound),
             "several programs": self.num_reqs > self.tile,
             **self.shared_conditions(),
         }

@@ -199,6 +199,24 @@ class Cache:
                     found[layer, request, column] = tuple(_state_bytes(page, self.setup.groups[group]))
         return found
 
+    @property
+    def first_states(self) -> dict[tuple[str, int, int], tuple[bytes, ...]]:
+        """As `states`, before any call; of pools that are not sparse."""
+        first = {pool: self.contents(pool) for pool in self.setup.pools}
+        return self.states({pool: Tensor("uint8", (len(all_),), all_) for pool, all_ in first.items()})
+
+    def outside_of_states(self, pool: str) -> list[int]:
+        """The bytes of a pool that is not sparse in which no request's state lies."""
+        inside: set[int] = set()
+        for _, group, own_pool in self.setup.named_layers():
+            kept = self.setup.groups[group]
+            for (owner, _, _), number in self.owned.items():
+                if (owner, own_pool) == (group, pool):
+                    page = self.labels[number] * self.page(pool)
+                    for state, offset in zip(kept.states, kept.offsets, strict=True):
+                        inside.update(range(page + offset, page + offset + state.nbytes))
+        return [at for at in range(self.num_blocks * self.page(pool)) if at not in inside]
+
     def _page_after(self, after: Mapping[str, Value], pool: str, block: int) -> bytes:
         if self.filling.sparse:
             return bytes(after[f"{pool}_block{block}"].elements)

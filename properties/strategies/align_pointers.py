@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
+from oracle.situations.align import pointers
 from properties.harness.case.values import (
     Attribute,
     Call,
@@ -25,9 +26,10 @@ from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_cache import Cache, pattern
 from properties.strategies.align_runner import copy_buffers
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 COLLECT = "collect_mamba_copy_meta"
+OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
 DO_COPY = "do_mamba_copy_block"
 MEMCPY = "batch_memcpy"
 LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
@@ -132,6 +134,18 @@ class Runs(NamedSituations):
             for start, run in zip(starts, self.runs, strict=True)
         )
 
+    @property
+    def contents(self) -> bytes:
+        """The bytes of the pool."""
+        return pattern(self.seed, "pool0", self.zones[-1] + 3)
+
+    def moved_through_a_temporary(self) -> bytes:
+        """The bytes of the pool after every run has moved."""
+        found = bytearray(self.contents)
+        for run, (source, target) in zip(self.runs, self.places, strict=True):
+            found[target : target + run.size] = self.contents[source : source + run.size]
+        return bytes(found)
+
     def steps(self) -> list[Step]:
         """Name pool, layers and configuration, and make `copy_bufs`."""
         end = self.zones[-1] + 3
@@ -145,7 +159,7 @@ class Runs(NamedSituations):
             for number, run in enumerate(self.runs)
         }
         return [
-            Let("pool0", Tensor("uint8", (end,), pattern(self.seed, "pool0", end))),
+            Let("pool0", Tensor("uint8", (end,), self.contents)),
             Let("layers", layers),
             Let("config", self.setup.config(end)),
             copy_buffers(self.setup, 1 + self.spare),
@@ -157,10 +171,8 @@ class Runs(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         overlapping = [run for run in self.runs if 0 < abs(run.distance) < run.size]
         return {
-            "towards the front, overlapping": any(run.distance < 0 for run in overlapping),
-            "towards the back, overlapping": any(run.distance > 0 for run in overlapping),
+            **named(OVERLAPS, (pointers.at_overlap(run.distance, run.size) for run in self.runs)),
             "by one byte": any(abs(run.distance) == 1 for run in overlapping),
-            "onto itself": any(run.distance == 0 for run in self.runs),
             "apart": any(abs(run.distance) >= run.size for run in self.runs),
             "adjacent": any(abs(run.distance) == run.size for run in self.runs),
             "several tiles, overlapping": any(run.size > 16384 for run in overlapping),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
+from oracle.situations.align import decisions, runner
 from properties.harness.case.values import (
     Attribute,
     BufferMaker,
@@ -29,7 +30,7 @@ from properties.strategies.align import KINDS, Setup, setups
 from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
 from properties.strategies.align_requests import Starting, starting
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 PREPROCESS = "preprocess_mamba"
 POSTPROCESS_GPU = "postprocess_mamba_align_gpu"
@@ -50,13 +51,30 @@ FORGETTING = ("finished", "preempted", "resumed", "nothing")
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A request in a step: its id, which of the cache's requests it is, computed and scheduled tokens, drafts."""
+    """A request in a step: its id, which of those it is that have blocks, computed and scheduled tokens, drafts."""
 
     id: str
-    request: int
+    request: Any
     computed: int
     length: int
     drafts: int = 0
+
+
+class Blocks(Protocol):
+    """What calls of the runner ask of a cache."""
+
+    @property
+    def setup(self) -> Setup: ...
+
+    @property
+    def observes(self) -> tuple[str, ...]:
+        """The names of all memory that a copy may write to."""
+
+    @property
+    def num_groups(self) -> int: ...
+
+    def block_ids(self, group: int, request: Any) -> list[int]:
+        """The blocks of a request, which is one that a `Scheduled` names."""
 
 
 def scheduler_output(
@@ -76,7 +94,7 @@ def scheduler_output(
     )
 
 
-def requests_of(cache: Cache, rows: Iterable[Scheduled]) -> dict[str, Value]:
+def requests_of(cache: Blocks, rows: Iterable[Scheduled]) -> dict[str, Value]:
     """What the runner remembers of each request."""
     other = [[1]] * cache.setup.attention
     return {
@@ -89,7 +107,7 @@ def requests_of(cache: Cache, rows: Iterable[Scheduled]) -> dict[str, Value]:
     }
 
 
-def input_batch(cache: Cache, rows: Iterable[Scheduled], *, pointers: bool) -> Record:
+def input_batch(cache: Blocks, rows: Iterable[Scheduled], *, pointers: bool) -> Record:
     """The runner's batch; without device tables where copies go through lists of pointers."""
     fields: dict[str, Value] = {
         "req_ids": [row.id for row in rows],
@@ -135,7 +153,7 @@ def buffers(setup: Setup, max_num_reqs: int, *, with_postprocess: bool = True) -
 
 
 def preprocess(
-    cache: Cache,
+    cache: Blocks,
     rows: Sequence[Scheduled],
     output: Record,
     *,
@@ -165,7 +183,7 @@ def preprocess(
 
 
 def stage(
-    cache: Cache, rows: Sequence[Scheduled], output: Record, ctx: str = "ctx", **changes: Value
+    cache: Blocks, rows: Sequence[Scheduled], output: Record, ctx: str = "ctx", **changes: Value
 ) -> Call:
     """Stage the rows in the buffers of the context at the dotted path `ctx`."""
     arguments: dict[str, Value] = {
@@ -186,7 +204,7 @@ def path(dotted: str) -> Value:
     return Attribute(Name(name), rest) if rest else Name(name)
 
 
-def postprocess(cache: Cache, rows: Sequence[Scheduled], *, schedule: str = "", **changes: Value) -> Call:
+def postprocess(cache: Blocks, rows: Sequence[Scheduled], *, schedule: str = "", **changes: Value) -> Call:
     """The postprocess of `bufs`; the accepted counts of the step are the tensor `counts`."""
     keywords: dict[str, Value] = {
         "bufs": Name("bufs"),
@@ -301,16 +319,16 @@ class RunnerStep(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
         moving = [one for one in self.requests if one.moves(size)]
+        changes = (
+            decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in self.requests
+        )
         return {
-            "no request": not self.requests,
+            **named((runner.NO_ROW, runner.SOME_MOVE), [runner.at_moves(len(moving), len(self.requests))]),
+            **named((decisions.FRESH, decisions.COMES_OFFSET, decisions.BACK), changes),
             "nobody moves": bool(self.requests) and not moving,
-            "some move and some stay": 0 < len(moving) < len(self.requests),
-            "moves, bias above 0": any(one.bias for one in moving),
             "self copy of the temporal state": any(
                 one.previous(size) + one.bias == one.running(size) for one in moving
             ),
-            "backward move": any(one.running(size) < one.previous(size) for one in moving),
-            "fresh request": any(one.previous(size) < 0 for one in self.requests),
             "resumed request with a column of before": bool(self._resumed),
             **{f"remembers one that is gone, {why}": why in self.gone for why in FORGETTING},
             "spare rows": self.spare > 0,

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import accumulate, pairwise
-from typing import Any
+from itertools import pairwise
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from oracle.profile import current
+from oracle.profile import DOCUMENTS, Profile
+from oracle.situations.align import decisions
 from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
-from properties.strategies.align_batches import After, Before, Standing
+from properties.strategies.align_batches import After, Standing, table_by_slot
 from properties.strategies.align_cache import PLAIN, Cache, Filling
 from properties.strategies.align_requests import Sampled
-from properties.strategies.align_runner import (
-    Scheduled,
-    buffers,
-    cleanup,
-    postprocess,
-    preprocess,
-    scheduler_output,
-    stage,
-)
+from properties.strategies.align_runner import Scheduled, cleanup, scheduler_output
+from properties.strategies.align_runners import InRows, InSlots
 from properties.strategies.align_states import Recurrence, places
 from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, noted
+from properties.strategies.situations import NamedSituations, named, noted
 
 
 @dataclass(frozen=True)
@@ -74,6 +68,11 @@ class History(NamedSituations):
     slots: int = 0
     filling: Filling = PLAIN
     schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)
+    """Of the release whose steps it makes."""
+
+    def of_release(self, profile: Profile) -> Self:
+        return replace(self, profile=profile)
 
     @cached_property
     def steps(self) -> list[dict[int, Sampled]]:
@@ -97,6 +96,12 @@ class History(NamedSituations):
             Scheduled(f"r{request}", request, one.computed, one.length, one.drafts)
             for request, one in self.steps[number].items()
         ]
+
+    def tables(self, rows: tuple[int | None, ...]) -> Iterator[Step]:
+        """Write block tables with these requests in their rows."""
+        moved = replace(self.cache, rows=rows)
+        for group in range(len(self.setup.groups)):
+            yield Overwrite(f"table{group}", moved.table(group).elements or ())
 
     @cached_property
     def recurrence(self) -> Recurrence:
@@ -168,6 +173,10 @@ class History(NamedSituations):
         size = self.setup.block_size
         every = [one for step in self.steps for one in step.values()]
         pairs = [pair for life in self.lives for pair in _pairs(life.steps(size))]
+        changes = (
+            decisions.at_change(one.running(size), other.running(size), next_count(one, size))
+            for one, other in pairs
+        )
         return {
             "several steps": len(self.steps) > 1,
             "several requests": len(self.lives) > 1,
@@ -179,13 +188,7 @@ class History(NamedSituations):
             "shifted in place": any(
                 one.bias(size) > 0 and one.published(size) == one.running(size) for one in every
             ),
-            "brought along with an offset": any(
-                next_count(one, size) > 1 and one.running(size) != other.running(size) for one, other in pairs
-            ),
-            "goes on in its column with an offset": any(
-                next_count(one, size) > 1 and one.running(size) == other.running(size) for one, other in pairs
-            ),
-            "backward move": any(other.running(size) < one.running(size) for one, other in pairs),
+            **named((decisions.COMES_OFFSET, decisions.STAYS_OFFSET, decisions.BACK), changes),
             "channel-first layout": self.setup.layout == "DS",
             "two groups": len(self.setup.groups) > 1,
             "slots out of order": self.slots > 0,
@@ -196,37 +199,27 @@ def _pairs(steps: list[Sampled]) -> list[tuple[Sampled, Sampled]]:
     return list(pairwise(steps))
 
 
-class ByRow:
-    """The runner that keeps requests in rows, through device tables or through lists of pointers."""
+class HistoryInRows:
+    """A history that the runner takes through its steps which keeps requests in rows, by device tables or lists of pointers."""
 
     def __init__(self, history: History, *, pointers: bool) -> None:
-        self.history, self.pointers = history, pointers
-        self.size = max(1, len(history.lives))
+        self.history, self.size = history, max(1, len(history.lives))
+        self._runner = InRows(history.setup, self.size, pointers, history.schedule)
 
     def begin(self) -> Iterator[Step]:
         yield from self.history.cache.steps()
-        yield buffers(self.history.setup, self.size)
+        yield self._runner.begin()
         yield from self.history.hits()
-        yield Let("state_idx", {})
-        yield Let("counts", int32([1] * self.size))
-        yield Let("accepted", int32([1] * self.size).on_host())
+        yield from self._runner.named()
 
     def before(self, number: int) -> Iterator[Step]:
         """Up to the forward; the last call leaves its accepted counts in `accepted`."""
-        history, rows = self.history, self.history.rows(number)
+        rows = self.history.rows(number)
         known = {row.id for row in rows}
-        gone = [row.id for row in history.rows(number - 1) if row.id not in known] if number else []
-        output = scheduler_output(rows, finished=gone)
+        gone = [row.id for row in self.history.rows(number - 1) if row.id not in known] if number else []
         if gone:
             yield from self._condense(number)
-        yield preprocess(
-            history.cache,
-            rows,
-            output,
-            pointers=self.pointers,
-            copy_bufs="bufs.preprocess",
-            schedule=history.schedule,
-        )
+        yield self._runner.before(self.history.cache, rows, scheduler_output(rows, finished=gone))
 
     def counts(self, number: int, left: Mapping[str, Value]) -> dict[int, int]:
         """The accepted counts that `before` left, by request."""
@@ -235,111 +228,85 @@ class ByRow:
     def after(self, number: int) -> Iterator[Step]:
         """From the forward on."""
         history, rows = self.history, self.history.rows(number)
-        yield stage(history.cache, rows, scheduler_output(rows), "bufs.postprocess_align")
+        yield self._runner.staged(history.cache, rows, scheduler_output(rows))
         yield from history.forward(number)
-        yield Overwrite("counts", self._by_row([one.accepted for one in history.steps[number].values()]))
-        yield postprocess(history.cache, rows, schedule=history.schedule)
+        sampled = [one.accepted for one in history.steps[number].values()]
+        yield from self._runner.after(history.cache, rows, sampled)
 
     def _condense(self, number: int) -> Iterator[Step]:
         """Rows of finished requests are filled with those behind them; tables and counts move along."""
         history, before = self.history, self.history.steps[number - 1]
         live = tuple(history.steps[number])
-        moved = replace(history.cache, rows=live + (None,) * (self.size - len(live)))
-        for group in range(len(history.setup.groups)):
-            yield Overwrite(f"table{group}", moved.table(group).elements or ())
-        counts = [next_count(before[request], history.setup.block_size) for request in live]
-        yield Overwrite("accepted", self._by_row(counts))
-
-    def _by_row(self, values: list[int]) -> tuple[int, ...]:
-        return (*values, *(1,) * (self.size - len(values)))
+        yield from history.tables(live + (None,) * (self.size - len(live)))
+        yield self._runner.counted(
+            [next_count(before[request], history.setup.block_size) for request in live]
+        )
 
 
-class BySlot:
-    """The runner that keeps requests in slots: decisions are the device's, from counts that stay there."""
+class HistoryInSlots:
+    """As `HistoryInRows`, for the runner that keeps requests in slots: decisions are the device's, from counts that stay there."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         requests = tuple(Sampled() for _ in history.lives)
         self.slots = After(history.setup, requests, Standing(slots=history.slots)).slots
+        size = max(1, len(self.slots))
+        self._runner = InSlots(history.setup, size, history.cache.observes, history.schedule)
 
     def begin(self) -> Iterator[Step]:
-        history, size = self.history, max(1, len(self.slots))
+        history, size = self.history, self._runner.size
         yield from history.cache.steps()
         yield from history.hits()
-        yield history.setup.create(size)
-        yield history.setup.initialize()
-        first = [
-            column_of(life.hit * history.setup.block_size, history.setup.block_size) for life in history.lives
-        ]
+        yield from self._runner.begin()
         computed = [life.hit * history.setup.block_size for life in history.lives]
         for name, values in {
-            "columns": first,
+            "columns": [column_of(tokens, history.setup.block_size) for tokens in computed],
             "computed": computed,
             "counts": [1] * size,
             "src_col": [0] * size,
             "bias": [0] * size,
         }.items():
-            yield Let(name, int32(self._by_slot(dict(enumerate(values)), size)))
+            yield Let(name, int32(self._by_slot(dict(enumerate(values)))))
 
-    def _by_slot(self, values: dict[int, int], size: int) -> tuple[int, ...]:
-        found = [1] * size
+    def _by_slot(self, values: dict[int, int]) -> tuple[int, ...]:
+        found = [1] * self._runner.size
         for request, value in values.items():
             found[self.slots[request]] = value
         return tuple(found)
 
     def before(self, number: int) -> Iterator[Step]:
-        """As of `ByRow`; the counts are left in `counts`."""
-        history, now = self.history, self.history.steps[number]
+        """As of `HistoryInRows`; the counts are left in `counts`."""
+        now = self.history.steps[number]
         live = tuple(now)
-        tables = replace(history.cache, rows=self._table_order(live))
-        for group in range(len(history.setup.groups)):
-            yield Overwrite(f"table{group}", tables.table(group).elements or ())
-        yield Let("mapping", int32([self.slots[request] for request in live]))
-        yield Let("starts", int32(tuple(accumulate((one.length for one in now.values()), initial=0))))
-        launches = Before(history.setup, (), Standing(), history.filling, history.schedule)
-        yield _with_rows(launches.preprocess(), len(live))
-        copied = self._on(launches.precopy(), len(live))
-        yield replace(copied, observes=(*copied.observes, "counts"))
+        yield from self.history.tables(self._table_order(live))
+        slots = [self.slots[request] for request in live]
+        yield from self._runner.step(slots, [one.length for one in now.values()])
+        yield self._runner.advance(len(live))
+        yield self._runner.precopy(len(live), ("counts",))
 
     def _table_order(self, live: tuple[int, ...]) -> tuple[int | None, ...]:
         """The request of each row of the block tables."""
-        if not current().tables_by_slot:
-            return live + (None,) * (len(self.slots) - len(live))
-        by_slot = {self.slots[request]: request for request in live}
-        return tuple(by_slot.get(slot) for slot in range(len(self.slots)))
+        if self.history.profile.tables_by_slot:
+            return table_by_slot(live, [self.slots[request] for request in live], len(self.slots), None)
+        return live + (None,) * (len(self.slots) - len(live))
 
     def counts(self, number: int, left: Mapping[str, Value]) -> dict[int, int]:
-        """As of `ByRow`."""
+        """As of `HistoryInRows`."""
         return {
             request: left["counts"].values()[self.slots[request]] for request in self.history.steps[number]
         }
 
     def after(self, number: int) -> Iterator[Step]:
         """From the forward on."""
-        history, size = self.history, max(1, len(self.slots))
-        yield from history.forward(number)
+        yield from self.history.forward(number)
         done = self._done(number)
-        yield Overwrite("counts", self._by_slot({r: one.accepted for r, one in done.items()}, size))
-        yield Overwrite("computed", self._by_slot({r: one.computed_after for r, one in done.items()}, size))
-        after = After(history.setup, (), Standing(), history.filling, history.schedule)
-        yield self._on(after.postprocess_align(), len(history.steps[number]))
+        counts = self._by_slot({request: one.accepted for request, one in done.items()})
+        computed = self._by_slot({request: one.computed_after for request, one in done.items()})
+        yield from self._runner.after(len(self.history.steps[number]), counts, computed)
 
     def _done(self, number: int) -> dict[int, Sampled]:
         """The last step of each request so far."""
         return {r: one for step in self.history.steps[: number + 1] for r, one in step.items()}
-
-    def _on(self, launch: Call, num_reqs: int) -> Call:
-        arguments = dict(launch.arguments) | {"num_reqs": num_reqs}
-        own = tuple(name for name in launch.observes if not name.startswith("pool"))
-        return replace(
-            launch, arguments=tuple(arguments.items()), observes=(*self.history.cache.observes, *own)
-        )
-
-
-def _with_rows(launch: Call, num_reqs: int) -> Call:
-    named = dict(launch.arguments)
-    named["arguments"] = named["arguments"] | {"num_reqs": num_reqs}
-    return replace(launch, arguments=tuple(named.items()))
 
 
 def look(history: History) -> Call:
@@ -398,4 +365,4 @@ def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchS
     )
 
 
-Runner = ByRow | BySlot
+HistoryRunner = HistoryInRows | HistoryInSlots

@@ -1,15 +1,20 @@
 """Named situations of generated inputs, made visible through Hypothesis's events.
 
-Every generated dataclass names the situations that it can be in. `noted` reports those that hold as events, so that
+Every generated dataclass names the situations that it can be in; those that a rule tells apart are named, and decided, in
+`oracle.situations`. `noted` reports those that hold as events, so that
 the statistics of a run show what was reached, and the tests of the strategies ask the same method how often.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
 from hypothesis import currently_in_test_context, event
+
+from oracle.situations.registry import Situation
 
 
 class Situated(Protocol):
@@ -25,6 +30,12 @@ class NamedSituations(ABC):
 
     def situations(self) -> set[str]:
         return {name for name, holds in self.conditions().items() if holds}
+
+
+def named(possible: Iterable[Situation], found: Iterable[AbstractSet[Situation]]) -> dict[str, bool]:
+    """Conditions of an input: by name the situations of rules that it can be in, and whether one of its parts is."""
+    there = set[Situation]().union(*found)
+    return {one.name: one in there for one in possible}
 
 
 T = TypeVar("T", bound=Situated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +134,11 @@ def make_engine(options: Options, subject: Subject, device: str, longest: int) -
     """
     if _wanted(options, device) == SMALL:
         port = InProcess(subject, device)
-        return Engine(_small(options, longest), port.execute, Forgetful)
-    world = _on_device(options, device, longest)
-    cache = Cache.of(world, device)
-    return DeviceEngine(world, Direct(subject, device, cache.layers).execute, cache=cache)
+        world = replace(_small(options, longest), profile=subject.profile)
+        return Engine(world, port.execute, Forgetful)
+    unseen = replace(_on_device(options, device, longest), profile=subject.profile)
+    cache = Cache.of(unseen, device)
+    return DeviceEngine(unseen, Direct(subject, device, cache.layers).execute, cache=cache)
 
 
 def _wanted(options: Options, device: str) -> str:

@@ -30,6 +30,7 @@ def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
         yield found
     finally:
         if lock is not None:
+            # While the lock is held, so that nobody claims a folder that is about to go.
             _leave(_folder(found))
             os.close(lock)
 
@@ -85,6 +86,7 @@ def unclaimed(folder: Path) -> bool:
     except OSError:
         return False
     try:
+        # Shared: two that look at the same time must not take each other for its owner.
         return try_lock(lock, shared=True)
     except OSError:
         return False

@@ -176,7 +176,9 @@ class Campaign:
     def _conclude(self) -> None:
         self.defects.conclude(self.ledger.standings)
         for defect in self.defects.all.values():
-            standing = self.ledger.standings.get(defect.declared.alone or "")
+            alone = defect.declared.alone
+            about = (one for one in self.ledger.standings.values() if alone in (one.name, one.tested.id))
+            standing = next(about, None) if alone else None
             if defect.stale and standing is not None:
                 standing.stale = f"declared as known, but no example failed: {defect.declared.link}"
 
@@ -434,6 +436,7 @@ class Campaign:
 
     def _bury(self, seat: Seat) -> None:
         """A worker has died: what it had in hand is kept, and another one takes its place."""
+        # Its pipe ends a moment before the process does, and there is no exit code until then.
         seat.process.join(timeout=5)
         why = f"a worker died with exit code {seat.process.exitcode}"
         task, seat.task = seat.task, None

@@ -108,13 +108,16 @@ class Corpus:
         return [entry for entry in (read(self.folder / name) for name in names) if entry is not None]
 
     def find(self, wanted: str) -> Path:
-        """The file of a bucket, by its id, the first digits of it, or the file's name.
+        """The file of a bucket, by its id, the first digits of it, the file's name, or the name or id of its property.
 
         Raises:
             ValueError: there is none, or more than one.
         """
-        paths = [entry.path for entry in self.entries() if entry.path != self.folder]
+        entries = [entry for entry in self.entries() if entry.path != self.folder]
+        paths = [entry.path for entry in entries]
         named = [path for path in paths if wanted in (path.name, path.stem)]
+        tested = _property_called(wanted)
+        named = named or [one.path for one in entries if one.case and one.case.property_name == tested]
         found = named or [path for path in paths if wanted and _id_of(path).startswith(wanted)]
         if len(found) == 1:
             return found[0]
@@ -124,6 +127,15 @@ class Corpus:
             else "of a case, and there is none"
         )
         raise ValueError(f"id = {wanted!r}, but should be {those} [{self.folder}]")
+
+
+def _property_called(wanted: str) -> str:
+    """The name of the property of that id; anything else is taken for a name."""
+    if "/" not in wanted:
+        return wanted
+    from properties.harness.execution.registry import load_properties
+
+    return next((one.name for one in load_properties().values() if one.id == wanted), wanted)
 
 
 def path_of(text: str, folder: Path) -> Path:

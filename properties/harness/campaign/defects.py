@@ -94,12 +94,13 @@ class Defect:
 
     def conclude(self, rows: Mapping[str, Standing], slow: frozenset[str], *, selected: bool = False) -> None:
         """What to think of it at the end of a campaign."""
-        of_it = [row for name, row in rows.items() if self.declared.covers(name)]
+        of_it = [row for row in rows.values() if self.declared.covers(row.name, row.tested.id)]
         tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.counts.compared > 0]
         if self.examples:
             self.standing = "showed"
         elif tried:
-            all_of_it = not selected or set(self.declared.names) <= set(rows)
+            tried_here = set(rows) | {row.tested.id for row in rows.values()}
+            all_of_it = not selected or set(self.declared.names) <= tried_here
             enough = all_of_it and all(_tried_enough(row, slow) for row in of_it)
             self.standing = "no longer fails" if enough else "not tried enough"
             many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oracle.marks import Mark
+from oracle.situations.registry import Situation
 from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
@@ -42,7 +42,7 @@ class Ledger:
         self,
         properties: Iterable[Property],
         skipped: dict[str, str],
-        expected: Iterable[Mark],
+        expected: Iterable[Situation],
         first_seen: dict[str, str],
     ) -> None:
         self.standings = {one.name: Standing(one, skipped.get(one.name, "")) for one in properties}
@@ -138,6 +138,7 @@ class Ledger:
             found.note,
             found.case,
             found.shrunk,
+            case.property_id,
         )
 
     def _since(self, corpus: str) -> dict[str, str]:

@@ -9,9 +9,7 @@ where marks, rules or strategies change:
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,14 +21,14 @@ from typing import Any
 
 from hypothesis import Phase, settings
 
-import oracle
-from oracle.marks import Mark, declared, take
+import oracle.situations
+import properties.harness.expectations.situations  # noqa: F401 - it observes, as the oracle's do
+from oracle.situations.registry import Situation, declared, take
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.machines import MachineProperty, TrialMachine
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.rules_port import RulesPort
-from properties.harness.expectations import answered
 from properties.harness.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -44,10 +42,7 @@ Note = Callable[[frozenset[str]], None]
 
 @cache
 def load() -> None:
-    """Import every module that declares marks."""
-    for module in pkgutil.walk_packages(oracle.__path__, "oracle."):
-        importlib.import_module(module.name)
-    answered()
+    """Import every module that declares situations."""
     load_properties()
 
 
@@ -57,7 +52,7 @@ def reachable(properties: Iterable[str]) -> frozenset[str]:
     return frozenset(mark for mark, names in table().items() if chosen.intersection(names))
 
 
-def expected(names: Iterable[str], device: str) -> list[Mark]:
+def expected(names: Iterable[str], device: str) -> list[Situation]:
     """The marks that properties of these names should reach on a device, sooner or later.
 
     One that no property is known to reach is expected where all properties are chosen that this device has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +33,8 @@ class PropertyRecord:
     `launches`: its examples launch kernels. Of the examples, `compared` reached the property's own assertion; `outside` and
     `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
     ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
-    known defects, by the defect's name, and `report` is the folder of the latest report.
+    known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types for it, "" in
+    records from before there were ids.
     """
 
     name: str
@@ -52,6 +54,17 @@ class PropertyRecord:
     report: str = ""
     no_evidence: dict[str, int] = field(default_factory=dict)
     unchecked: dict[str, int] = field(default_factory=dict)
+    id: str = ""
+
+    @property
+    def short(self) -> str:
+        """What tables call it."""
+        return self.id or self.name
+
+    @property
+    def named(self) -> str:
+        """Its name, and its id where it has one."""
+        return f"{self.name} ({self.id})" if self.id else self.name
 
     @property
     def counts(self) -> Counts:
@@ -84,6 +97,7 @@ class BucketRecord:
         note: such as that it did not repeat.
         shrunk: its case is the smallest that was found, and not only one that was met.
         case: the JSON of its shrunk `Case`.
+        property_id: the property's id, "" where it has none.
     """
 
     id: str
@@ -101,6 +115,12 @@ class BucketRecord:
     note: str = ""
     case: dict[str, Any] = field(default_factory=dict)
     shrunk: bool = True
+    property_id: str = ""
+
+    @builtins.property
+    def named(self) -> str:
+        """The property's name, and its id where it has one."""
+        return f"{self.property} ({self.property_id})" if self.property_id else self.property
 
 
 @dataclass

@@ -186,6 +186,7 @@ class Standing:
             self.report,
             dict(self.counts.no_evidence),
             dict(self.counts.unchecked),
+            tested.id,
         )
 
     def resume(self, record: PropertyRecord) -> None:

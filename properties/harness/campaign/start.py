@@ -45,7 +45,7 @@ def begun(plan: Plan) -> Beginning:
     load()
     subject, tested = load_subject(plan.subject), load_properties()
     offered = machines(tested) if plan.lives else sorted(tested)
-    names = sorted(select(offered, plan.only), key=lambda name: tested[name].launches)
+    names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     lives = frozenset(machines(tested))
     launching = frozenset(name for name in chosen if tested[name].launches)

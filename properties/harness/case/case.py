@@ -20,9 +20,10 @@ from properties.harness.data import reading as data
 from properties.harness.data.files import write_whole
 from properties.harness.data.typed import require, spelled
 
-SCHEMA = 8
-_READABLE = (8, 7, 6, 5, 4, 3, 2, 1)
+SCHEMA = 9
+_READABLE = (9, 8, 7, 6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
+    9: {"property_id": ""},
     8: {"own_calls": {"tuple": []}},
     7: {"interleaving": ""},
     5: {"first_seen": {"dict": []}},
@@ -45,8 +46,8 @@ class Case:
     found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
     `interleaving` what its programs did side by side, in Markdown, `order` in which order of programs (see `schedules`) Triton's
     interpreter shows it in a script: a case that the sanitizer has found, or one with switches between operations;
-    `own_calls` for each call how a port's own functions were called for it, a line each; and `first_seen` the "date" and the
-    "commit" of the first campaign that met it.
+    `own_calls` for each call how a port's own functions were called for it, a line each; `first_seen` the "date" and the
+    "commit" of the first campaign that met it; and `property_id` the property's id, "" where it has none.
     """
 
     property_name: str
@@ -65,11 +66,17 @@ class Case:
     order: str | None = None
     own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
+    property_id: str = ""
 
     @property
     def message(self) -> str:
         """What went wrong in a line."""
         return self.failure.message if self.failure is not None else "nothing is known to be wrong"
+
+    @property
+    def should_hold(self) -> str:
+        """The property's sentence, and the id to type for it."""
+        return f"{self.sentence} ({self.property_id})" if self.property_id else self.sentence
 
     @property
     def calls(self) -> tuple[Call, ...]:

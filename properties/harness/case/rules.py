@@ -42,6 +42,7 @@ MOST_RUNS = 1 << 20
 """Pieces of memory of one view, each of which costs time by itself."""
 _MOST_WRITTEN = 1 << 24
 _LONGEST_NAME = 200
+_ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 _INDEX = r"\[(?:\d{1,9}|'[A-Za-z0-9_. ]{1,200}')\]"
 _PATH = re.compile(rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|{_INDEX})*", re.ASCII)
 _NAME_RULE = "a name: ASCII letters, digits and _, not a word of Python's, without __ in front"
@@ -56,6 +57,8 @@ def check_names(case: Case) -> None:
         ValueError: names the place, the value and the rule.
     """
     _require_name(case.property_name, "property_name")
+    if case.property_id:
+        require_property_id(case.property_id, "property_id")
     require_path(case.subject, "subject", indices=False)
     if case.device not in _DEVICES:
         raise refused("device", case.device, f"one of {', '.join(_DEVICES)}")
@@ -65,6 +68,16 @@ def check_names(case: Case) -> None:
         # What a subject returned may be of any type, and its attributes of any name.
         if isinstance(value, Tensor):
             _check_elements(value, place, (int, float))
+
+
+def require_property_id(id_: str, place: str) -> None:
+    """Refuse an id that nobody could type where ids are looked up.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    if len(id_) > _LONGEST_NAME or not _ID.fullmatch(id_):
+        raise refused(place, id_, "<topic>/<word>, each of a-z, 0-9 and '-'")
 
 
 def check_cost(case: Case) -> None:

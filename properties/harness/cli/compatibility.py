@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from properties.harness.cli.options import add_only_option
 from properties.harness.releases.start import go_on_in_release
 
 __all__ = ["add_compatibility", "go_on_in_release"]
@@ -21,7 +22,7 @@ def add_compatibility(commands: Any) -> None:
     parser.add_argument("--releases", default=RELEASES, help=f"versions (default {RELEASES})")
     parser.add_argument("--budget", default="3m", help="for each release: 90, 60s, 5m (default 3m)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(parser)
     parser.add_argument("--seed", type=int, default=None, help="repeat the campaigns' random choices")
     parser.add_argument(
         "--reports",

@@ -16,7 +16,13 @@ from properties.harness.cli.examples import add_examples
 from properties.harness.cli.folders import mark, require_own
 from properties.harness.cli.merge import add_merge
 from properties.harness.cli.nightly import add_nightly
-from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_option,
+    seconds,
+)
 from properties.harness.cli.replay_trace import add_replay_trace
 from properties.harness.cli.sanitize import add_sanitize
 from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
@@ -70,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
-    fuzz.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(fuzz)
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
     fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")

@@ -15,7 +15,13 @@ from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.campaign.record_rules import require_id
 from properties.harness.campaign.shards.sharding import campaign_of, shard_of
 from properties.harness.cli.campaign import commit_of, console, name_by_time, run_campaign
-from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_option,
+    seconds,
+)
 from properties.harness.execution.offers import listed
 from properties.harness.rooms import home
 
@@ -42,7 +48,7 @@ def add_nightly(commands: Any) -> None:
     )
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(parser)
     parser.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     parser.add_argument("--corpus", default="corpus", help="where failing cases are kept (default corpus/)")
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from properties.harness.cli.folders import require_own
+from properties.harness.cli.options import add_only_option, seconds
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 
 _PLAIN_WIDTH = 160
@@ -38,7 +39,7 @@ def add_sanitize_gpu(commands: Any) -> None:
     parser.add_argument(
         "--examples", type=int, default=3, help="recorded of each property that launches kernels (default 3)"
     )
-    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(parser)
     parser.add_argument("--seed", type=int, default=None, help="record the examples of another run again")
     parser.add_argument("--timeout", default="600s", help="for each tool: 90, 60s, 5m, 8h (default 600s)")
     parser.add_argument(
@@ -56,9 +57,7 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
-    from properties.harness.cli.options import seconds
     from properties.harness.device.compute_sanitizer.start import SanitizeOptions, sanitize
-    from properties.harness.execution.selection import select
 
     asked = SanitizeOptions(
         cases=options.cases,
@@ -69,7 +68,6 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
         only=options.only,
         seed=options.seed,
         timeout=seconds(options.timeout),
-        choose=select,
     )
     require_own(options.out, "sanitize-gpu", "out", "sanitize-gpu")
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)

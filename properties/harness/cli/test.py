@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from properties.harness import rooms
+from properties.harness.cli.options import add_only_option
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
 _PLUGIN = "properties.harness.suite.options"
@@ -22,7 +23,7 @@ def add_test(commands: Any) -> None:
     parser = commands.add_parser("test", help="every property once under pytest, with a verdict for each")
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(parser)
     parser.add_argument("--max-examples", default="", metavar="N", help="of each property (default 100)")
     parser.add_argument(
         "--require", default="", metavar="a,b", help="fail if the subject does not offer these functions"

@@ -10,7 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.cli.campaign import console, plan_of, run_campaign
-from properties.harness.cli.options import add_known_options, add_port_options, add_require_option, seconds
+from properties.harness.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_option,
+    seconds,
+)
 from properties.harness.execution.selection import heading
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ def add_traces(commands: Any) -> None:
     traces.add_argument(
         "--budget", default="", help="how long at most: 90, 60s, 5m, 8h (default: until all are done)"
     )
-    traces.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(traces)
     traces.add_argument("--seed", type=int, default=None, help="repeat a run's random choices")
     traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.cli.folders import mark, require_own
+from properties.harness.cli.options import add_only_option
 from properties.harness.execution.exit_codes import CLEAN
 
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
@@ -27,7 +28,7 @@ def add_vectors(commands: Any) -> None:
         "--examples", type=int, default=EXAMPLES, help=f"drawn of each property (default {EXAMPLES})"
     )
     parser.add_argument("--seed", type=int, default=0, help="of all random choices (default 0)")
-    parser.add_argument("--only", default="", help="an expression over property names, as pytest's -k")
+    add_only_option(parser)
     parser.set_defaults(run=run_vectors)
 
 
@@ -47,7 +48,7 @@ def run_vectors(options: argparse.Namespace) -> int:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [vectors]")
     require_own(options.out, "vectors", "out", "vectors")
     tested = {one.name: one for one in recordable(FUNCTIONS)}
-    chosen = [tested[name] for name in select(list(tested), options.only)]
+    chosen = [tested[name] for name in select(list(tested), options.only, tested)]
     recording = Recording()
     recorded(chosen, recording.note, seed=options.seed, examples=options.examples)
     vectors = recording.chosen()

@@ -102,6 +102,7 @@ def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = Fals
     finally:
         _remove(temporary)
     if durable:
+        # The name stands in the folder, which comes to the disk on its own.
         _sync(path.parent)
 
 

@@ -52,6 +52,7 @@ def preload(device: str, modules: Sequence[str]) -> None:
         _preload_for(device)
     for module in modules:
         _imported(module)
+    # A collection writes to every object that it looks at, and so copies pages that forks share with this process.
     gc.collect()
     gc.freeze()
 
@@ -75,6 +76,7 @@ def _imported(name: str) -> ModuleType:
 
 def main(device: str, descriptor: int, modules: Sequence[str]) -> None:
     """The server's life: forks until its parent is gone."""
+    # Ctrl-C goes to every process of the terminal; the one that was asked for the work decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("forkserver")
     control = socket.socket(fileno=descriptor)
@@ -128,10 +130,13 @@ def _forked(device: str, control: socket.socket, what: Fork, descriptors: Sequen
     if pid == 0:
         with _last_words():
             die_with_parent()
+            # As long as a copy is open here, the other end does not see that the server is gone.
             control.close()
+            # The server may have ended before `die_with_parent` looked who the parent is.
             if os.getppid() == server:
                 _settle(device, what, descriptors)
                 body(*descriptors, *what.arguments)
+    # The new process has them: a copy here would keep the other end from seeing its end.
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
@@ -139,6 +144,7 @@ def _forked(device: str, control: socket.socket, what: Fork, descriptors: Sequen
 
 def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
     """Become a process with a life of its own, and with a server of its own, if it needs one."""
+    # Forks would all draw the same numbers.
     random.seed()
     name_process(what.name)
     if not what.forks:
@@ -192,6 +198,7 @@ def _reaped(control: socket.socket, what: Reap) -> int:
             killed = True
         if waited >= _REAP_SECONDS:
             return UNKNOWN
+        # Most processes end at once: the longer one takes, the less often it is looked at.
         if gone.poll(_REAP_MILLISECONDS * (1 + int(time.monotonic() - since) * 10)):
             raise ConnectionResetError
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Raised, Step
 from properties.harness.data.locks import try_lock
-from properties.harness.execution.run import Follower
+from properties.harness.execution.run import Follower, rules_of
 
 _RECORD = struct.Struct("<II")
 SUFFIX = ".running"
@@ -68,6 +69,7 @@ class StepLog:
 
     def close(self) -> None:
         """Nothing is in hand any more."""
+        # While the lock is held: unlocked, it would be taken for one that was left behind.
         self.path.unlink(missing_ok=True)
         os.close(self._file)
 
@@ -85,17 +87,20 @@ def _opened(path: Path) -> tuple[Path, int]:
         os.close(file)
 
 
-def recover(path: Path) -> Case | None:
+def recover(path: Path, profile: Profile = DOCUMENTS) -> Case | None:
     """The example that the log was left with, None if nothing was in hand or somebody is still writing.
 
     What the rules expect is worked out anew. No outcome is known: those of the case say so.
+
+    Args:
+        profile: of the release that was run. A replay asks the rules of its own subject again.
     """
     try:
         records = list(_records(_left_behind(path)))
         if len(records) < 2:
             return None
         about, *messages = records
-        return _case(about, [decode(step) for message in messages for step in message])
+        return _case(about, [decode(step) for message in messages for step in message], profile)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # There is none, somebody is writing it, or it is no log at all.
         return None
@@ -136,6 +141,7 @@ def _left_behind(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no file")
+        # Shared: two that look at the same time must not take each other for its writer.
         if not try_lock(file.fileno(), shared=True):
             raise BlockingIOError(f"{path} is being written")
         return file.read()
@@ -151,11 +157,11 @@ def _records(data: bytes) -> Iterator[Any]:
         yield json.loads(content)
 
 
-def _case(about: Mapping[str, Any], steps: Sequence[Step]) -> Case:
+def _case(about: Mapping[str, Any], steps: Sequence[Step], profile: Profile) -> Case:
     kept = list(steps)
     while kept and not isinstance(kept[-1], Call):
         kept.pop()
-    asked = (found for _, found in Follower().follow(kept))
+    asked = (found for _, found in Follower(rules_of(profile)).follow(kept))
     expected = tuple(found.expected for found in asked if found is not None)
     unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
     ended = replace(stated("the process that ran this input ended"), kind="fault")

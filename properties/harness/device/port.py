@@ -79,8 +79,10 @@ class InWorker:
         self._compiled: Kernels = {}
         self._covered = Coverage()
 
-    def _opened(self, path: Path, name: str = "", sentence: str = "", seed: int | None = None) -> StepLog:
-        about = {"property_name": name, "sentence": sentence, "seed": seed}
+    def _opened(
+        self, path: Path, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
+    ) -> StepLog:
+        about = {"property_name": name, "sentence": sentence, "property_id": id_, "seed": seed}
         return StepLog(path, about | {"subject": self._subject, "device": self.device})
 
     def __enter__(self) -> Self:
@@ -115,12 +117,18 @@ class InWorker:
         return server_for(self.device).pid
 
     def begin_property(
-        self, name: str, sentence: str = "", *, log: Path | None = None, seed: int | None = None
+        self,
+        name: str,
+        sentence: str = "",
+        id_: str = "",
+        *,
+        log: Path | None = None,
+        seed: int | None = None,
     ) -> None:
         """What follows is about another property: time limits start anew, and what is run is noted in `log`."""
         self._patience.reset()
         self._close_log()
-        self._log = self._opened(log, name, sentence, seed) if log is not None else None
+        self._log = self._opened(log, name, sentence, id_, seed) if log is not None else None
 
     def end_property(self) -> None:
         """Nothing is in hand: the log goes."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oracle import profile
 from properties.harness.case import Case
 from properties.harness.case.codec import encode
 from properties.harness.case.faults import DEVICE_FAULT
@@ -16,7 +15,8 @@ from properties.harness.device.port import InWorker
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess, Port, choose_device, ordinary_port
 from properties.harness.execution.replay import NotTried, replay
-from properties.harness.expectations import answer, answered
+from properties.harness.execution.run import rules_of
+from properties.harness.expectations import answered
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import Subject, load
 
@@ -65,7 +65,6 @@ def replay_case(
     reason = _not_applicable(case, subject, device)
     if reason is not None:
         return ReplayVerdict(NOT_APPLICABLE, reason, case)
-    profile.use(subject.profile)
     try:
         found = _replayed(case, subject, device, port)
     except NotTried as left:
@@ -76,10 +75,20 @@ def replay_case(
         return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if found is None:
         return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
-    known = None if as_new else subject.known(found)
+    known = None if as_new else subject.known(_with_id(found, subject))
     if known is not None:
         return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found)
     return ReplayVerdict(FAILED, _sentence(found), found)
+
+
+def _with_id(case: Case, subject: Subject) -> Case:
+    """A case from before there were ids, with the id that its property has now, where a declaration names one."""
+    if case.property_id or not any("/" in name for one in subject.known_deviations for name in one.names):
+        return case
+    from properties.harness.execution.registry import load_properties
+
+    tested = load_properties().get(case.property_name)
+    return case if tested is None else replace(case, property_id=tested.id)
 
 
 def _sentence(case: Case) -> str:
@@ -107,13 +116,14 @@ _NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 
 def _replayed(case: Case, subject: Subject, device: str, port: Port | None) -> Case | None:
     """Where the case's fault, or any on a GPU, would take this process along, another one runs it."""
+    rules = Patient(rules_of(subject.profile))
     faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
     if isinstance(port, InWorker) or (port is not None and not faulted):
-        return replay(case, port, subject, Patient(answer))
+        return replay(case, port, subject, rules)
     if device == "cpu" and not faulted:
-        return replay(case, ordinary_port(subject, device), subject, Patient(answer))
+        return replay(case, ordinary_port(subject, device), subject, rules)
     with InWorker(subject.name, device, spare=False) as own:
-        return replay(case, own, subject, Patient(answer))
+        return replay(case, own, subject, rules)
 
 
 def missing_functions(case: Case, subject: Subject) -> list[str]:

@@ -6,7 +6,7 @@ import difflib
 import sys
 from pathlib import Path
 
-from properties.harness.docs import citations, deviations, symbols
+from properties.harness.docs import citations, deviations, property_table, symbols
 from properties.harness.execution.registry import load_properties
 from properties.harness.releases.compatibility import record as compatibility
 from properties.harness.releases.compatibility import table as compatibility_table
@@ -16,6 +16,7 @@ from properties.harness.text.command_lines import command_line
 ROOT = Path(__file__).resolve().parents[3]
 FILES = {
     "symbols": "docs/symbols.md",
+    "properties": "docs/properties.md",
     "deviations": "docs/deviations.md",
     "compatibility": "docs/compatibility.md",
     "releases": "README.md",
@@ -31,7 +32,8 @@ def run_table(write: bool, check: bool) -> int:
     """
     tested = load_properties()
     found = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
-    parts = {"symbols": symbols.table(tested), "deviations": deviations.table()} | _saved()
+    ours = {"symbols": symbols.table(tested), "properties": property_table.table(tested)}
+    parts = ours | {"deviations": deviations.table()} | _saved()
     for name, text in parts.items():
         if write and not found:
             found += put(name, text)

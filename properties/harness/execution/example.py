@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from oracle import profile
+from oracle.profile import Profile
 from properties.harness.case import Case, Failure
 from properties.harness.case.compare import brief, outcome_difference
 from properties.harness.case.failure import (
@@ -27,7 +27,7 @@ from properties.harness.case.values import Call, Outcome, Raised, Refusal, Retur
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offered
 from properties.harness.execution.port import Port
-from properties.harness.execution.run import Run
+from properties.harness.execution.run import Run, rules_of
 from properties.harness.kernels import schedules
 from properties.harness.subject import KnownDeviation, Subject
 from properties.harness.text import visible
@@ -99,22 +99,14 @@ class Bench:
     known_by: Callable[[Case], KnownDeviation | None] | None = None
     tally: Tally = field(default_factory=Tally)
 
-    def __post_init__(self) -> None:
-        self.follow_rules()
-
     @property
     def examples(self) -> int:
         return self.counts.examples
-
-    def follow_rules(self) -> None:
-        """Let the rules, and the strategies that ask for them, be those of the subject."""
-        profile.use(self.subject.profile)
 
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"
 
     def begin(self, tested: Property) -> Trial:
-        self.follow_rules()
         self.on_example()
         self.counts.examples += 1
         self.port.begin()
@@ -129,9 +121,14 @@ class Trial:
     tested: Property
 
     def __post_init__(self) -> None:
-        self._run = Run(self.bench.port)
+        self._run = Run(self.bench.port, rules_of(self.profile))
         self.is_compared = False
         self._reordered_before = schedules.REORDERED.launches
+
+    @property
+    def profile(self) -> Profile:
+        """Of the subject's release: its rules, where they are not those of the documents."""
+        return self.bench.subject.profile
 
     def compared(self) -> None:
         """The property's own assertion was reached, on values that the subject returned."""
@@ -328,6 +325,7 @@ class Trial:
             failure=failure,
             device=self.bench.port.device,
             seed=self.bench.seed,
+            property_id=self.tested.id,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from properties.harness.case.values import Step
 from properties.harness.execution.example import Bench, Falsified, KnownFailure, Trial
 from properties.harness.execution.private.hypothesis import run_machine
-from properties.harness.execution.registry import Property, remember
+from properties.harness.execution.registry import Property, put_at, remember
 
 
 class TrialMachine(RuleBasedStateMachine):
@@ -62,8 +63,13 @@ class MachineProperty(Property):
                 trial, settings(max_examples=self.examples(trial), stateful_step_count=self.machine.steps)
             )
 
+        put_at(run, *self.place)
         run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
         return run
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return inspect.getsourcefile(self.machine) or "", inspect.getsourcelines(self.machine)[1]
 
     def search(self, bench: Bench, most: int | None = None) -> None:
         steps = self.machine.steps
@@ -81,7 +87,6 @@ class MachineProperty(Property):
         def begin() -> TrialMachine:
             return self.machine(bench.begin(self))
 
-        bench.follow_rules()
         shrinks = Phase.shrink in chosen.phases
         if self.machine.reduces:
             chosen = settings(chosen, phases=[phase for phase in chosen.phases if phase is not Phase.shrink])
@@ -98,7 +103,7 @@ def _no_body() -> None:
 
 
 def machine_prop(
-    kind: str, *functions: str, device: str | None = None
+    id_: str, kind: str, *functions: str, device: str | None = None
 ) -> Callable[[type[TrialMachine]], Callable[..., None]]:
     """Register the decorated state machine as a property; its name and docstring are the property's."""
 
@@ -106,7 +111,9 @@ def machine_prop(
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
         sentence = " ".join((machine.__doc__ or name).split())
         module = machine.__module__
-        new = MachineProperty(name, sentence, kind, functions, _no_body, {}, module, device, machine)
+        new = MachineProperty(
+            name, sentence, kind, functions, _no_body, {}, module, device, id_, machine=machine
+        )
         test = remember(new)
         # pytest looks for names that begin with test_, and the class has given its own to the test.
         setattr(sys.modules[module], f"test_{name}", test)

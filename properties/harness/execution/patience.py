@@ -52,11 +52,13 @@ def _raising(seconds: float, message: str) -> Iterator[None]:
     # What is raised while garbage is collected is lost: Hypothesis has Python call it then.
     collects = gc.isenabled()
     gc.disable()
+    # A processor's time, not the clock's: how busy the machine is must not decide what a case is.
     before = signal.signal(signal.SIGPROF, give_up)
     signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     try:
         yield
     finally:
+        # In this order: a signal that nobody handles ends the process.
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)
         if collects:

@@ -10,15 +10,17 @@ import contextlib
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
 import properties
+from oracle.profile import Profile
+from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
 from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
 from properties.harness.subject import Subject
@@ -68,7 +70,8 @@ def launches(function: str) -> bool:
 class Property:
     """One sentence about one or more documented functions, and the Hypothesis test that checks it.
 
-    `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
+    `name` is what files keep: buckets, the corpus, tables of defects. `id` is what a person types, such as
+    "v1-postprocess/boundary"; "" for a property that only a test has. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Property:
     strategies: dict[str, SearchStrategy[Any]]
     module: str
     device: str | None = None
+    id: str = ""
 
     @property
     def launches(self) -> bool:
@@ -100,7 +104,7 @@ class Property:
         """Run the body on one example; a failure that the subject declares is none."""
         with contextlib.suppress(KnownFailure), discards_counted(bench):
             trial = bench.begin(self)
-            self.body(trial, **drawn)
+            self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
 
     def test(self) -> Callable[..., None]:
@@ -110,11 +114,17 @@ class Property:
         def example(trial: Bench, **drawn: Any) -> None:
             self.example(trial, **drawn)
 
+        put_at(example, *self.place)
         return given(**self.strategies)(example)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line of its statement."""
+        code = getattr(self.body, "__code__", None)
+        return (code.co_filename, code.co_firstlineno) if code is not None else ("", 1)
 
     def search(self, bench: Bench, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
-        bench.follow_rules()
         self._settled(self.examples(bench, most))(self.test())(bench)
 
     @staticmethod
@@ -130,8 +140,6 @@ class Property:
 
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
-        # Inputs are drawn before the first example begins.
-        bench.follow_rules()
         profile = settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
         # In this order: a seed turns the database off, and these settings turn it on again.
         profile(hypothesis.seed(seed)(self.test()))(bench)
@@ -161,6 +169,26 @@ class Property:
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
 
+def put_at(test: Any, file: str, line: int) -> None:
+    """Let pytest, which asks a function's code, say that a test stands there."""
+    test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
+
+
+@runtime_checkable
+class Released(Protocol):
+    """A drawn input from which releases are taken through other steps."""
+
+    def of_release(self, profile: Profile) -> Any:
+        """The same input for the release of that profile."""
+
+
+def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    return {
+        name: value.of_release(profile) if isinstance(value, Released) else value
+        for name, value in drawn.items()
+    }
+
+
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
@@ -170,12 +198,12 @@ def written_examples(
     """Marks a test that hands one written example to a property: its verdict is one on that property.
 
     Args:
-        name: the property's.
+        name: the property's name or id.
         function: the only one that the example is about, of the parameters of the test; "" for all of the property's.
     """
 
     def mark(test: _Test) -> _Test:
-        test.written = PROPERTIES[name], function  # type: ignore[attr-defined]
+        test.written = found(name), function  # type: ignore[attr-defined]
         return test
 
     return mark
@@ -204,11 +232,12 @@ def discards_counted(bench: Bench) -> Iterator[None]:
 
 
 def prop(
-    kind: str, *functions: str, device: str | None = None, **strategies: SearchStrategy[Any]
+    id_: str, kind: str, *functions: str, device: str | None = None, **strategies: SearchStrategy[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the decorated body, `body(trial, **drawn)`, as a property.
 
     Args:
+        id_: a topic and a word, such as "v1-postprocess/boundary", that no other property has.
         kind: an id of the vocabulary, `KINDS`.
         functions: the documented symbols that it calls, dotted for methods.
         device: the only device on which it has a meaning, if there is one.
@@ -218,16 +247,27 @@ def prop(
     def register(body: Callable[..., None]) -> Callable[..., None]:
         name = body.__name__.removeprefix("test_")
         sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
-        return remember(Property(name, sentence, kind, functions, body, strategies, body.__module__, device))
+        module = body.__module__
+        return remember(Property(name, sentence, kind, functions, body, strategies, module, device, id_))
 
     return register
 
 
 def remember(new: Property) -> Callable[..., None]:
-    """Register a property; its test, as pytest collects it."""
+    """Register a property; its test, as pytest collects it.
+
+    Raises:
+        ValueError: it has no proper id, an unknown kind, or what only another property may have.
+    """
+    require_property_id(new.id, "id")
     if new.kind not in KINDS:
         raise ValueError(f"kind = {new.kind!r}, but should be one of {sorted(KINDS)} [prop]")
-    if new.name in PROPERTIES and PROPERTIES[new.name].module != new.module:
+    taken = next((one for one in PROPERTIES.values() if one.id == new.id and one.name != new.name), None)
+    if taken is not None:
+        raise ValueError(f"id = {new.id!r}, but should not be that of {taken.name} [prop]")
+    earlier = PROPERTIES.get(new.name, new)
+    # A module may be imported again.
+    if (earlier.module, earlier.id) != (new.module, new.id):
         raise ValueError(f"property = {new.name!r}, but should be a name of its own [prop]")
     PROPERTIES[new.name] = new
     test = new.test()
@@ -241,3 +281,13 @@ def load_properties() -> dict[str, Property]:
         if module.name.startswith("test_"):
             importlib.import_module(f"properties.{module.name}")
     return dict(PROPERTIES)
+
+
+def found(name: str) -> Property:
+    """The registered property of that name or id.
+
+    Raises:
+        KeyError: there is none.
+    """
+    by_id = (one for one in PROPERTIES.values() if one.id == name)
+    return PROPERTIES.get(name) or next(by_id, None) or PROPERTIES[name]

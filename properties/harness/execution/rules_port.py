@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Tensor
-from properties.harness.execution.run import Follower
+from properties.harness.execution.run import Follower, rules_of
 
 NOTHING = Tensor("int32", (0,), ())
 """What is described of observed contents that the rules do not know."""
@@ -19,18 +20,22 @@ class RulesPort:
 
     Args:
         around: is entered while the rules are asked.
+        profile: of the release that the rules are those of.
     """
 
-    def __init__(self, device: str = "cpu", around: Around = nullcontext) -> None:
+    def __init__(
+        self, device: str = "cpu", around: Around = nullcontext, profile: Profile = DOCUMENTS
+    ) -> None:
         self.device = device
         self._around = around
+        self._expect = rules_of(profile)
         self.begin()
 
     def begin(self) -> None:
         self.steps: list[Step] = []
         self.expected: list[Expected] = []
         self.actual: list[Outcome] = []
-        self._rules = Follower()
+        self._rules = Follower(self._expect)
 
     def execute(self, step: Step) -> Outcome | None:
         with self._around():

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from oracle.profile import Profile
 from properties.harness.case.values import Call, Expected, Outcome, Step, Value
 from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.port import Port, executed
@@ -15,6 +17,11 @@ from properties.harness.expectations import answer
 
 Expectation = Callable[[Call, Mapping[str, Value]], Expected]
 """What to expect of a call, all of whose names are resolved, by what is known before it."""
+
+
+def rules_of(profile: Profile) -> Expectation:
+    """The rules of a release."""
+    return partial(answer, profile=profile)
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,10 @@ class Follower:
     """Follows steps as the rules see them: asks what is expected of a call, and learns what is known after it.
 
     Args:
-        expect: the rules; or what was recorded, see `recorded`.
+        expect: the rules, see `rules_of`; or what was recorded, see `recorded`.
     """
 
-    def __init__(self, expect: Expectation = answer) -> None:
+    def __init__(self, expect: Expectation) -> None:
         self.memory = KnownMemory()
         self._expect = expect
 
@@ -83,7 +90,7 @@ class Run:
     entry for each of these.
     """
 
-    def __init__(self, port: Port, expect: Expectation = answer) -> None:
+    def __init__(self, port: Port, expect: Expectation) -> None:
         self.port = port
         self.steps: list[Step] = []
         self.calls: list[Call] = []

@@ -40,8 +40,11 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def select(names: list[str], expression: str) -> list[str]:
-    """The names that match a pytest `-k` expression.
+def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:
+    """The names that match a pytest `-k` expression. A word of it with "/" or "-" is a part of an id, any other of a name.
+
+    Args:
+        tested: the properties of these names, as far as there are any.
 
     Raises:
         ValueError: no such expression, or it matches nothing.
@@ -50,9 +53,9 @@ def select(names: list[str], expression: str) -> list[str]:
         return names
     from properties.harness.execution.private.pytest import chosen_by
 
-    found = chosen_by(expression, names)
+    ids = {name: one.id for name, one in (tested or {}).items()}
+    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""))]
     if not found:
-        raise ValueError(
-            f"only = {expression!r}, but should match a property; there are {', '.join(names)} [fuzz]"
-        )
+        listed = ", ".join(ids.get(name) or name for name in names)
+        raise ValueError(f"only = {expression!r}, but should match a property; there are {listed} [fuzz]")
     return found

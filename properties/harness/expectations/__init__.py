@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.errors import Refused
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case.values import Call, Expected, Refusal, Returned, Value
 
 _TOPICS = (
@@ -35,23 +36,24 @@ class _Answer:
     """A function that answers, and what it asks for beside the call's arguments."""
 
     function: Callable[..., Value]
-    environment: bool
-    memory: bool
+    environment: bool = False
+    memory: bool = False
+    profile: bool = False
 
 
 def answers(
-    *functions: str, environment: bool = False, memory: bool = False
+    *functions: str, environment: bool = False, memory: bool = False, profile: bool = False
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Register the decorated function as the answer to calls of `functions`.
 
-    It gets the call's arguments by name, and the environment variables as `environment` where it asks for them. Where it
-    asks for `memory`, it gets what is known of the contents of every tensor, container and observed path before the call,
+    It gets the call's arguments by name, and where it asks for them the environment variables as `environment` and the
+    profile of the release that is asked about as `profile`. Where it asks for `memory`, it gets what is known of the contents of every tensor, container and observed path before the call,
     by name and None where nothing is known, and returns `(value, after)`: the contents by name that the call leaves
     different, or finds out. Observed contents that `after` does not name stay as they were.
     """
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
-        _ANSWERS.update(dict.fromkeys(functions, _Answer(function, environment, memory)))
+        _ANSWERS.update(dict.fromkeys(functions, _Answer(function, environment, memory, profile)))
         return function
 
     return register
@@ -63,18 +65,19 @@ def answered() -> frozenset[str]:
     return frozenset(_ANSWERS)
 
 
-def answer(call: Call, memory: Mapping[str, Value] | None = None) -> Expected:
+def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profile = DOCUMENTS) -> Expected:
     """The expected outcome of `call`, all of whose names are resolved.
 
     Args:
         memory: what is known before the call. `after` of the outcome holds what is known after it of everything that the
             call observes, and then of everything else that the answer names.
+        profile: of the release that the rules are to be those of.
     """
     _load()
     known: dict[str, Value] = dict(memory or {})
     before = tuple((name, known[name]) for name in call.observes if known.get(name) is not None)
     try:
-        value, after = _answered(_ANSWERS[call.function], call, known)
+        value, after = _answered(_ANSWERS[call.function], call, known, profile)
     except Refused as refused:
         return Refusal(refused.argument, after=before)
     except NotImplementedError:
@@ -82,10 +85,14 @@ def answer(call: Call, memory: Mapping[str, Value] | None = None) -> Expected:
     return Returned(value, after=tuple((dict(before) | after).items()))
 
 
-def _answered(asked: _Answer, call: Call, known: dict[str, Value]) -> tuple[Value, dict[str, Value]]:
+def _answered(
+    asked: _Answer, call: Call, known: dict[str, Value], profile: Profile
+) -> tuple[Value, dict[str, Value]]:
     arguments: dict[str, Any] = dict(call.named)
     if asked.environment:
         arguments["environment"] = dict(call.environment)
+    if asked.profile:
+        arguments["profile"] = profile
     if not asked.memory:
         return asked.function(**arguments), {}
     value, after = asked.function(**arguments, memory=known)

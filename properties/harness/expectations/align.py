@@ -13,6 +13,7 @@ from oracle.align.decisions import (
 )
 from oracle.align.memory import Move, StateTensor, apply_moves
 from oracle.errors import require, require_int
+from oracle.profile import Profile
 from properties.harness.case.values import Call, Fake, Record, Tensor, Value, record
 from properties.harness.expectations import answers
 from properties.harness.expectations.align_values import (
@@ -66,9 +67,10 @@ def spec_record(spec: rules.StateSpec) -> Record:
     )
 
 
-@answers(f"{CONTEXT}.create", environment=True)
+@answers(f"{CONTEXT}.create", environment=True, profile=True)
 def created(
     environment: dict[str, str],
+    profile: Profile,
     max_num_reqs: Value,
     kv_cache_config: Record,
     num_state_types: Value,
@@ -78,13 +80,15 @@ def created(
     """A context that knows of no state yet."""
     groups = cache_groups(kv_cache_config)
     rules.require_context(max_num_reqs, num_state_types, groups, layout_of(environment))
-    return context_record(groups, max_num_reqs, num_state_types)
+    return context_record(groups, max_num_reqs, num_state_types, profile)
 
 
-def context_record(groups: Sequence[rules.CacheGroup], max_num_reqs: int, num_state_types: int) -> Record:
+def context_record(
+    groups: Sequence[rules.CacheGroup], max_num_reqs: int, num_state_types: int, profile: Profile
+) -> Record:
     """The documented fields of a new context."""
     group_ids, spec = rules.mamba_groups(groups)
-    layers, slots = rules.num_mamba_layers(groups), rules.num_slots(groups, num_state_types)
+    layers, slots = rules.num_mamba_layers(groups), rules.num_slots(groups, num_state_types, profile)
     vectors = {name: zeros(slots, dtype) for name, dtype in _DTYPES.items()}
     return record(
         CONTEXT,
@@ -107,9 +111,10 @@ def zeros(size: int, dtype: str) -> Tensor:
     return Tensor(dtype, (size,), (0,) * size)
 
 
-@answers(f"{CONTEXT}.initialize_from_forward_context", environment=True, memory=True)
+@answers(f"{CONTEXT}.initialize_from_forward_context", environment=True, memory=True, profile=True)
 def initialized(
     environment: dict[str, str],
+    profile: Profile,
     memory: Known,  # noqa: ARG001 - what pools hold does not matter
     self: Value,
     kv_cache_config: Record,
@@ -125,15 +130,15 @@ def initialized(
     names = ("self", "kv_cache_config", "forward_context", "mamba_state_copy_funcs", "block_tables")
     values = (self, kv_cache_config, forward_context, mamba_state_copy_funcs, block_tables)
     call = Call("initialize", tuple(zip(names, values, strict=True)), environment=tuple(environment.items()))
-    return None, initialized_contents(found, call)
+    return None, initialized_contents(found, call, profile)
 
 
-def initialized_contents(found: Context, call: Call) -> dict[str, Value]:
+def initialized_contents(found: Context, call: Call, profile: Profile) -> dict[str, Value]:
     """The vectors of a context after a call has initialised it, as far as addresses are known."""
     tables = tables_of(call)
     rules.require_tables(table_views(tables), len(rules.mamba_groups(found.groups)[0]))
     states = states_of(found, call)
-    slots = rules.num_slots(found.groups, found.num_state_types)
+    slots = rules.num_slots(found.groups, found.num_state_types, profile)
     vectors = dict(_metadata(states, layout_of(dict(call.environment)), slots))
     addresses = [state.geometry.offset_bytes for state in states if not state.pool]
     if len(addresses) == len(states):
@@ -166,11 +171,11 @@ def _filled(values: Iterable[int], size: int) -> list[int]:
     return listed + [0] * (size - len(listed))
 
 
-def moves_done(found: Context, moves: Sequence[Move], known: Known) -> dict[str, Value]:
+def moves_done(found: Context, moves: Sequence[Move], known: Known, profile: Profile) -> dict[str, Value]:
     """The pools that an initialised context's moves change."""
     states = found.states()
     before = memory_of(states, known)
-    after = apply_moves(before, states, found.layout, found.tables(known), moves)
+    after = apply_moves(before, states, found.layout, found.tables(known), moves, profile)
     return pools_after(states, before, after, known)
 
 
@@ -182,23 +187,25 @@ def working(found: Context | None, num_reqs: Value) -> Context | None:
     return found if num_reqs > 0 and found.bound is not None else None
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess", memory=True)
-def postprocessed(memory: Known, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
+@answers(f"{CONTEXT}.run_fused_postprocess", memory=True, profile=True)
+def postprocessed(memory: Known, profile: Profile, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
     """Boundary states in their columns; counts for the next step in the out buffer."""
     found = working(context_of(self), num_reqs)
     if found is None:
         return None, {}
     rows = [launch_vector(value, name, num_reqs).values()[:num_reqs] for name, value in vectors.items()]
-    return None, v1_postprocess(found, rows, memory)
+    return None, v1_postprocess(found, rows, memory, profile)
 
 
-def v1_postprocess(found: Context, vectors: Sequence[Sequence[int]], known: Known) -> dict[str, Value]:
+def v1_postprocess(
+    found: Context, vectors: Sequence[Sequence[int]], known: Known, profile: Profile
+) -> dict[str, Value]:
     """What V1's postprocess changes, from counts, running columns, scheduled, computed and draft tokens by row."""
     counts, columns, scheduled, computed, drafts = vectors
     decided = after_v1_steps(counts, columns, scheduled, computed, drafts, found.block_size)
     path = f"{found.path}.num_accepted_tokens_out"
     old = known.get(path) or zeros(found.max_num_reqs, "int32")
-    after = moves_done(found, due(decided), known)
+    after = moves_done(found, due(decided), known, profile)
     return after | {path: rewritten(old, {row: one.accepted for row, one in enumerate(decided)})}
 
 
@@ -207,9 +214,10 @@ def due(decided: Iterable[AfterStep]) -> list[Move]:
     return [one.move for one in decided if one.move is not None]
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess_align", memory=True)
+@answers(f"{CONTEXT}.run_fused_postprocess_align", memory=True, profile=True)
 def postprocessed_align(
     memory: Known,
+    profile: Profile,
     self: Value,
     num_reqs: Value,
     num_accepted_tokens_gpu: Value,
@@ -225,7 +233,7 @@ def postprocessed_align(
     columns = launch_vector(state_idx_gpu, "state_idx_gpu", num_reqs).values()
     computed = launch_vector(new_num_computed_tokens_gpu, "new_num_computed_tokens_gpu", num_reqs).values()
     mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
-    return None, v2_postprocess(found, mapping, counts, columns, computed, memory)
+    return None, v2_postprocess(found, mapping, counts, columns, computed, memory, profile)
 
 
 def v2_postprocess(
@@ -235,17 +243,19 @@ def v2_postprocess(
     columns: Sequence[int],
     computed: Sequence[int],
     known: Known,
+    profile: Profile,
 ) -> dict[str, Value]:
     """What V2's postprocess changes, from each row's slot and values by slot."""
-    decided = after_v2_steps(mapping, counts.values(), columns, computed, found.block_size)
-    after = moves_done(found, due(decided.values()), known)
+    decided = after_v2_steps(mapping, counts.values(), columns, computed, found.block_size, profile)
+    after = moves_done(found, due(decided.values()), known, profile)
     changed = {slot: one.accepted for slot, one in decided.items()}
     return after | {named_as("counts", counts, known): rewritten(counts, changed)}
 
 
-@answers(f"{CONTEXT}.run_fused_precopy", memory=True)
+@answers(f"{CONTEXT}.run_fused_precopy", memory=True, profile=True)
 def precopied(
     memory: Known,
+    profile: Profile,
     self: Value,
     num_reqs: Value,
     state_idx_gpu: Value,
@@ -261,4 +271,5 @@ def precopied(
     src_col = launch_vector(src_col_gpu, "src_col_gpu", num_reqs).values()
     bias = launch_vector(token_bias_gpu, "token_bias_gpu", num_reqs).values()
     mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
-    return None, moves_done(found, precopy_moves(mapping, columns, src_col, bias), memory)
+    moves = precopy_moves(mapping, columns, src_col, bias, profile)
+    return None, moves_done(found, moves, memory, profile)

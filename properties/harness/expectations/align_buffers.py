@@ -18,8 +18,8 @@ from oracle.align.context import (
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, memory_after, require_capacity, require_lists
 from oracle.errors import Refused, require, require_int
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 from properties.harness.case.values import Address, Attribute, Call, Record, Tensor, Value, record
 from properties.harness.expectations import answers
 from properties.harness.expectations.align import Answer, context_record, spec_record, zeros
@@ -36,10 +36,8 @@ from properties.harness.expectations.align_values import (
 )
 
 _LISTS = "MambaCopyBuffers"
-_Change = Callable[[Call], "Lists"]
+_Change = Callable[[Call, Profile], "Lists"]
 _KEYWORDS = ("dtype", "device", "pin_memory", "with_numpy")
-_STAYS = mark("a request that stays where it is adds no entry to the lists")
-_UNUSED = mark("an entry without bytes is copied by a list of addresses")
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Buffer:
         return self.holding("cpu", host) | self.holding("gpu", device)
 
 
-def buffer_of(value: Value) -> Buffer:
+def buffer_of(value: Value, profile: Profile) -> Buffer:
     """The buffer behind an argument: one made by itself, or one of a context or of lists."""
     if isinstance(value, Call):
         named = value.named
@@ -81,7 +79,7 @@ def buffer_of(value: Value) -> Buffer:
     assert isinstance(value, Attribute), f"{value} is no buffer"
     name = value.path.rpartition(".")[2]
     if name.endswith("_ptrs") or name == "sizes":
-        return lists_of(value.of).buffer(name)
+        return lists_of(value.of, profile).buffer(name)
     found = context_of(value.of)
     assert found is not None, f"{value.path} is a buffer of a context"
     return Buffer(f"{found.path}.{name}", "int32", (found.max_num_reqs,))
@@ -98,16 +96,16 @@ def made(**arguments: Value) -> Value:
     return record("CpuGpuBuffer")
 
 
-@answers("CpuGpuBuffer.copy_to_gpu", memory=True)
-def copied_to_gpu(memory: Known, self: Value, n: int | None = None) -> Answer:
+@answers("CpuGpuBuffer.copy_to_gpu", memory=True, profile=True)
+def copied_to_gpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The device side's part that was written."""
-    return _copied(buffer_of(self), "cpu", "gpu", n, memory)
+    return _copied(buffer_of(self, profile), "cpu", "gpu", n, memory)
 
 
-@answers("CpuGpuBuffer.copy_to_cpu", memory=True)
-def copied_to_cpu(memory: Known, self: Value, n: int | None = None) -> Answer:
+@answers("CpuGpuBuffer.copy_to_cpu", memory=True, profile=True)
+def copied_to_cpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The host side's part that was written."""
-    return _copied(buffer_of(self), "gpu", "cpu", n, memory)
+    return _copied(buffer_of(self, profile), "gpu", "cpu", n, memory)
 
 
 def _copied(buffer: Buffer, source: str, target: str, n: int | None, known: Known) -> Answer:
@@ -120,13 +118,14 @@ def _copied(buffer: Buffer, source: str, target: str, n: int | None, known: Know
 
 @dataclass(frozen=True)
 class Lists:
-    """Pointer lists: the path under which they are known, the call that made them, and what is listed.
+    """Pointer lists of a release: the path under which they are known, the call that made them, and what is listed.
 
     `states` are those of all layers whose copies were listed.
     """
 
     path: str
     created: Call
+    profile: Profile
     listed: tuple[Entry, ...] = ()
     states: tuple[StateTensor, ...] = ()
 
@@ -144,20 +143,19 @@ class Lists:
 
     @property
     def capacity(self) -> int:
-        return copy_capacity(self.max_num_reqs, self.groups, self.num_copy_funcs)
+        return copy_capacity(self.max_num_reqs, self.groups, self.num_copy_funcs, self.profile)
 
     def buffer(self, name: str) -> Buffer:
         """One of the three lists."""
-        rules = current()
-        dtype = rules.copy_size_dtype if name == "sizes" else rules.pointer_dtype
+        dtype = self.profile.copy_size_dtype if name == "sizes" else self.profile.pointer_dtype
         return Buffer(f"{self.path}.{name}", dtype, (self.capacity,))
 
     def contents(self, known: Known, *, uploaded: bool) -> dict[str, Value]:
         """Contents by path: sizes, and addresses where they are known."""
         columns = {"sizes": [entry.size for entry in self.listed]}
         if all(not place.pool for entry in self.listed for place in entry[:2]):
-            columns["src_ptrs"] = [_address(entry.source.offset) for entry in self.listed]
-            columns["dst_ptrs"] = [_address(entry.target.offset) for entry in self.listed]
+            columns["src_ptrs"] = [self._address(entry.source.offset) for entry in self.listed]
+            columns["dst_ptrs"] = [self._address(entry.target.offset) for entry in self.listed]
         found: dict[str, Value] = {f"{self.path}.offset": len(self.listed)}
         for name, values in columns.items():
             buffer = self.buffer(name)
@@ -165,30 +163,29 @@ class Lists:
             found |= buffer.staged(values, known) if uploaded else buffer.holding("cpu", host)
         return found
 
+    def _address(self, number: int) -> int:
+        return number if self.profile.pointer_dtype == "uint64" else as_int64(number)
 
-def _address(number: int) -> int:
-    return number if current().pointer_dtype == "uint64" else as_int64(number)
 
-
-def lists_of(value: Value) -> Lists:
+def lists_of(value: Value, profile: Profile) -> Lists:
     """The lists behind an argument, with what has been listed since they were emptied."""
     if isinstance(value, Attribute):
-        return lists_of(value.of)
+        return lists_of(value.of, profile)
     assert isinstance(value, Call), f"{value} are no bound lists"
     if value.function == f"{_LISTS}.create":
-        return Lists(value.bind, value)
+        return Lists(value.bind, value, profile)
     if value.function == "MambaBuffers.create":
-        return Lists(f"{value.bind}.preprocess", value)
+        return Lists(f"{value.bind}.preprocess", value, profile)
     change = _CHANGES.get(value.function)
-    return lists_of(owner_of(value)) if change is None else change(value)
+    return lists_of(owner_of(value), profile) if change is None else change(value, profile)
 
 
-def _collected_lists(call: Call) -> Lists:
+@rule
+def collected_lists(call: Call, profile: Profile) -> Lists:
     """The lists after a call of `collect_mamba_copy_meta`."""
     bufs, _, copy_funcs, group_ids, src_col, dst_col, bias, req_state, forward_context = call.named.values()
-    before = lists_of(bufs)
+    before = lists_of(bufs, profile)
     if src_col == dst_col and bias == 0:
-        _STAYS.reached()
         return before
     layout, all_ids = layout_of(dict(call.environment)), mamba_groups(before.groups)[0]
     groups = tuple(
@@ -214,7 +211,7 @@ def states_by_list(
     return bound_states(groups, state_views(forward_context), kinds, len(kinds), layout)
 
 
-_CHANGES: dict[str, Callable[[Call], Lists]] = {"collect_mamba_copy_meta": _collected_lists}
+_CHANGES: dict[str, _Change] = {"collect_mamba_copy_meta": collected_lists}
 """What becomes of lists in each function that changes them."""
 
 
@@ -246,9 +243,10 @@ def lists_created(
     return record(_LISTS, **lists, mamba_group_ids=list(group_ids), mamba_spec=spec_record(spec), offset=0)
 
 
-@answers("MambaBuffers.create", environment=True)
+@answers("MambaBuffers.create", environment=True, profile=True)
 def buffers_created(
     environment: dict[str, str],
+    profile: Profile,
     device: Value,  # noqa: ARG001 - there is one
     with_postprocess_align: bool,
     **arguments: Value,
@@ -257,7 +255,7 @@ def buffers_created(
     lists = lists_created(environment, **arguments)
     groups = cache_groups(arguments["kv_cache_config"])
     size = (arguments["max_num_reqs"], len(arguments["copy_funcs"]))
-    context = plain_fields(context_record(groups, *size)) if with_postprocess_align else None
+    context = plain_fields(context_record(groups, *size, profile)) if with_postprocess_align else None
     return record("MambaBuffers", preprocess=lists, postprocess_align=context)
 
 
@@ -266,17 +264,17 @@ def plain_fields(context: Record) -> Record:
     return Record(context.type, tuple(one for one in context.fields if not isinstance(one[1], Tensor)))
 
 
-@answers("collect_mamba_copy_meta", environment=True, memory=True)
-def collected(environment: dict[str, str], memory: Known, **arguments: Value) -> Answer:
+@answers("collect_mamba_copy_meta", environment=True, memory=True, profile=True)
+def collected(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """One entry more for every state of the request, or none where it stays."""
     call = Call("collect_mamba_copy_meta", tuple(arguments.items()), environment=tuple(environment.items()))
-    return None, _collected_lists(call).contents(memory, uploaded=False)
+    return None, collected_lists(call, profile).contents(memory, uploaded=False)
 
 
-@answers("do_mamba_copy_block", memory=True)
-def copied_block(memory: Known, bufs: Value) -> Answer:
+@answers("do_mamba_copy_block", memory=True, profile=True)
+def copied_block(memory: Known, profile: Profile, bufs: Value) -> Answer:
     """The memory after every listed copy."""
-    lists = lists_of(bufs)
+    lists = lists_of(bufs, profile)
     return None, executed(lists, memory)
 
 
@@ -289,46 +287,55 @@ def executed(lists: Lists, known: Known) -> dict[str, Value]:
     return pools_after(lists.states, before, after, known) | lists.contents(known, uploaded=True)
 
 
-@answers("batch_memcpy", memory=True)
-def memcpy(memory: Known, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Answer:
+@answers("batch_memcpy", memory=True, profile=True)
+def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Answer:
     """The memory after every copy.
 
     Addresses are those of lists (`src_ptrs.gpu` and `dst_ptrs.gpu`, uploaded), or elements that say where they are.
     """
-    lengths = [_length(vector, name) for name, vector in (("src_ptrs", src_ptrs), ("dst_ptrs", dst_ptrs))]
-    size_vector = _sizes(sizes)
+    lengths = [
+        _length(vector, name, profile) for name, vector in (("src_ptrs", src_ptrs), ("dst_ptrs", dst_ptrs))
+    ]
+    size_vector = _sizes(sizes, profile)
     require_lists([*lengths, len(size_vector)])
     sources, targets = (
-        _places(vector, name) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
+        _places(vector, name, profile) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
     )
-    listed = [Entry(sources[i], targets[i], size) for i, size in enumerate(size_vector) if size > 0]
-    _UNUSED.reached_if(len(listed) < len(size_vector))
-    states = _states_behind(src_ptrs) + _states_behind(dst_ptrs)
+    listed = used_entries(sources, targets, size_vector)
+    states = _states_behind(src_ptrs, profile) + _states_behind(dst_ptrs, profile)
     before = memory_of(states, memory) | _whole_pools(listed, memory)
     return None, pools_after(states, before, memory_after(before, listed), memory)
 
 
-def _length(vector: Value, name: str) -> int:
+@rule
+def used_entries(
+    sources: Mapping[int, Place], targets: Mapping[int, Place], sizes: Sequence[int]
+) -> list[Entry]:
+    """The entries that have bytes to copy."""
+    return [Entry(sources[i], targets[i], size) for i, size in enumerate(sizes) if size > 0]
+
+
+def _length(vector: Value, name: str, profile: Profile) -> int:
     if isinstance(vector, Attribute):
-        return lists_of(vector.of).capacity
+        return lists_of(vector.of, profile).capacity
     if vector.dtype not in {"int64", "uint64"} or len(vector.shape) != 1:
         raise Refused(name, vector, "be a vector of int64 or uint64")
     return int(vector.shape[0])
 
 
-def _sizes(vector: Value) -> tuple[int, ...]:
+def _sizes(vector: Value, profile: Profile) -> tuple[int, ...]:
     if isinstance(vector, Attribute):
-        return zeros(lists_of(vector.of).capacity, "int64").values()
+        return zeros(lists_of(vector.of, profile).capacity, "int64").values()
     if vector.dtype not in {"int32", "int64"} or len(vector.shape) != 1:
         raise Refused("sizes", vector, "be a vector of int32 or int64")
     values: tuple[int, ...] = vector.values()
     return values
 
 
-def _places(vector: Value, side: str) -> dict[int, Place]:
+def _places(vector: Value, side: str, profile: Profile) -> dict[int, Place]:
     """Where the addresses that are known lie, by entry."""
     if isinstance(vector, Attribute):
-        listed = lists_of(vector.of).listed
+        listed = lists_of(vector.of, profile).listed
         return {index: getattr(entry, side) for index, entry in enumerate(listed)}
     return {
         index: Place(address.argument, address.offset)
@@ -337,8 +344,8 @@ def _places(vector: Value, side: str) -> dict[int, Place]:
     }
 
 
-def _states_behind(vector: Value) -> tuple[StateTensor, ...]:
-    return lists_of(vector.of).states if isinstance(vector, Attribute) else ()
+def _states_behind(vector: Value, profile: Profile) -> tuple[StateTensor, ...]:
+    return lists_of(vector.of, profile).states if isinstance(vector, Attribute) else ()
 
 
 def _whole_pools(listed: Sequence[Entry], known: Known) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from oracle.align.decisions import last_scheduled_columns
 from oracle.align.memory import StateTensor
 from oracle.errors import Refused, require
 from oracle.layout import Unrepresentable
+from oracle.profile import Profile
 from properties.harness.case.values import Call, NumPy, Record, Tensor, Value
 from properties.harness.expectations import answers
 from properties.harness.expectations.align import Answer, initialized_contents, v1_postprocess, working
@@ -59,12 +60,13 @@ def cleaned(memory: Known, scheduler_output: Record, mamba_state_idx: dict[str, 
 
 
 class _Step:
-    """A call of `preprocess_mamba` in the oracle's terms."""
+    """A call of a release's `preprocess_mamba` in the oracle's terms."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, profile: Profile) -> None:
         named = call.named
         self.call = call
-        self.lists = lists_of(named["copy_bufs"])
+        self.profile = profile
+        self.lists = lists_of(named["copy_bufs"], profile)
         self.batch: Record = named["input_batch"]
         self.req_ids: list[str] = self.batch["req_ids"]
         counts = self.batch["num_accepted_tokens_cpu"]
@@ -124,7 +126,7 @@ class _Step:
         require_tables(table_views(tables), len(tables))
         rows = [current_table(table, index, known) for index, table in enumerate(tables)]
         before = memory_of(states, known)
-        after = rules.copied_by_tables(before, self.plan, states, self.layout, rows)
+        after = rules.copied_by_tables(before, self.plan, states, self.layout, rows, self.profile)
         self._assert_same_blocks(before, after, states)
         return pools_after(states, before, after, known)
 
@@ -137,15 +139,15 @@ class _Step:
 
 
 @changes_lists("preprocess_mamba")
-def _lists_after(call: Call) -> Lists:
-    return _Step(call).listed()
+def _lists_after(call: Call, profile: Profile) -> Lists:
+    return _Step(call, profile).listed()
 
 
-@answers("preprocess_mamba", environment=True, memory=True)
-def preprocessed(environment: dict[str, str], memory: Known, **arguments: Value) -> Answer:
+@answers("preprocess_mamba", environment=True, memory=True, profile=True)
+def preprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """States in the columns where their requests go on, which are remembered, and counts of 1 for these requests."""
     call = Call("preprocess_mamba", tuple(arguments.items()), environment=tuple(environment.items()))
-    step = _Step(call)
+    step = _Step(call, profile)
     lists = step.listed()
     pools = step.copied_by_tables(memory) if step.by_table and step.plan.moves else {}
     state_idx = arguments["mamba_state_idx"]
@@ -157,19 +159,25 @@ def preprocessed(environment: dict[str, str], memory: Known, **arguments: Value)
     }
 
 
-@answers("stage_mamba_state_idx_to_gpu", memory=True)
+@answers("stage_mamba_state_idx_to_gpu", memory=True, profile=True)
 def staged_columns(
-    memory: Known, mamba_state_idx: dict[str, int], req_ids: list[str], num_reqs: Value, gpu_buf: Value
+    memory: Known,
+    profile: Profile,
+    mamba_state_idx: dict[str, int],
+    req_ids: list[str],
+    num_reqs: Value,
+    gpu_buf: Value,
 ) -> Answer:
     """Running columns on both sides of a buffer."""
-    buffer = buffer_of(gpu_buf)
+    buffer = buffer_of(gpu_buf, profile)
     rows = rules.staged_rows(req_ids, num_reqs, buffer.size[0])
     return None, buffer.staged(rules.staged_columns(mamba_state_idx, rows), memory)
 
 
-@answers("stage_postprocess_metadata_to_gpu", memory=True)
+@answers("stage_postprocess_metadata_to_gpu", memory=True, profile=True)
 def staged_metadata(
     memory: Known,
+    profile: Profile,
     scheduler_output: Record,
     req_ids: list[str],
     num_reqs: Value,
@@ -180,7 +188,7 @@ def staged_metadata(
 ) -> Answer:
     """Scheduled, computed and draft tokens on both sides of three buffers."""
     given = (num_scheduled_tokens_buf, num_computed_tokens_buf, num_draft_tokens_buf)
-    buffers = [buffer_of(one) for one in given]
+    buffers = [buffer_of(one, profile) for one in given]
     rows = rules.staged_rows(req_ids, num_reqs, min(buffer.size[0] for buffer in buffers))
     values = rules.staged_metadata(rows, *_metadata(scheduler_output, requests))
     return None, _all_staged(buffers, values, memory)
@@ -221,26 +229,26 @@ def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], know
     return after
 
 
-@answers("postprocess_mamba_align_gpu", environment=True, memory=True)
-def postprocessed(environment: dict[str, str], memory: Known, **arguments: Value) -> Answer:
+@answers("postprocess_mamba_align_gpu", environment=True, memory=True, profile=True)
+def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """Boundary states in their columns, and counts for the next step on the host."""
     found = context_of(arguments["bufs"])
     if found is None:
         raise Refused("bufs.postprocess_align", None, "be a context")
     num_reqs, host = arguments["num_reqs"], arguments["num_accepted_tokens_cpu_tensor"]
-    bound, after = _bound(found, arguments, environment)
+    bound, after = _bound(found, arguments, environment, profile)
     if working(bound, num_reqs) is None:
         return None, {}
     _require_host_counts(host, num_reqs)
     counts = launch_vector(arguments["num_accepted_tokens_gpu"], "num_accepted_tokens_gpu", num_reqs)
     staged = [buffer.side("gpu", memory)[:num_reqs] for buffer in _staging(bound)]
-    after |= v1_postprocess(bound, [counts.values()[:num_reqs], *staged], memory)
+    after |= v1_postprocess(bound, [counts.values()[:num_reqs], *staged], memory, profile)
     out = after[f"{bound.path}.num_accepted_tokens_out"].elements[:num_reqs]
     return None, after | {named_as("accepted", host, memory): rewritten(host, dict(enumerate(out)))}
 
 
 def _bound(
-    found: Context, arguments: Mapping[str, Value], environment: Mapping[str, str]
+    found: Context, arguments: Mapping[str, Value], environment: Mapping[str, str], profile: Profile
 ) -> tuple[Context, dict[str, Value]]:
     """The initialised context, and what its first use makes known. A batch without rows has no table to bind."""
     if found.bound is not None or arguments["num_reqs"] == 0:
@@ -248,7 +256,7 @@ def _bound(
     call = Call(
         "postprocess_mamba_align_gpu", tuple(arguments.items()), environment=tuple(environment.items())
     )
-    return replace(found, bound=call), initialized_contents(found, call)
+    return replace(found, bound=call), initialized_contents(found, call, profile)
 
 
 def _require_host_counts(host: Tensor, least: int) -> None:

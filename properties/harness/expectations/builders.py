@@ -7,8 +7,8 @@ from typing import Any
 
 from oracle.builders import base, batch, gdn
 from oracle.chunks import CONV_BLOCK_M, ConvPrograms
-from oracle.marks import mark
-from oracle.profile import current
+from oracle.profile import Profile
+from oracle.rules import rule
 from properties.harness.case.values import (
     Call,
     Record,
@@ -22,9 +22,6 @@ from properties.harness.case.values import (
 )
 from properties.harness.expectations import answer, answers
 from properties.harness.expectations.typed import matrix, vector
-
-_REPLAYED = mark("a captured graph is replayed for another step", device="cuda")
-_REPLAYED_PADDED = mark("a captured graph is replayed with padded rows", device="cuda")
 
 _ONLY_ALL = (
     "num_computed_tokens_p",
@@ -41,8 +38,8 @@ _KINDS = {
 }
 
 
-def config_of(constructed: Call) -> batch.BuilderConfig:
-    """The oracle's configuration of a builder, from the call that constructed it."""
+def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
+    """The oracle's configuration of a release's builder, from the call that constructed it."""
     arguments = constructed.named
     spec, config = arguments["kv_cache_spec"], arguments["vllm_config"]
     return batch.BuilderConfig(
@@ -55,23 +52,25 @@ def config_of(constructed: Call) -> batch.BuilderConfig:
         full_cudagraphs=config["compilation_config"]["cudagraph_mode"]["has_full_cudagraphs"].value,
         max_model_len=config["model_config"]["max_model_len"],
         chunk_size=config["model_config"]["get_mamba_chunk_size"].value,
+        profile=profile,
     )
 
 
 def _construct(name: str) -> None:
     kind, _ = _KINDS[name]
 
-    @answers(name)
-    def constructed(**arguments: Value) -> Value:
-        batch.require_config(config_of(Call(name, (), tuple(arguments.items()))), kind)
+    @answers(name, profile=True)
+    def constructed(profile: Profile, **arguments: Value) -> Value:
+        batch.require_config(config_of(Call(name, (), tuple(arguments.items())), profile), kind)
         return record(name)
 
 
 def _build(name: str) -> None:
     kind, result = _KINDS[name]
 
-    @answers(f"{name}.build")
+    @answers(f"{name}.build", profile=True)
     def built(
+        profile: Profile,
         self: Call,
         common_prefix_len: int,  # noqa: ARG001 - documented, and without meaning for states
         common_attn_metadata: Record,
@@ -80,22 +79,28 @@ def _build(name: str) -> None:
     ) -> Value:
         step = _step(common_attn_metadata, num_accepted_tokens, num_decode_draft_tokens_cpu)
         width = common_attn_metadata["block_table_tensor"].shape[1]
-        return _answer(kind, result, step, config_of(self), width, capture=False)
+        return _answer(kind, result, step, config_of(self, profile), width, capture=False)
 
-    @answers(f"{name}.build_for_cudagraph_capture")
-    def captured(self: Call, common_attn_metadata: Record) -> Value:
+    @answers(f"{name}.build_for_cudagraph_capture", profile=True)
+    def captured(profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
         step = _step(common_attn_metadata, None, None)
         width = common_attn_metadata["block_table_tensor"].shape[1]
-        return _answer(kind, result, step, config_of(self), width, capture=True)
+        return _answer(kind, result, step, config_of(self, profile), width, capture=True)
 
 
 def _update(name: str) -> None:
     kind, result = _KINDS[name]
 
-    @answers(f"{name}.update_block_table")
-    def updated(self: Call, metadata: Call, blk_table: Tensor, slot_mapping: Value) -> Value:  # noqa: ARG001 - as above
+    @answers(f"{name}.update_block_table", profile=True)
+    def updated(
+        profile: Profile,
+        self: Call,
+        metadata: Call,
+        blk_table: Tensor,
+        slot_mapping: Value,  # noqa: ARG001 - as above
+    ) -> Value:
         step = _step(metadata.named["common_attn_metadata"], None, None)
-        config = config_of(self)
+        config = config_of(self, profile)
         found = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
         return record(result, **_mamba_fields(kind, found, config, blk_table.shape[1]))
 
@@ -107,10 +112,10 @@ for _name in ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder"
     _update(_name)
 
 
-@answers("harness.owned_fields")
-def owned_fields(owner: Call, result: Call) -> Value:
+@answers("harness.owned_fields", profile=True)
+def owned_fields(profile: Profile, owner: Call, result: Call) -> Value:
     """The fields of a built object that must live in its builder's own buffers; in those of another builder, none."""
-    return tuple(sorted(_found(result).owned)) if result.named["self"] == owner else ()
+    return tuple(sorted(_found(result, profile).owned)) if result.named["self"] == owner else ()
 
 
 @answers("harness.capture")
@@ -119,23 +124,22 @@ def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG0
     return record("Graph")
 
 
-@answers("harness.replay")
-def replayed(graph: Call, latest: Call) -> Value:
+@answers("harness.replay", profile=True)
+@rule
+def replayed(profile: Profile, graph: Call, latest: Call) -> Value:
     """The captured fields, with the values of what was built last."""
-    built = answer(latest)
+    built = answer(latest, profile=profile)
     assert isinstance(built, Returned)
     fields = dict(built.value.fields)
-    starts = latest.named["common_attn_metadata"]["query_start_loc_cpu"].values()
-    _REPLAYED.reached()
-    _REPLAYED_PADDED.reached_if(starts[-2:] == (starts[-1],) * 2)
     return record("GraphReads", values={name: fields[name] for name in graph.named["names"]})
 
 
-def _found(built: Call) -> Any:
+def _found(built: Call, profile: Profile) -> Any:
     """The oracle's metadata for the call that built it."""
     name, _, method = built.function.partition(".")
     capture = method == "build_for_cudagraph_capture"
-    return _metadata(_KINDS[name][0], step_of(built), config_of(built.named["self"]), capture=capture)
+    config = config_of(built.named["self"], profile)
+    return _metadata(_KINDS[name][0], step_of(built), config, capture=capture)
 
 
 def step_of(built: Call) -> batch.Step:
@@ -170,7 +174,7 @@ def _mamba_fields(
     if kind == "mamba2":
         fields |= {"seq_idx_p": _ints(found.seq_idx_p), "chunk_size": found.chunk_size}
         fields["prep_initial_states"] = found.prep_initial_states
-    gone = () if current().keeps_all_blocks else _ONLY_ALL
+    gone = () if config.profile.keeps_all_blocks else _ONLY_ALL
     return {name: value for name, value in fields.items() if name not in gone}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from oracle import types
 from oracle.errors import Refused
+from oracle.profile import Profile
 from properties.harness.case.values import DType, Record, Tensor, Value
 from properties.harness.expectations import answers
 from properties.harness.expectations.typed import whole
@@ -58,8 +59,8 @@ def page_size_bytes(self: Record) -> Value:
     return page_size_of(self)
 
 
-@answers("MambaSpec.max_memory_usage_bytes")
-def max_memory_usage_bytes(self: Record, vllm_config: Record) -> Value:
+@answers("MambaSpec.max_memory_usage_bytes", profile=True)
+def max_memory_usage_bytes(profile: Profile, self: Record, vllm_config: Record) -> Value:
     """Pages that one request may hold at most, in bytes."""
     fields: dict[str, Any] = dict(self.fields)
     pages = types.pages_per_request(
@@ -67,6 +68,7 @@ def max_memory_usage_bytes(self: Record, vllm_config: Record) -> Value:
         fields.get("num_speculative_blocks", 0),
         fields["block_size"],
         vllm_config["model_config"]["max_model_len"],
+        profile,
     )
     return pages * page_size_of(self)
 

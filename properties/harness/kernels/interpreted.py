@@ -22,7 +22,8 @@ _known: dict[int, tuple[Any, Any]] = {}
 
 
 def _of(function: JITFunction[Any]) -> Any:
-    # A kernel's hash is that of its source and of all that it refers to, which the interpreter replaces meanwhile.
+    # By id: a kernel's hash is that of its source and of all that it refers to, which the interpreter replaces meanwhile.
+    # The entry keeps the kernel alive, so that no other one gets its id.
     if id(function) not in _known:
         _known[id(function)] = (function, InterpretedFunction(function.fn))
     return _known[id(function)][1]

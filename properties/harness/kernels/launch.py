@@ -116,6 +116,7 @@ def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
     memory.taken, memory.took = launch.taken, launch.taken.add
+    # Integers wrap around and floats overflow without a word on a GPU.
     with np.errstate(all="ignore"):
         STATE.runner(launch, memory)
     memory.end()
@@ -137,6 +138,7 @@ class Kernel:
         """Triton asks for some."""
 
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
+        # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]
         if self.variant is None or any(_elsewhere(one) for one in arguments):
             why = self._why or "tensors that are not on the CPU"
@@ -176,6 +178,7 @@ def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> I
 def _value(argument: Any, kind: Type) -> Any:
     if kind.element == "ptr":
         address = argument.data_ptr() if hasattr(argument, "data_ptr") else int(argument)
+        # Generated code adds to addresses in int64, where the upper half is negative.
         return address - (1 << 64) if address >= 1 << 63 else address
     if kind.element == "i1":
         return bool(argument)

@@ -80,6 +80,7 @@ class Memory:
 
     def load_run(self, site: Site, address: int, count: int, mask: Array | None, other: Any) -> Array:
         """The same where the active lanes' elements are neighbours."""
+        # `string_at` copies: what a program has loaded stays what it was, whatever is stored there later.
         raw: Array = np.frombuffer(string_at(address, count * site.nbytes), site.stored)
         if site.element == "bf16":
             raw = _unpacked(raw)
@@ -90,6 +91,7 @@ class Memory:
         return result
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:  # noqa: ARG002 - for those who watch
+        # A scalar is in no lane: the first warp stores it for all.
         if self.warp:
             return
         kind = _SCALARS.get(site.element)

@@ -111,7 +111,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
 
 def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
-    yield f"**Should hold:** {inert(case.sentence)}"
+    yield f"**Should hold:** {inert(case.should_hold)}"
     yield f"**Seen instead:** {code(_seen(case))}"
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""

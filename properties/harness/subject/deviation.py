@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from oracle.profile import DOCUMENTS, Profile
+
 if TYPE_CHECKING:
     from properties.harness.case import Case
     from properties.harness.case.failure import Failure, Kind
@@ -21,20 +23,24 @@ def _always(_: Case) -> bool:
     return True
 
 
+def _in_every_release(_: Case, __: Profile) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Condition:
-    """What a defect wants of a case beside the place where it shows.
+    """What a defect wants of a case beside the place where it shows; each is asked with the profile of the subject's release.
 
     Args:
         inputs: whether the case's inputs are such that the defect can show.
         outcome: whether what came out is what the defect makes of such inputs.
     """
 
-    inputs: Callable[[Case], bool] = _always
-    outcome: Callable[[Case], bool] = _always
+    inputs: Callable[[Case, Profile], bool] = _in_every_release
+    outcome: Callable[[Case, Profile], bool] = _in_every_release
 
-    def __call__(self, case: Case) -> bool:
-        return self.inputs(case) and self.outcome(case)
+    def __call__(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
+        return self.inputs(case, profile) and self.outcome(case, profile)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Symptom:
     condition: Condition = field(default=Condition())
 
     def __post_init__(self) -> None:
-        from properties.harness.case.failure import KINDS
+        from properties.harness.case.failure import KINDS, without_indices
 
         if self.kind not in KINDS:
             raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Symptom]")
@@ -68,6 +74,10 @@ class Symptom:
         if self.function != "":
             _require_narrow("function", self.function, "Symptom")
         _require_narrow("place", self.place, "Symptom")
+        for one in _several(self.place):
+            if one != without_indices(one):
+                rule = f"{without_indices(one)!r}, without what belongs to one input"
+                raise ValueError(f"place = {one!r}, but should be {rule} [Symptom]")
 
     def fits(self, failure: Failure) -> bool:
         """Whether a failure's fields are those of the symptom, whatever the case."""
@@ -78,9 +88,9 @@ class Symptom:
             and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
-    def shows_in(self, case: Case) -> bool:
+    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
         """Whether a case's failure is one of the symptom's."""
-        return case.failure is not None and self.fits(case.failure) and self.condition(case)
+        return case.failure is not None and self.fits(case.failure) and self.condition(case, profile)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail in the way that `symptoms` say, for the reason at `link`.
 
     Args:
-        property: the name of a property, or names of several that it shows in, with `*` for any characters of a name.
+        property: the name or id of a property, or those of several that it shows in, with `*` for any characters.
         link: where it is told of.
         symptoms: how it shows, one or several.
         condition: narrows it further, to the cases for which it returns True.
@@ -116,12 +126,12 @@ class KnownDeviation:
 
     @builtins.property
     def alone(self) -> str | None:
-        """The name of the only property that it shows in, if there is just one."""
+        """The name or id of the only property that it shows in, if there is just one."""
         return self.property if isinstance(self.property, str) and _WILDCARD not in self.property else None
 
     @builtins.property
     def names(self) -> tuple[str, ...]:
-        """The names, or patterns, of the properties that it shows in."""
+        """The names and ids, or patterns of them, of the properties that it shows in."""
         return _several(self.property)
 
     @builtins.property
@@ -129,15 +139,15 @@ class KnownDeviation:
         """Its symptoms, of which a failure has to have one."""
         return self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
 
-    def covers(self, name: str) -> bool:
-        """Whether it may show in the property of that name."""
-        return any_matches(self.property, name)
+    def covers(self, name: str, id_: str = "") -> bool:
+        """Whether it may show in the property of that name and id."""
+        return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
-    def shows_in(self, case: Case) -> bool:
+    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
         """Whether a failing case is one of the defect's."""
         return (
-            self.covers(case.property_name)
-            and any(one.shows_in(case) for one in self.shown_by)
+            self.covers(case.property_name, case.property_id)
+            and any(one.shows_in(case, profile) for one in self.shown_by)
             and self.condition(case)
         )
 

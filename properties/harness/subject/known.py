@@ -4,7 +4,7 @@ The file is TOML with a table `[[known]]` for each defect:
 
     id          a short name
     title       the defect in a sentence
-    properties  names of the properties that it shows in, with `*` for any characters as a part of a name
+    properties  names or ids of the properties that it shows in, with `*` for any characters as a part of one
     versions    releases that have it, such as ">=0.20,<0.28"
     link        where it is told of
     why         what goes wrong, and how we know

@@ -90,7 +90,7 @@ class Subject:
 
     def known(self, case: Case) -> KnownDeviation | None:
         """The declared defect that a failing case shows, if there is one."""
-        return next((one for one in self.known_deviations if one.shows_in(case)), None)
+        return next((one for one in self.known_deviations if one.shows_in(case, self.profile)), None)
 
     def never(self, function: str) -> str | None:
         """Why every call of the function is outside of the contract; None where some are inside."""

@@ -15,7 +15,7 @@ from properties.harness.device.port import InWorker
 from properties.harness.execution.example import Bench
 from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import Port, choose_device, ordinary_port
-from properties.harness.execution.registry import load_properties
+from properties.harness.execution.registry import load_properties, put_at
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import KnownDeviation, Subject, adapted, load
 from properties.harness.subject.known import known_in
@@ -64,8 +64,7 @@ def suite_of(
         tested[property_name].search(bench, most)
 
     test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
-    # What pytest takes for the place of a test.
-    test.__code__ = test.__code__.replace(co_filename=place.file, co_firstlineno=place.line)
+    put_at(test, place.file, place.line)
     return test
 
 

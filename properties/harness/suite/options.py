@@ -94,9 +94,3 @@ def executed(trial: Bench) -> None:
     """For tests of what only kernels that are executed on a CPU can do, such as running programs in another order."""
     if trial.port.device != "cpu":
         pytest.skip("kernels are compiled in this process, and this is about executed ones")
-
-
-@pytest.fixture(autouse=True)
-def _rules_of_the_subject(request: pytest.FixtureRequest) -> None:
-    """Tests of the harness have other subjects, with other rules."""
-    request.config.stash[_BENCH].follow_rules()

@@ -31,7 +31,7 @@ def in_short(case: Case, file: str, line: int | None) -> ReprExceptionInfo:
 
 def lines(case: Case) -> list[str]:
     """At most eight of them."""
-    told = [*wrap(shorten(case.sentence, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
+    told = [*wrap(shorten(case.should_hold, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
     failure = case.failure
     if failure is None:
         return [*told, shorten(case.message, _LONG, placeholder=" …")]

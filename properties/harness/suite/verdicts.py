@@ -80,6 +80,12 @@ class PropertyTests:
         assert bench is not None, f"{item.nodeid} is run where nobody has named a subject"
         return cast(Bench, bench)
 
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        # What -k looks at; it has been asked by the time that items are modified.
+        tested = tested_by(item)
+        if tested is not None:
+            item.extra_keyword_matches.add(tested.id)
+
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             tested = tested_by(item)
@@ -155,7 +161,7 @@ def _verdict(tested: Property, bench: Bench, *, own: bool) -> Verdict:
     """
     shown = bench.known_failures
     verdict = verdict_of(bench.counts, known=bool(shown))
-    declared = (one for one in bench.subject.known_deviations if one.alone == tested.name)
+    declared = (one for one in bench.subject.known_deviations if one.alone in (tested.name, tested.id))
     missing = next((one for one in declared if one not in shown), None)
     if own and missing is not None and verdict.status is not Status.NOT_TESTED:
         # The declaration is out of date.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import oracle
-from oracle.marks import take
+from oracle.situations.registry import take
 from properties.harness.campaign.marks import drawing_only, load, unnoted
 from properties.harness.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from properties.harness.execution.example import Bench

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oracle.profile import DOCUMENTS
 from properties.harness.case.values import ITEM_SIZES, Attribute, Refusal, Value
 from properties.harness.expectations.align import zeros
 from properties.harness.expectations.align_buffers import Lists, lists_of
@@ -120,7 +121,7 @@ def _lists(asked: RecordedCall) -> Lists:
     owner = named["bufs"] if "bufs" in named else named["src_ptrs"]
     if "bufs" not in named and not isinstance(owner, Attribute):
         raise NotPlain("addresses that are no list's")
-    return lists_of(owner)
+    return lists_of(owner, DOCUMENTS)
 
 
 TOPICS: dict[str, dict[str, Callable[[RecordedCall], Parts]]] = {

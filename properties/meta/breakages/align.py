@@ -26,6 +26,8 @@ KERNELS = (
             "requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens",
             "every_step_of_requests_in_rows_follows_the_rules",
             "rows_slots_and_lists_of_pointers_leave_the_same_bytes",
+            "storing_by_row_changes_the_block_before_each_boundary_and_no_other_one",
+            "storing_by_slot_changes_the_block_before_each_boundary_and_no_other_one",
         ),
     ),
     Breakage(
@@ -153,6 +155,13 @@ KERNELS = (
         ),
     ),
     Breakage(
+        "accepted tokens count in the column that a state goes to",
+        "align/kernels/states.py",
+        "block_id(table, dst_col, table_width)",
+        "block_id(table, dst_col + token_bias, table_width)",
+        ("bringing_states_along_changes_the_block_where_a_request_goes_on_and_no_other_one",),
+    ),
+    Breakage(
         "conv rows are not shifted",
         "align/kernels/states.py",
         "shift = tl.where(width > 0, token_bias, 0)",
@@ -205,7 +214,10 @@ KERNELS = (
         "align/kernels/copies.py",
         "tl.where(dst < src, step, steps - 1 - step)",
         "tl.where(dst > src, step, steps - 1 - step)",
-        ("runs_that_overlap_themselves_move_as_through_a_temporary",),
+        (
+            "runs_that_overlap_themselves_move_as_through_a_temporary",
+            "every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes",
+        ),
     ),
     Breakage(
         "a run that overlaps itself is cut in parts",
@@ -302,7 +314,12 @@ CONTEXT = (
         "align/states.py",
         "block_bytes=elements * elem",
         "block_bytes=state.stride(0) * elem",
-        ("an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",),
+        (
+            "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
+            "storing_by_row_changes_nothing_outside_of_the_states_of_requests",
+            "storing_by_slot_changes_nothing_outside_of_the_states_of_requests",
+            "bringing_states_along_changes_nothing_outside_of_the_states_of_requests",
+        ),
     ),
     Breakage(
         "layout DS counts elements per row",

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.earlier import failure_in
-from properties.harness.case.values import Call, Raised, Refusal, Step, call
+from properties.harness.case.values import Call, DType, Raised, Refusal, Step, call, record
 from properties.subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
@@ -29,6 +30,28 @@ def toy(*deviations: KnownDeviation, **names: Any) -> Subject:
     module = ModuleType("toy")
     vars(module).update(names)
     return Subject("toy", module, deviations)
+
+
+PAGES = call(
+    "MambaSpec.max_memory_usage_bytes",
+    self=record(
+        "MambaSpec",
+        block_size=4,
+        shapes=((1,),),
+        dtypes=(DType("int8"),),
+        mamba_cache_mode="all",
+        num_speculative_blocks=2,
+    ),
+    vllm_config=record("VllmConfig", model_config=record("ModelConfig", max_model_len=10)),
+)
+"""Three pages by the documents, and five in a release that keeps pages of drafts."""
+
+
+def toy_of_pages(pages: int, profile: Profile) -> Subject:
+    """A subject whose requests take so many pages, of a release with that profile."""
+    subject = toy(MambaSpec=SimpleNamespace(max_memory_usage_bytes=lambda self, vllm_config: pages))
+    subject.profile = profile
+    return subject
 
 
 def a_property(body: Callable[..., None] = lambda trial: None, **changes: Any) -> Property:

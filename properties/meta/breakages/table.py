@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -119,11 +119,21 @@ def without_memory(*, shrink: bool) -> Iterator[None]:
         settings.load_profile("before")
 
 
-def table() -> str:
-    """The generated file: a row for each breakage, with what finding it took."""
+def table(written: Sequence[str] = ()) -> str:
+    """The generated file: a row for each breakage, with what finding it took.
+
+    Args:
+        written: rows that stay as they are, where they are still of a breakage.
+    """
     tested = load_properties()
-    rows = [_row(breakage, _hunt_all(breakage, tested)) for breakage in BREAKAGES]
+    rows = [
+        _standing(breakage, written) or _row(breakage, _hunt_all(breakage, tested)) for breakage in BREAKAGES
+    ]
     return "\n".join([*_HEAD, *rows]) + "\n"
+
+
+def _standing(breakage: Breakage, written: Sequence[str]) -> str | None:
+    return next((row for row in written if row.startswith(described(breakage))), None)
 
 
 _HEAD = (
@@ -180,10 +190,11 @@ def find(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m properties.meta.breakages.table", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"into {FILE.name} as well")
+    parser.add_argument("--new", action="store_true", help="hunt only what has no row there yet")
     options = parser.parse_args()
     triton_mode.prepare("cpu")
     profiles.register()
-    text = table()
+    text = table(FILE.read_text(encoding="utf-8").splitlines() if options.new else ())
     if options.write:
         FILE.write_text(text, encoding="utf-8")
     print(text, end="")

@@ -12,6 +12,7 @@ from hypothesis import settings
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.variants import Breakage, broken_subject
 from properties.harness.kernels import triton_mode
+from properties.meta.breakages import table
 from properties.meta.breakages.table import BREAKAGES, FILE, described, find, hunt
 from properties.subjects import Subject, load
 
@@ -77,7 +78,15 @@ def test_the_table_on_disk_is_of_these_defects() -> None:
         for row, breakage in pairs
         if not (row and breakage and row.startswith(described(breakage)))
     ]
-    assert stale == [], "`python -m properties.meta.breakages.table --write` brings it up"
+    assert stale == [], "`python -m properties.meta.breakages.table --write --new` brings it up"
+
+
+def test_rows_of_defects_that_are_no_longer_new_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "BREAKAGES", BREAKAGES[:2])
+    monkeypatch.setattr(table, "_hunt_all", lambda breakage, tested: [])
+    monkeypatch.setattr(table, "_row", lambda breakage, catches: f"| {breakage.name} | new |")
+    kept, gone = f"{described(BREAKAGES[1])} 7 | seen |", "| gone | `a.py` | a |"
+    assert table.table([kept, gone]).splitlines()[-2:] == [f"| {BREAKAGES[0].name} | new |", kept]
 
 
 def test_hunting_leaves_hypothesis_as_it_was() -> None:

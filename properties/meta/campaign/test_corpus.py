@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness.campaign import corpus
-from properties.harness.campaign.corpus import Corpus, file_name, replayed, sweep
+from properties.harness.campaign.corpus import Corpus, file_name, path_of, replayed, sweep
 from properties.harness.case import SCHEMA, Case, Failure
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
@@ -509,6 +509,19 @@ def test_a_case_is_found_by_its_id_or_the_beginning_of_it_or_its_file(
     two: tuple[Path, Path], wanted: str
 ) -> None:
     assert Corpus(two[0].parent).find(wanted) == two[0]
+
+
+@pytest.mark.parametrize("wanted", ["chunks_cover_every_token_once", "varlen-chunks/partition"])
+def test_a_case_is_found_by_its_property(wanted: str) -> None:
+    """Also one that was saved before there were ids."""
+    path = Corpus(KEPT).find(wanted)
+    assert path.name == "chunks_cover_every_token_once-499f732b49.json"
+    assert path_of(wanted, KEPT) == path
+
+
+def test_one_of_several_cases_of_a_property_is_asked_for(two: tuple[Path, Path]) -> None:
+    with pytest.raises(ValueError, match=rf"^id = 'toys_divide', .* one of {two[0].name}, {two[1].name} "):
+        Corpus(two[0].parent).find("toys_divide")
 
 
 @pytest.mark.parametrize("wanted", ["0123", "", "f"])

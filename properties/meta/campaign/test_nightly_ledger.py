@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oracle.marks import Mark
+from oracle.situations.registry import Situation
 from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.record import CampaignRecord, CorpusRecord
@@ -49,7 +49,7 @@ LAUNCHED = Coverage(
 )
 
 
-def a_ledger(*marks: Mark, **skipped: str) -> Ledger:
+def a_ledger(*marks: Situation, **skipped: str) -> Ledger:
     names = (NAME, "toys_add", *skipped)
     return Ledger([a_property(name=name) for name in names], skipped, marks, FIRST_SEEN)
 
@@ -122,7 +122,7 @@ def test_behaviours_are_new_once() -> None:
 
 
 def test_a_mark_tells_how_many_examples_reached_it_and_who_was_first() -> None:
-    ledger = a_ledger(Mark("empty batch", "batch"), Mark("null block", "align"))
+    ledger = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
     explored(ledger, marks={"empty batch": 3, "nobody asked for it": 1})
     ledger.explored(Explored("toys_add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
     reached, missed = ledger.marks.values()
@@ -307,7 +307,7 @@ def filled(ledger: Ledger) -> CampaignRecord:
     return CampaignRecord.from_json(ledger.fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
 
 
-def went_on(ledger: Ledger, *marks: Mark) -> Ledger:
+def went_on(ledger: Ledger, *marks: Situation) -> Ledger:
     """A ledger that goes on where this one ended, from what was saved of it."""
     later = a_ledger(*marks)
     later.resume(filled(ledger))
@@ -316,7 +316,7 @@ def went_on(ledger: Ledger, *marks: Mark) -> Ledger:
 
 def rich() -> Ledger:
     """A ledger that has heard of everything."""
-    ledger = a_ledger(Mark("empty batch", "batch"))
+    ledger = a_ledger(Situation("empty batch", "batch"))
     variants = frozenset({("x: i32", "BLOCK=64")})
     explored(
         ledger,
@@ -338,11 +338,11 @@ def rich() -> Ledger:
 
 def test_a_record_that_was_resumed_and_saved_at_once_is_the_same() -> None:
     ledger = rich()
-    assert filled(went_on(ledger, Mark("empty batch", "batch"))) == filled(ledger)
+    assert filled(went_on(ledger, Situation("empty batch", "batch"))) == filled(ledger)
 
 
 def test_what_is_explored_after_a_resume_adds_up() -> None:
-    later = went_on(rich(), Mark("empty batch", "batch"))
+    later = went_on(rich(), Situation("empty batch", "batch"))
     standing = explored(later, failing={ONE: 5}, marks={"empty batch": 1}, faults={"hang": 1})
     assert (standing.examples, standing.seconds, standing.known) == (20, 2.0, frozenset({ONE}))
     assert (later.buckets[ONE].examples, later.marks["empty batch"].examples) == (12, 4)
@@ -351,7 +351,7 @@ def test_what_is_explored_after_a_resume_adds_up() -> None:
 
 
 def test_launches_and_branches_after_a_resume_are_added_to_those_before() -> None:
-    later = went_on(rich(), Mark("empty batch", "batch"))
+    later = went_on(rich(), Situation("empty batch", "batch"))
     later.cover(Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): 3}), taken=frozenset({ELSE})))
     copy, move = filled(later).launched
     assert (copy.name, copy.executed, copy.taken, copy.missed) == ("copy", 5, 2, [])

@@ -233,6 +233,18 @@ def test_a_case_of_another_schema_version_is_refused(version: Any) -> None:
         Case.from_json(changed(schema=version))
 
 
+def test_a_case_of_schema_8_has_no_id() -> None:
+    content = json.loads(a_case(property_id="toys/divide").to_json()) | {"schema": 8}
+    del content["property_id"]
+    assert Case.from_json(json.dumps(content)) == a_case()
+
+
+@pytest.mark.parametrize("id_", ["toys", "toys/di vide", "../x", "a/b/c", "`a`/b", "a/" + "b" * 200])
+def test_an_id_that_nobody_can_type_is_refused(id_: str) -> None:
+    with pytest.raises(ValueError, match=r"^property_id = .*, but should be <topic>/<word>"):
+        Case.from_json(a_case(property_id=id_).to_json())
+
+
 def test_a_case_of_schema_1_is_read_with_defaults_for_what_it_lacks() -> None:
     steps = """
     {"tuple": [

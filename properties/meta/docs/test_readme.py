@@ -9,7 +9,8 @@ import pytest
 from properties.harness.docs import citations, symbols
 from properties.harness.docs import generated as readme
 
-EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in ("symbols", "deviations")}
+PARTS = ("symbols", "properties", "deviations")
+EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in PARTS}
 
 
 @pytest.fixture
@@ -30,6 +31,8 @@ def test_what_was_written_is_up_to_date(pages: dict[str, Path]) -> None:
     assert readme.run_table(write=False, check=True) == 0
     texts = {name: path.read_text(encoding="utf-8") for name, path in pages.items()}
     assert texts["symbols"].startswith(f"before\n{readme.markers('symbols')[0]}\n| document |")
+    row = "| `v1-postprocess/boundary` | an accepted state on a boundary is stored in the column of its block | byte-exact |"
+    assert row in texts["properties"]
     assert texts["deviations"].endswith(f"|\n{readme.markers('deviations')[1]}\nafter")
 
 

@@ -17,6 +17,7 @@ from oracle import shapes
 from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
+from oracle.profile import DOCUMENTS
 from properties.harness.docs import symbols
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
@@ -238,4 +239,4 @@ def test_the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_sta
         state_builder = IMPL.resolve(setup.builder)(
             **{name: port.materialise(v) for name, v in made.keywords}
         )
-        assert state_builder.reorder_batch_threshold == reorder_batch_threshold(config_of(made))
+        assert state_builder.reorder_batch_threshold == reorder_batch_threshold(config_of(made, DOCUMENTS))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oracle import profile
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.campaign.corpus import Corpus, CorpusFile, replayed
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -21,7 +21,7 @@ from properties.harness.device.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT
 from properties.harness.execution.example import Bench
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess
-from properties.meta.breakages.broken import ROOT, a_case, module, toy
+from properties.meta.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
 from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
 
 KEPT = Corpus(ROOT / "corpus").entries()
@@ -162,12 +162,12 @@ def test_what_a_release_does_not_offer_is_not_applicable() -> None:
     assert verdict(DIVIDED, subject_of(not_here)) == (NOT_APPLICABLE, "no division of 5 by 2")
 
 
-def test_the_rules_are_those_of_the_subject_s_release() -> None:
-    other = profile.Profile()
-    verdict(DIVIDED, subject_of(right, profile=other))
-    found = profile.current()
-    profile.use(profile.DOCUMENTS)
-    assert found is other
+@pytest.mark.parametrize(
+    ("profile", "wanted"), [(Profile(kept_pages_of_drafts=True), FIXED), (DOCUMENTS, FAILED)]
+)
+def test_the_rules_are_those_of_the_subject_s_release(profile: Profile, wanted: str) -> None:
+    case = a_case(steps=(PAGES,), expected=(Returned(5),), actual=(Returned(3),))
+    assert verdict(case, toy_of_pages(5, profile))[0] == wanted
 
 
 ROUNDS = Symptom("value", "cdiv", "result")
@@ -261,3 +261,23 @@ def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
     asked = (rules(call("cdiv"), {}) for _ in range(10))
     with pytest.raises(TooLong, match=r"the rules took more than 0\.1 s for cdiv"):
         list(asked)
+
+
+# Defects that are declared by a property's id.
+
+ROUNDS_DOWN = KnownDeviation("cdiv/either-sign", "https://example.org/1", Symptom("value", "cdiv", "result"))
+BY_NAME = "ceiling_division_rounds_up_for_either_sign"
+
+
+@pytest.mark.parametrize("id_", ["cdiv/either-sign", ""], ids=["with its id", "from before there were ids"])
+def test_a_defect_is_known_by_the_id_of_its_property(id_: str) -> None:
+    case = replace(DIVIDED, property_name=BY_NAME, property_id=id_)
+    assert verdict(case, subject_of(wrong, ROUNDS_DOWN))[0] == "KNOWN"
+
+
+def test_a_defect_of_another_id_is_not_known() -> None:
+    case = replace(DIVIDED, property_name=BY_NAME)
+    declared = replace(ROUNDS_DOWN, property="cdiv/tensor")
+    assert verdict(case, subject_of(wrong, declared))[0] == "FAILED"
+    gone = replace(DIVIDED, property_name="long_gone")
+    assert verdict(gone, subject_of(wrong, ROUNDS_DOWN))[0] == "FAILED"

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +50,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.report.markdown import report_text, subject_root, write_report
 from properties.harness.report.repro.script import repro_script
+from properties.harness.suite.short import lines
 from properties.meta.breakages.broken import (
     ROOT,
     Verdict,
@@ -595,14 +597,16 @@ def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -
 
 
 def test_the_script_imports_the_standard_library_and_torch_alone() -> None:
-    tree = ast.walk(ast.parse(repro_script(a_case(), Path(), None)))
+    tree = list(ast.walk(ast.parse(repro_script(a_case(), Path(), None))))
     imported = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
-    assert imported == {"importlib", "os", "re", "sys", "types", "torch"}
+    imported |= {node.module or "" for node in tree if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    assert "torch = import_torch()" in repro_script(a_case(), Path(), None)
 
 
 def test_the_script_runs_on_the_device_that_the_case_was_found_on() -> None:
     text = repro_script(a_case(device="cuda"), Path(), None)
-    assert 'DEVICE = os.environ.get("DEVICE", "cuda")' in text
+    assert 'DEVICE = checked_device(os.environ.get("DEVICE", "cuda"))' in text
 
 
 @pytest.mark.parametrize("sentence", ['ends with a quote"', '"""', "a \\ backslash", "two\nlines"])
@@ -617,7 +621,7 @@ def test_a_long_run_of_one_number_is_written_as_a_product() -> None:
 
 def test_a_subject_is_found_from_wherever_the_script_stands(tmp_path: Path) -> None:
     text = repro_script(a_case(), tmp_path / "reports" / "one", tmp_path)
-    assert 'os.path.join(HERE, "../..")' in text
+    assert ', "../..")' in text
 
 
 def test_the_root_of_a_package_is_the_folder_around_it() -> None:
@@ -860,3 +864,10 @@ def test_tensors_without_contents_are_allocated_and_not_spelled(device: str) -> 
     pool = Tensor("int8", (3, 2, 2), None, strides=(2**20, 2, 1))
     text = repro_script(case_of(load("impl"), device, COPY.call(CONV_COPY, state=pool)), Path(), None)
     assert "state = torch.empty(2097156, dtype=torch.int8, device=DEVICE).as_strided(" in text
+
+
+def test_a_report_a_script_and_a_test_say_the_id_beside_the_sentence(tmp_path: Path) -> None:
+    case = a_case(property_id="toys/divide")
+    written = (report_text(case, tmp_path), repro_script(case, tmp_path, None), "\n".join(lines(case)))
+    assert [f"{case.sentence} (toys/divide)" in text for text in written] == [True, True, True]
+    assert case.should_hold != replace(case, property_id="").should_hold == case.sentence

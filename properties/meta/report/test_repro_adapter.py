@@ -193,7 +193,7 @@ def test_what_cannot_be_carried_is_refused_by_its_place(adapter: Subject) -> Non
 
 def test_a_case_with_an_adapter_that_cannot_be_carried_imports_it(adapter: Subject) -> None:
     text = repro_script(a_division(steps=(call("unused"),)), Path(), None)
-    assert f'os.environ.setdefault("SUBJECT", "{adapter.name}")' in text
+    assert f'subject = import_subject("{adapter.name}", "")' in text
 
 
 @pytest.mark.usefixtures("adapter")
@@ -203,6 +203,6 @@ def test_reports_and_scripts_name_the_release() -> None:
 
 
 def test_the_script_of_a_subject_that_cannot_be_imported_here_imports_it() -> None:
-    assert 'os.environ.setdefault("SUBJECT", "toy_elsewhere")' in repro_script(
+    assert 'subject = import_subject("toy_elsewhere", "")' in repro_script(
         a_division(subject="toy_elsewhere"), Path(), None
     )

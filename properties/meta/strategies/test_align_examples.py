@@ -21,6 +21,7 @@ from oracle.align.pointers import Entry
 from oracle.align.runner import Forgotten, Request
 from oracle.errors import Refused
 from oracle.layout import StateGeometry, Unrepresentable
+from oracle.profile import DOCUMENTS
 from properties.harness.case.values import (
     Attribute,
     BufferMaker,
@@ -114,10 +115,10 @@ class Life:
             # A request that is added to a slot is given the column of its last computed token.
             column = decisions.column_of(self.computed, BLOCK) if self.run < 0 else self.run
             slots = Slots((column,), (self.accepted,), (9,), (9,))
-            slots = decisions.advanced(slots, [0], [0, length], [self.computed], BLOCK)
-            moves = decisions.precopy_moves([0], slots.columns, slots.src_col, slots.src_off)
+            slots = decisions.advanced(slots, [0], [0, length], [self.computed], BLOCK, DOCUMENTS)
+            moves = decisions.precopy_moves([0], slots.columns, slots.src_col, slots.src_off, DOCUMENTS)
             self.run, self.accepted = slots.columns[0], slots.counts[0]
-        self.memory = apply_moves(self.memory, STATES, "SD", [[self.table]], moves)
+        self.memory = apply_moves(self.memory, STATES, "SD", [[self.table]], moves, DOCUMENTS)
 
     def forward(self, length: int, drafts: int) -> None:
         """Read the state of exactly the computed tokens; a decode keeps one per token, a prompt's chunk the last."""
@@ -140,9 +141,9 @@ class Life:
             vectors = ([accepted], [self.run], [length], [self.computed], [drafts])
             decided = decisions.after_v1_steps(*vectors, BLOCK)[0]
         else:
-            decided = decisions.after_v2_steps([0], [accepted], [self.run], [done], BLOCK)[0]
+            decided = decisions.after_v2_steps([0], [accepted], [self.run], [done], BLOCK, DOCUMENTS)[0]
         moves = [] if decided.move is None else [decided.move]
-        self.memory = apply_moves(self.memory, STATES, "SD", [[self.table]], moves)
+        self.memory = apply_moves(self.memory, STATES, "SD", [[self.table]], moves, DOCUMENTS)
         self.computed, self.accepted = done, decided.accepted
 
     def step(self, length: int, drafts: int = 0, accepted: int = 1) -> None:
@@ -347,13 +348,13 @@ def test_rows_after_a_v1_step_are_decided_each_for_itself() -> None:
 def test_slots_after_a_v2_step_are_those_of_the_batch() -> None:
     # Slot 1 crosses, slot 3 ends in place, slots 0 and 2 are of nobody in this batch and would be due.
     counts, columns, computed = [3, 3, 3, 3], [9, 3, 9, 1], [8, 13, 8, 8]
-    found = decisions.after_v2_steps([3, -1, 1], counts, columns, computed, BLOCK)
+    found = decisions.after_v2_steps([3, -1, 1], counts, columns, computed, BLOCK, DOCUMENTS)
     assert found == {3: AfterStep(1, Move(0, 1, 1, 2)), 1: AfterStep(3, Move(2, 3, 2, 1))}
 
 
 def test_a_slot_of_two_rows_has_no_answer() -> None:
     with pytest.raises(AssertionError, match="share a slot"):
-        decisions.after_v2_steps([1, 1], [1, 1], [0, 0], [1, 1], BLOCK)
+        decisions.after_v2_steps([1, 1], [1, 1], [0, 0], [1, 1], BLOCK, DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -376,17 +377,17 @@ def test_a_step_starts_with_a_copy_where_the_column_changes(
 def test_the_preprocess_kernel_advances_the_slots_of_its_rows() -> None:
     # Rows: slot 2 crosses with bias 2, slot 0 is new, a row without a slot, slot 3 stays; slot 1 is of nobody.
     before = Slots((-1, 7, 4, 3), (1, 2, 3, 3), (50, 51, 52, 53), (60, 61, 62, 63))
-    found = decisions.advanced(before, [2, 0, -1, 3], [0, 3, 8, 10, 13], [0, 99, 19, 13], BLOCK)
+    found = decisions.advanced(before, [2, 0, -1, 3], [0, 3, 8, 10, 13], [0, 99, 19, 13], BLOCK, DOCUMENTS)
     assert found == Slots((1, 7, 5, 3), (1, 2, 1, 3), (-1, 51, 4, 3), (0, 61, 2, 2))
 
 
 def test_a_count_of_zero_before_a_v2_step_is_no_bias() -> None:
-    found = decisions.advanced(Slots((1,), (0,), (9,), (9,)), [0], [0, 1], [7], BLOCK)
+    found = decisions.advanced(Slots((1,), (0,), (9,), (9,)), [0], [0, 1], [7], BLOCK, DOCUMENTS)
     assert found == Slots((1,), (0,), (1,), (0,))
 
 
 def test_the_precopy_skips_fresh_slots_unchanged_columns_and_rows_without_a_slot() -> None:
-    found = decisions.precopy_moves([3, -1, 0, 2, 1], [5, 1, 3, 2], [4, -1, 3, 1], [2, 0, 1, 0])
+    found = decisions.precopy_moves([3, -1, 0, 2, 1], [5, 1, 3, 2], [4, -1, 3, 1], [2, 0, 1, 0], DOCUMENTS)
     assert found == [Move(0, 1, 2, 0), Move(2, 4, 5, 2)]
 
 
@@ -403,19 +404,19 @@ def test_a_copy_is_made_of_rows_or_of_a_block(
     state: StateTensor, layout: str, bias: int, expected: list[tuple[int, int, int]]
 ) -> None:
     # Column 1 is block 2 and column 2 is block 4; column 3 is block 5, two drafts behind column 1.
-    found = state_copy(state, layout, [0, 2, 4, 5], Move(0, 1, 2, bias))
+    found = state_copy(state, layout, [0, 2, 4, 5], Move(0, 1, 2, bias), DOCUMENTS)
     assert [(piece.source.offset, piece.target.offset, piece.length) for piece in found] == expected
 
 
 def test_channels_first_move_channel_by_channel() -> None:
     state = StateTensor("pool", StateGeometry(3, (2, 4), 2, 40, 6), "conv")
-    found = state_copy(state, "DS", [1, 2], Move(0, 0, 1, 1))
+    found = state_copy(state, "DS", [1, 2], Move(0, 0, 1, 1), DOCUMENTS)
     # Channels of 4 rows of 2 bytes: the rows 1, 2 and 3 of each, 8 bytes apart.
     assert found == (
         Piece(Place("pool", 48), Place("pool", 86), 6),
         Piece(Place("pool", 56), Place("pool", 94), 6),
     )
-    assert state_copy(state, "DS", [1, 2], Move(0, 0, 1, 4)) == ()
+    assert state_copy(state, "DS", [1, 2], Move(0, 0, 1, 4), DOCUMENTS) == ()
 
 
 @pytest.mark.parametrize(
@@ -434,52 +435,54 @@ def test_channels_first_move_channel_by_channel() -> None:
     ],
 )
 def test_nothing_is_copied_through_a_sentinel(state: StateTensor, row: Sequence[int], move: Move) -> None:
-    assert state_copy(state, "SD", row, move) == ()
+    assert state_copy(state, "SD", row, move, DOCUMENTS) == ()
 
 
 def test_what_a_conv_state_does_not_read_does_not_stop_it() -> None:
     # The accepted column is past the row and the running one is not: only the temporal state has nothing to copy.
     move = Move(0, 1, 0, 1)
-    assert state_copy(CONV, "SD", (1, 2), move)
-    assert not state_copy(TEMPORAL, "SD", (1, 2), move)
+    assert state_copy(CONV, "SD", (1, 2), move, DOCUMENTS)
+    assert not state_copy(TEMPORAL, "SD", (1, 2), move, DOCUMENTS)
 
 
 def test_rows_move_within_a_block_as_through_a_temporary() -> None:
     pool = bytes(range(24))
-    found = apply_moves({"pool": pool}, [CONV], "SD", [[(1,)]], [Move(0, 0, 0, 2)])
+    found = apply_moves({"pool": pool}, [CONV], "SD", [[(1,)]], [Move(0, 0, 0, 2)], DOCUMENTS)
     assert found["pool"] == bytes([*range(8), 10, 11, 12, 11, 12, *range(13, 24)])
 
 
 def test_channels_move_within_a_block_as_through_a_temporary() -> None:
     state = StateTensor("pool", StateGeometry(2, (2, 3), 1, 8), "conv")
-    found = apply_moves({"pool": bytes(range(16))}, [state], "DS", [[(1,)]], [Move(0, 0, 0, 1)])
+    found = apply_moves({"pool": bytes(range(16))}, [state], "DS", [[(1,)]], [Move(0, 0, 0, 1)], DOCUMENTS)
     assert found["pool"] == bytes([*range(8), 9, 10, 10, 12, 13, 13, 14, 15])
 
 
 def test_neighbours_and_padding_keep_their_bytes() -> None:
     pool = bytes(range(40))
-    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 1, 1)])
+    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 1, 1)], DOCUMENTS)
     # Rows 1..4 of block 1, then its own last row; the temporal state of block 2; two bytes of padding.
     assert found["pool"] == bytes([*range(16), 9, 10, 11, 12, 20, 21, 22, 23, *range(24, 40)])
-    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 2, 1)])
+    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 2, 1)], DOCUMENTS)
     assert found["pool"] == bytes([*range(24), 9, 10, 11, 12, 28, 21, 30, 31, *range(32, 40)])
 
 
 def test_each_group_has_a_table_of_its_own() -> None:
     other = replace(TEMPORAL, group=1)
     tables = [[(1, 2)], [(3, 4)]]
-    found = apply_moves({"pool": bytes(range(40))}, [TEMPORAL, other], "SD", tables, [Move(0, 0, 1)])
+    found = apply_moves(
+        {"pool": bytes(range(40))}, [TEMPORAL, other], "SD", tables, [Move(0, 0, 1)], DOCUMENTS
+    )
     assert found["pool"] == bytes([*range(21), 13, *range(22, 37), 29, 38, 39])
 
 
 def test_a_pool_may_be_known_in_part() -> None:
     known = {5 + PAGE: 7, 5 + 3 * PAGE: 9}
     state = replace(TEMPORAL, geometry=replace(TEMPORAL.geometry, num_blocks=4))
-    found = apply_moves({"pool": known}, [state], "SD", [[(1, 3)]], [Move(0, 0, 1)])
+    found = apply_moves({"pool": known}, [state], "SD", [[(1, 3)]], [Move(0, 0, 1)], DOCUMENTS)
     assert found == {"pool": {13: 7, 29: 7}}
     assert known[29] == 9
     with pytest.raises(AssertionError, match="outside every window"):
-        apply_moves({"pool": known}, [state], "SD", [[(1, 2)]], [Move(0, 0, 1)])
+        apply_moves({"pool": known}, [state], "SD", [[(1, 2)]], [Move(0, 0, 1)], DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -518,7 +521,7 @@ def test_stale_aliases_of_moved_columns_are_not_touched() -> None:
         computed, end = ends[key]
         previous, run = decisions.column_of(computed, BLOCK), decisions.column_of(end, BLOCK)
         assert decisions.before_step(0, previous, run, 1) == move
-        copy = state_copy(TEMPORAL, "SD", rows[key], move)[0]
+        copy = state_copy(TEMPORAL, "SD", rows[key], move, DOCUMENTS)[0]
         blocks = (copy.source.offset // PAGE, copy.target.offset // PAGE)
         assert blocks == {8: (1, 3), 12: (3, 4)}[key]
 
@@ -698,7 +701,7 @@ def test_mamba_groups_that_differ_are_refused(specs: tuple[StateSpec | None, ...
 
 def test_lists_have_room_for_every_copy_of_a_step() -> None:
     groups = (CacheGroup(("a", "b"), SPEC), CacheGroup(("x",)), CacheGroup(("c",), SPEC))
-    assert context.copy_capacity(4, groups, 2) == 24
+    assert context.copy_capacity(4, groups, 2, DOCUMENTS) == 24
 
 
 @pytest.mark.parametrize(
@@ -867,7 +870,7 @@ def test_both_ways_of_copying_leave_the_same_bytes() -> None:
     requests = {name: Request((own,), 8) for name, own in blocks.items()}
     memory = {"pool": bytes(range(96))}
     by_lists = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
-    by_tables = runner.copied_by_tables(memory, plan, STATES, "SD", [list(blocks.values())])
+    by_tables = runner.copied_by_tables(memory, plan, STATES, "SD", [list(blocks.values())], DOCUMENTS)
     assert by_lists == by_tables
     # Rows 1.. of block 2 go to block 3, whose temporal state is its own; block 5 goes to block 6.
     expected = bytearray(range(96))

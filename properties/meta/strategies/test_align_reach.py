@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from oracle.situations.align import decisions, pointers, runner
 from properties.harness.case.values import View
 from properties.strategies.align import DTYPES, Group, Kept, Setup, setups
 from properties.strategies.align_batches import After, Before, Standing
@@ -57,23 +58,23 @@ BATCHES: dict[str, float] = {
     "no request": 0.4,
     "more rows than a vector": NEVER,
     "spare rows": 15,
-    "row without a slot": 10,
-    "slots out of order": 5,
+    decisions.NO_SLOT.name: 10,
+    decisions.OUT_OF_ORDER.name: 5,
     "stale blocks in a row": 10,
     "relabelled blocks": 25,
     "programs in another order": 15,
     "programs interleaved": 8,
 }
 AFTERS: dict[str, float] = {
-    "boundary before, bias 0": 8,
-    "boundary before, bias above 0": 4,
-    "boundary of the running column, bias 0": 25,
-    "boundary of the running column, bias above 0": 8,
+    decisions.PUBLISHED.name: 8,
+    decisions.PUBLISHED_BIAS.name: 4,
+    decisions.AT_FRONT.name: 25,
+    decisions.COLLAPSED.name: 8,
     "conv rows shifted in place": 5,
     "no boundary": 15,
-    "exactly on the boundary": 30,
-    "boundary passed by one": 7,
-    "prompt chunk that ends on a boundary": 12,
+    decisions.ON_BOUNDARY.name: 30,
+    decisions.ONE_BEHIND.name: 7,
+    decisions.PROMPT_CHUNK.name: 12,
     "all drafts accepted": 12,
     "some drafts accepted": 4,
     "no draft accepted": 4,
@@ -81,15 +82,15 @@ AFTERS: dict[str, float] = {
 }
 BEFORES: dict[str, float] = {
     "moves, bias 0": 25,
-    "moves, bias above 0": 10,
+    decisions.COMES_OFFSET.name: 10,
     "stays": 6,
-    "stays with an offset": 2,
-    "fresh request": 10,
+    decisions.STAYS_OFFSET.name: 2,
+    decisions.FRESH.name: 10,
     "request with a hit": 10,
-    "backward move": 3,
-    "moves by more than a column": 8,
+    decisions.BACK.name: 3,
+    decisions.LEAPS.name: 8,
     "self copy of the temporal state": 5,
-    "accepted none": 8,
+    decisions.UNCOUNTED.name: 8,
     "several programs": 6,
 }
 FLAWED = dict.fromkeys(FLAWS[1:], 8.0)
@@ -103,8 +104,8 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | NO_MODELS
     | {
         "conv rows shifted in place": 80,
-        "boundary of the running column, bias above 0": 80,
-        "exactly on the boundary": 80,
+        decisions.COLLAPSED.name: 80,
+        decisions.ON_BOUNDARY.name: 80,
         "all drafts accepted": 80,
         "model: channel-first layout": 20,
         "model: several channels": 15,
@@ -119,8 +120,8 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | FAR
     | {
         "ids and strides above 2^31": 100,
-        "boundary before, bias 0": 7,
-        "boundary before, bias above 0": 4,
+        decisions.PUBLISHED.name: 7,
+        decisions.PUBLISHED_BIAS.name: 4,
         "conv rows shifted in place": 5,
         "model: conv states": 15,
         "model: temporal states": 15,
@@ -129,7 +130,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | BATCHES
     | SOUND
     | NO_MODELS
-    | {"more rows than a vector": 50, "boundary before, bias 0": 5, "boundary before, bias above 0": 2},
+    | {"more rows than a vector": 50, decisions.PUBLISHED.name: 5, decisions.PUBLISHED_BIAS.name: 2},
     "befores": BEFORES | BATCHES | SOUND | MODELS,
     "moving befores": dict.fromkeys(BEFORES, ANYTIME)
     | BATCHES
@@ -137,10 +138,10 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | NO_MODELS
     | {
         "stays": NEVER,
-        "fresh request": NEVER,
+        decisions.FRESH.name: NEVER,
         "moves, bias 0": 40,
-        "moves, bias above 0": 10,
-        "backward move": 5,
+        decisions.COMES_OFFSET.name: 10,
+        decisions.BACK.name: 5,
     },
     "flawed befores": dict.fromkeys(BEFORES, ANYTIME)
     | BATCHES
@@ -152,18 +153,18 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | {
         "ids and strides above 2^31": 100,
         "moves, bias 0": 20,
-        "moves, bias above 0": 15,
+        decisions.COMES_OFFSET.name: 15,
         "model: conv states": 15,
         "model: temporal states": 15,
     },
     "runner steps": {
-        "no request": 0.4,
+        runner.NO_ROW.name: 0.4,
         "nobody moves": 8,
-        "some move and some stay": 8,
-        "moves, bias above 0": 8,
+        runner.SOME_MOVE.name: 8,
+        decisions.COMES_OFFSET.name: 8,
         "self copy of the temporal state": 4,
-        "backward move": 3,
-        "fresh request": 12,
+        decisions.BACK.name: 3,
+        decisions.FRESH.name: 12,
         "resumed request with a column of before": 7,
         "remembers one that is gone, finished": 6,
         "remembers one that is gone, preempted": 6,
@@ -185,18 +186,18 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
         "a prefix hit": 12,
         "stored in another column": 10,
         "shifted in place": 2,
-        "brought along with an offset": 3,
-        "goes on in its column with an offset": 4,
-        "backward move": 0.6,
+        decisions.COMES_OFFSET.name: 3,
+        decisions.STAYS_OFFSET.name: 4,
+        decisions.BACK.name: 0.6,
         "channel-first layout": 20,
         "two groups": 15,
         "slots out of order": 20,
     },
     "runs": {
-        "towards the front, overlapping": 15,
-        "towards the back, overlapping": 15,
+        pointers.TO_FRONT.name: 15,
+        pointers.TO_BACK.name: 15,
         "by one byte": 10,
-        "onto itself": 5,
+        pointers.ONTO_ITSELF.name: 5,
         "apart": 10,
         "adjacent": 4,
         "several tiles, overlapping": 4,
@@ -435,19 +436,19 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
-        ("boundary before, bias 0", After(DRAFTING, (Sampled(1, 2, 1),))),
+        (decisions.PUBLISHED.name, After(DRAFTING, (Sampled(1, 2, 1),))),
         (
-            "boundary before, bias above 0",
+            decisions.PUBLISHED_BIAS.name,
             After(replace(DRAFTING, block_size=3, num_spec=2), (Sampled(1, 3, 2, 2),)),
         ),
-        ("boundary of the running column, bias above 0", After(DRAFTING, (Sampled(2, 2, 1, 2),))),
+        (decisions.COLLAPSED.name, After(DRAFTING, (Sampled(2, 2, 1, 2),))),
         (
             "conv rows shifted in place",
             After(Setup((Group((Kept("conv", (2, 1)),)),), ("conv",), 2, 1), (Sampled(2, 2, 1, 2),)),
         ),
         ("no boundary", After(Setup((TEMPORAL,), block_size=2), (FRESH,))),
-        ("boundary passed by one", After(DRAFTING, (Sampled(1, 2, 1, 2),))),
-        ("row without a slot", After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
+        (decisions.ONE_BEHIND.name, After(DRAFTING, (Sampled(1, 2, 1, 2),))),
+        (decisions.NO_SLOT.name, After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
         ("programs interleaved", After(PLAIN, (FRESH,), schedule="priorities:0")),
         ("spare rows", After(PLAIN, (FRESH,), Standing(spare=1))),
@@ -477,7 +478,7 @@ def test_a_move_is_by_one_column() -> None:
 
 @pytest.mark.slow
 def test_two_slots_out_of_order_are_two_requests() -> None:
-    found = minimal(afters(), found_in("slots out of order"))
+    found = minimal(afters(), found_in(decisions.OUT_OF_ORDER.name))
     assert found == After(PLAIN, (FRESH, FRESH), Standing(slots=1))
 
 
@@ -492,12 +493,12 @@ def test_more_rows_than_a_vector_are_one_behind_as_many_idle_ones() -> None:
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
-        ("moves, bias above 0", Before(DRAFTING, (Starting(1, 1, 2),))),
+        (decisions.COMES_OFFSET.name, Before(DRAFTING, (Starting(1, 1, 2),))),
         ("self copy of the temporal state", Before(DRAFTING, (Starting(1, 1, 2),))),
         ("stays", Before(Setup((TEMPORAL,), block_size=2), (Starting(1),))),
         ("request with a hit", Before(PLAIN, (Starting(1, remembered=False),))),
         (
-            "backward move",
+            decisions.BACK.name,
             Before(replace(DRAFTING, block_size=3, num_spec=2), (Starting(2, rejected=2),)),
         ),
     ],
@@ -512,8 +513,8 @@ def test_a_batch_before_a_forward_is_one_request(situation: str, simplest: Befor
     [
         ("resumed request with a column of before", RunnerStep(PLAIN, (NEW,), resumed=True)),
         ("remembers one that is gone, finished", RunnerStep(PLAIN, (NEW,), gone=("finished",))),
-        ("some move and some stay", RunnerStep(PLAIN, (NEW, Starting(1)))),
-        ("moves, bias above 0", RunnerStep(DRAFTING, (Starting(1, 1, 2),))),
+        (runner.SOME_MOVE.name, RunnerStep(PLAIN, (NEW, Starting(1)))),
+        (decisions.COMES_OFFSET.name, RunnerStep(DRAFTING, (Starting(1, 1, 2),))),
     ],
 )
 def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, simplest: RunnerStep) -> None:
@@ -528,8 +529,8 @@ def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, sim
         ("a request ends before another", 2),
         ("stored in another column", 1),
         ("shifted in place", 1),
-        ("brought along with an offset", 1),
-        ("backward move", 1),
+        (decisions.COMES_OFFSET.name, 1),
+        (decisions.BACK.name, 1),
     ],
 )
 def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: int) -> None:
@@ -545,8 +546,8 @@ def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: in
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
-        ("towards the front, overlapping", Runs((Run(2, -1),))),
-        ("towards the back, overlapping", Runs((Run(2, 1),))),
+        (pointers.TO_FRONT.name, Runs((Run(2, -1),))),
+        (pointers.TO_BACK.name, Runs((Run(2, 1),))),
         ("adjacent", Runs((Run(1, 1),))),
         ("several tiles, overlapping", Runs((Run(17000, 1),))),
         ("unused entries", Runs((Run(1),), spare=1)),

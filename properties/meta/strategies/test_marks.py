@@ -12,8 +12,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-import oracle.marks
-from oracle.marks import Mark, declared, mark, take
+from oracle.situations import registry
+from oracle.situations.registry import Situation, declared, situations_of, take
 from oracle.types import cdiv
 from properties.harness.campaign import marks
 from properties.harness.campaign.marks import asked_bench, expected, explored, noted, reachable
@@ -211,18 +211,18 @@ def test_a_mark_s_topic_is_where_its_rule_is() -> None:
 
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(
-        ValueError, match=r"name = '.*', but should be a name of its own, which types has taken \[mark\]"
+        ValueError, match=r"name = '.*', but should be a name of its own, which types has taken \[situation\]"
     ):
-        mark(ROUNDED)
+        situations_of("elsewhere")(ROUNDED)
 
 
 def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle.marks, "_DECLARED", {})
+    monkeypatch.setattr(registry, "_DECLARED", {})
     take()
-    one = mark("a situation", device="cuda")
+    one = situations_of("somewhere")("a situation", device="cuda")
     one.reached()
     assert (one, take()) == (
-        Mark("a situation", __name__.removeprefix("properties."), "cuda"),
+        Situation("a situation", "somewhere", "cuda"),
         frozenset({"a situation"}),
     )
 
@@ -238,7 +238,7 @@ def test_names_are_plain_sentences() -> None:
 # What may be expected.
 
 
-def names_of(found: list[Mark]) -> set[str]:
+def names_of(found: list[Situation]) -> set[str]:
     return {one.name for one in found}
 
 

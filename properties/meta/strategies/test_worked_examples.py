@@ -11,6 +11,7 @@ import pytest
 from oracle import batch, chunks, layout, shapes, types
 from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
+from oracle.profile import DOCUMENTS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -115,7 +116,7 @@ def test_a_page_holds_all_states_or_its_padded_size(
 def test_a_request_has_its_budget_of_pages(
     mode: str, drafts: int, block_size: int, max_model_len: int, expected: int
 ) -> None:
-    assert types.pages_per_request(mode, drafts, block_size, max_model_len) == expected
+    assert types.pages_per_request(mode, drafts, block_size, max_model_len, DOCUMENTS) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,15 @@ def test_a_request_has_its_budget_of_pages(
         case("empty-dim", "shapes[1][0]", lambda: types.page_size_bytes(((3, 8), (0, 4)), (2, 4))),
         case("negative-dim", "shapes[0][1]", lambda: types.page_size_bytes(((3, -8),), (2,))),
         case("page-too-small", "page_size_padded", lambda: types.page_size_bytes(((3, 8),), (2,), 47)),
-        case("mode-unknown", "mamba_cache_mode", lambda: types.pages_per_request("ALIGN", 0, 4, 8)),
-        case("drafts-negative", "num_speculative_blocks", lambda: types.pages_per_request("none", -1, 4, 8)),
-        case("block-size-zero", "block_size", lambda: types.pages_per_request("all", 0, 0, 8)),
+        case(
+            "mode-unknown", "mamba_cache_mode", lambda: types.pages_per_request("ALIGN", 0, 4, 8, DOCUMENTS)
+        ),
+        case(
+            "drafts-negative",
+            "num_speculative_blocks",
+            lambda: types.pages_per_request("none", -1, 4, 8, DOCUMENTS),
+        ),
+        case("block-size-zero", "block_size", lambda: types.pages_per_request("all", 0, 0, 8, DOCUMENTS)),
     ],
 )
 def test_types_refuse(argument: str, call: Callable[[], object]) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from oracle import profile
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case.values import Call, call
 from properties.harness.execution.example import Bench, OutsideDomain
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
-from properties.meta.breakages.broken import a_property, toy
+from properties.meta.breakages.broken import PAGES, a_property, toy, toy_of_pages
 from properties.subjects import Outside, load
 
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
@@ -130,22 +131,33 @@ def test_an_order_in_which_programs_ran_is_evidence() -> None:
     assert counts.compared + counts.no_evidence.total() + counts.discarded == counts.examples
 
 
-def test_rules_follow_the_profile_of_the_subject_whose_example_begins() -> None:
-    other = profile.Profile()
-    bench_of(untouched, profile=other).begin(a_property())
-    assert profile.current() is other
-    bench_of(untouched).begin(a_property())
-    assert profile.current() is profile.DOCUMENTS
+OTHER = Profile(kept_pages_of_drafts=True)
 
 
-def test_inputs_are_drawn_by_the_profile_of_the_subject_from_the_first_one_on() -> None:
-    other, drawn = profile.Profile(), list[profile.Profile]()
-    first, second = bench_of(untouched, profile=other), bench_of(untouched)
+@pytest.mark.parametrize(("profile", "pages"), [(DOCUMENTS, 3), (OTHER, 5)])
+def test_a_trial_asks_the_rules_of_its_subject_s_release(profile: Profile, pages: int) -> None:
+    subject = toy_of_pages(pages, profile)
+    Bench(subject, InProcess(subject, "cpu")).begin(a_property()).agrees(PAGES)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An input from which every release is taken through steps of its own."""
+
+    profile: Profile = DOCUMENTS
+
+    def of_release(self, profile: Profile) -> Drawn:
+        return replace(self, profile=profile)
+
+
+def test_a_drawn_input_is_for_the_release_of_the_subject_from_the_first_one_on() -> None:
+    seen = list[Profile]()
+    first, second = bench_of(untouched, profile=OTHER), bench_of(untouched)
     tested = a_property(
-        lambda trial, rules: drawn.append(rules), strategies={"rules": st.builds(profile.current)}
+        lambda trial, drawn: seen.append(drawn.profile), strategies={"drawn": st.builds(Drawn)}
     )
-    second.begin(tested)
     tested.explore(first, seed=1, max_examples=3)
-    assert drawn
-    assert all(one is other for one in drawn)
-    profile.use(profile.DOCUMENTS)
+    assert seen
+    assert all(one is OTHER for one in seen)
+    tested.explore(second, seed=1, max_examples=1)
+    assert seen[-1] is DOCUMENTS

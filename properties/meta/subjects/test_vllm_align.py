@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from oracle import profile
 from oracle.align.context import CacheGroup, StateSpec, copy_capacity, num_slots
 from oracle.align.decisions import Slots, advanced, after_v2_steps, precopy_moves
 from oracle.align.memory import Move, StateTensor, state_copy
@@ -21,7 +20,7 @@ from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case, Failure
 from properties.harness.case.values import Call, Let, Name, Raised, Returned, Step, Tensor, View, int32
-from properties.harness.execution.run import Follower
+from properties.harness.execution.run import Follower, rules_of
 from properties.harness.execution.variants import broken_subject
 from properties.meta.breakages.broken import a_case
 from properties.meta.breakages.table import BREAKAGES
@@ -51,18 +50,8 @@ def part(name: str) -> ModuleType:
 OUTSIDE = part("outside_align")
 
 
-@pytest.fixture(autouse=True)
-def documents() -> Iterator[None]:
-    """Every test begins and ends with the documents' rules."""
-    profile.use(DOCUMENTS)
-    yield
-    profile.use(DOCUMENTS)
-
-
 def release(*numbers: int) -> Profile:
-    found = Profile(**OUTSIDE.align_rules(numbers))
-    profile.use(found)
-    return found
+    return Profile(**OUTSIDE.align_rules(numbers))
 
 
 def test_pointers_are_unsigned_since_0_24() -> None:
@@ -76,70 +65,66 @@ def test_block_tables_are_by_slot_since_0_32() -> None:
 
 
 def test_a_row_s_blocks_are_found_at_its_place_in_the_batch() -> None:
-    assert [move.row for move in precopied()] == [0, 1]
-    assert published() == 0
+    assert [move.row for move in precopied(DOCUMENTS)] == [0, 1]
+    assert published(DOCUMENTS) == 0
 
 
 def test_a_row_s_blocks_are_found_in_its_slot_where_tables_are_by_slot() -> None:
-    release(0, 33, 0)
-    assert [move.row for move in precopied()] == [2, 1]
-    assert published() == 2
+    assert [move.row for move in precopied(release(0, 33, 0))] == [2, 1]
+    assert published(release(0, 33, 0)) == 2
 
 
-def precopied() -> list[Move]:
+def precopied(profile: Profile) -> list[Move]:
     """Both rows go from column 0 to column 1; they have the slots 2 and 1."""
-    return precopy_moves((2, 1), (9, 1, 1), (9, 0, 0), (0, 0, 0))
+    return precopy_moves((2, 1), (9, 1, 1), (9, 0, 0), (0, 0, 0), profile)
 
 
-def published() -> int:
+def published(profile: Profile) -> int:
     """The table row of a request in slot 2 that accepted a draft on the boundary of block 0."""
-    decided = after_v2_steps((2,), (0, 0, 2), (0, 0, 0), (0, 0, 4), 4)
+    decided = after_v2_steps((2,), (0, 0, 2), (0, 0, 0), (0, 0, 4), 4, profile)
     move = decided[2].move
     assert move is not None
     return move.row
 
 
 def test_a_row_without_a_slot_is_skipped_by_the_preprocess() -> None:
-    assert advance(-1).columns == (0,)
+    assert advance(-1, DOCUMENTS).columns == (0,)
 
 
 def test_a_row_without_a_slot_is_refused_where_the_release_does_not_look() -> None:
-    release(0, 25, 1)
     with pytest.raises(Refused, match=r"idx_mapping\[0\]"):
-        advance(-1)
+        advance(-1, release(0, 25, 1))
 
 
-def advance(slot: int) -> Slots:
-    return advanced(Slots((0,), (1,), (7,), (7,)), (slot,), (0, 1), (4,), 4)
+def advance(slot: int, profile: Profile) -> Slots:
+    return advanced(Slots((0,), (1,), (7,), (7,)), (slot,), (0, 1), (4,), 4, profile)
 
 
 def test_nothing_is_copied_from_the_null_block() -> None:
-    assert copied((0, 2)) == ()
+    assert copied((0, 2), DOCUMENTS) == ()
 
 
 @pytest.mark.parametrize("row", [(0, 2), (2, 0), (2,)])
 def test_null_blocks_and_missing_columns_are_refused_where_the_release_does_not_look(
     row: tuple[int, ...],
 ) -> None:
-    release(0, 25, 1)
     with pytest.raises(Refused, match="block_table"):
-        copied(row)
+        copied(row, release(0, 25, 1))
 
 
-def copied(row: tuple[int, ...]) -> Any:
+def copied(row: tuple[int, ...], profile: Profile) -> Any:
     state = StateTensor("pool", StateGeometry(3, (4,), 1, 4, 0), "temporal")
-    return state_copy(state, "SD", row, Move(0, 0, 1))
+    return state_copy(state, "SD", row, Move(0, 0, 1), profile)
 
 
 def test_layers_with_fewer_states_leave_slots_unused() -> None:
-    assert num_slots(GROUPS, 2) == 4
-    assert copy_capacity(3, GROUPS, 2) == 12
+    assert num_slots(GROUPS, 2, DOCUMENTS) == 4
+    assert copy_capacity(3, GROUPS, 2, DOCUMENTS) == 12
 
 
 def test_since_0_29_there_is_a_slot_for_each_state() -> None:
-    release(0, 29, 0)
-    assert num_slots(GROUPS, 2) == 3
-    assert copy_capacity(3, GROUPS, 2) == 9
+    assert num_slots(GROUPS, 2, release(0, 29, 0)) == 3
+    assert copy_capacity(3, GROUPS, 2, release(0, 29, 0)) == 9
 
 
 GROUPS = (
@@ -172,12 +157,12 @@ POOL = Tensor("uint8", (4,), b"\1\2\3\4")
 
 
 def test_a_count_is_reset_where_the_rules_change_it() -> None:
-    assert CONDITIONS["count_in_place"].inputs(stepped((1,), b"\1\2\3\4"))
-    assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"))
+    assert CONDITIONS["count_in_place"].inputs(stepped((1,), b"\1\2\3\4"), DOCUMENTS)
+    assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"), DOCUMENTS)
 
 
 def test_a_postprocess_that_left_what_it_should_is_no_defect_s() -> None:
-    assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"))
+    assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"), DOCUMENTS)
 
 
 def broken(name: str, tested: str, folder: Path) -> Case:
@@ -243,7 +228,9 @@ def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: boo
     """
     batch = After(TWO_GROUPS, requests or (COLLAPSES,), filling=Filling(stale=stale, spare_columns=1))
     steps = (*batch.prepared(), *batch.slotwise())
-    *before, last = (asked.expected for _, asked in Follower().follow(steps) if asked is not None)
+    *before, last = (
+        asked.expected for _, asked in Follower(rules_of(DOCUMENTS)).follow(steps) if asked is not None
+    )
     assert isinstance(last, Returned)
     after = dict(last.after)
     held, pool = batch.cache.contents("pool0"), after["pool0"]
@@ -286,8 +273,8 @@ def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
     places: set[int], requests: tuple[Sampled, ...], counts: bool
 ) -> None:
     case = undone(places, *requests, counts=counts)
-    assert CONDITIONS["count_in_place"].inputs(case)
-    assert not CONDITIONS["count_in_place"].outcome(case)
+    assert CONDITIONS["count_in_place"].inputs(case, DOCUMENTS)
+    assert not CONDITIONS["count_in_place"].outcome(case, DOCUMENTS)
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,13 @@ class PlainSubject(Subject):
     """
 
     def __init__(self, port: ModuleType) -> None:
+        profile = _profile_of(port)
         super().__init__(
             port.__name__,
             port,
             _known_of(port),
-            profile=_profile_of(port),
-            outside=outside_of(port),
+            profile=profile,
+            outside=outside_of(port, profile),
             refuses=bool(safe_getattr(port, "REFUSES", False)),
             release=str(safe_getattr(port, "RELEASE", "")),
             carried=__name__,

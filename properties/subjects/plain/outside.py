@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import ModuleType
 
 from oracle.align.context import require_geometry
 from oracle.errors import Refused
 from oracle.layout import Unrepresentable, conv_state_layout
+from oracle.profile import Profile
 from properties.harness.case.values import Call
 from properties.harness.expectations.align_buffers import lists_of
 from properties.harness.expectations.align_values import cache_groups
@@ -17,8 +19,8 @@ from properties.subjects import Outside
 _CONTEXT = "MambaSpecDecodeGPUContext"
 
 
-def outside_of(port: ModuleType) -> tuple[Outside, ...]:
-    """What is outside for a port; refusals of what it does not hear of matter to one that promises to refuse only."""
+def outside_of(port: ModuleType, profile: Profile) -> tuple[Outside, ...]:
+    """What is outside for a port that follows these rules; refusals of what it does not hear of matter to one that promises to refuse only."""
     everywhere = (
         Outside(
             f"{_CONTEXT}.initialize_from_forward_context",
@@ -26,7 +28,11 @@ def outside_of(port: ModuleType) -> tuple[Outside, ...]:
             _describes_states,
         ),
     )
-    return everywhere + (_REFUSED if getattr(port, "REFUSES", False) else ())
+    if not getattr(port, "REFUSES", False):
+        return everywhere
+    with_a_bad_row = partial(_with_a_bad_row, profile=profile)
+    named = Outside("preprocess_mamba", "plain functions have rows, no requests to name", with_a_bad_row)
+    return (*everywhere, *_REFUSED, named)
 
 
 def _describes_states(call: Call) -> bool:
@@ -51,14 +57,14 @@ def _without_room(call: Call) -> bool:
     return False
 
 
-def _with_a_bad_row(call: Call) -> bool:
+def _with_a_bad_row(call: Call, profile: Profile) -> bool:
     """Whether the rules refuse the step, for its requests or because a list cannot say what to copy."""
     batch = call.named["input_batch"]
     fields = tuple(field for field in batch.fields if field[0] != "block_table")
     arguments = call.named | {"input_batch": replace(batch, fields=fields)}
     try:
         # By lists, since these ask for every block of every request.
-        lists_of(replace(call, arguments=tuple(arguments.items()), keywords=()))
+        lists_of(replace(call, arguments=tuple(arguments.items()), keywords=()), profile)
     except Unrepresentable:
         return fields == batch.fields
     except Refused:
@@ -76,5 +82,4 @@ _REFUSED = (
         )
         for owner in (_CONTEXT, "MambaCopyBuffers", "MambaBuffers")
     ),
-    Outside("preprocess_mamba", "plain functions have rows, no requests to name", _with_a_bad_row),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from oracle.profile import Profile
 from properties.harness.case.values import Attribute, Call
 from properties.harness.expectations.align_buffers import lists_of
 from properties.harness.expectations.align_values import context_of
@@ -23,10 +25,10 @@ def align_rules(release: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _moves_back(call: Call) -> bool:
+def _moves_back(call: Call, profile: Profile) -> bool:
     """Whether a run that is written down overlaps itself towards higher addresses."""
     value = call.named.get("bufs", call.named.get("src_ptrs"))
-    lists = lists_of(value.of if isinstance(value, Attribute) else value)
+    lists = lists_of(value.of if isinstance(value, Attribute) else value, profile)
     return any(
         source.pool == target.pool and source.offset < target.offset < source.offset + size
         for source, target, size in lists.listed
@@ -63,11 +65,12 @@ _AFTER_STEP = "MambaSpecDecodeGPUContext.run_fused_postprocess*"
 _ONE_WAY = "lists of pointers bring states to blocks of their own or to their block's beginning, never towards its end"
 
 
-def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:  # noqa: ARG001
+def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:
     """What a release, such as (0, 25, 1), does not promise anything about."""
+    moves_back = partial(_moves_back, profile=Profile(**align_rules(release)))
     return (
-        Outside("batch_memcpy", _ONE_WAY, _moves_back),
-        Outside("do_mamba_copy_block", _ONE_WAY, _moves_back),
+        Outside("batch_memcpy", _ONE_WAY, moves_back),
+        Outside("do_mamba_copy_block", _ONE_WAY, moves_back),
         Outside(
             _AFTER_STEP,
             "the columns from the running one to that of the last accepted token are in the table",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from oracle.builders.batch import BuilderConfig
+from oracle.profile import DOCUMENTS
 from properties.harness.case.values import Call
 from properties.harness.expectations.builders import config_of, step_of
 from properties.subjects import Outside
@@ -19,6 +21,11 @@ _GATHER = "mamba_get_block_table_tensor"
 def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:
     """What a release, such as (0, 25, 1), does not promise anything about."""
     return tuple(outside for since, outside in _SINCE if release >= since)
+
+
+def _config(constructed: Call) -> BuilderConfig:
+    """A builder's configuration; the fields that are looked at here are those of every release."""
+    return config_of(constructed, DOCUMENTS)
 
 
 def splits_nothing(call: Call) -> bool:
@@ -48,14 +55,14 @@ def says_no_lengths(call: Call) -> bool:
 def counts_without_drafts(call: Call) -> bool:
     """Accepted counts are given and counts of drafts are not."""
     given = call.named
-    speculates = config_of(given["self"]).num_spec > 0
+    speculates = _config(given["self"]).num_spec > 0
     has_counts = given.get("num_accepted_tokens") is not None
     return speculates and has_counts and given.get("num_decode_draft_tokens_cpu") is None
 
 
 def unmarked_decode(call: Call) -> bool:
     """A decode that drafted nothing is marked as none, with -1 in place of 0."""
-    step, config = step_of(call), config_of(call.named["self"])
+    step, config = step_of(call), _config(call.named["self"])
     if not (config.num_spec and step.has_accepted and step.has_drafts):
         return False
     return any(row.query_len == 1 and not row.prefilling and row.drafts == -1 for row in step.rows)
@@ -63,13 +70,13 @@ def unmarked_decode(call: Call) -> bool:
 
 def captures_padding(call: Call) -> bool:
     """A graph for rows with drafts is captured with rows of padding."""
-    step, config = step_of(call), config_of(call.named["self"])
+    step, config = step_of(call), _config(call.named["self"])
     return config.num_spec > 0 and any(row.is_padding for row in step.rows)
 
 
 def pads_beyond_graphs(call: Call) -> bool:
     """Rows of padding make a batch larger than any captured one."""
-    step, config = step_of(call), config_of(call.named["self"])
+    step, config = step_of(call), _config(call.named["self"])
     limit = config.max_num_seqs * (1 + config.num_spec)
     if config.max_cudagraph_capture_size is not None:
         limit = min(limit, config.max_cudagraph_capture_size)

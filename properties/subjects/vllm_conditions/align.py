@@ -10,6 +10,7 @@ from typing import Any
 from oracle.align.decisions import after_v2_steps
 from oracle.align.memory import Copy, Place, state_copy
 from oracle.align.pointers import Entry
+from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.raw import as_elements
 from properties.harness.case.values import (
@@ -23,7 +24,7 @@ from properties.harness.case.values import (
     Tensor,
     View,
 )
-from properties.harness.execution.run import Follower
+from properties.harness.execution.run import Follower, rules_of
 from properties.harness.expectations.align import working
 from properties.harness.expectations.align_buffers import lists_of
 from properties.harness.expectations.align_values import context_of, windows
@@ -48,9 +49,9 @@ _UPPER_HALF = 2**63 - 2**41
 """What lies behind such an address, too: pools have up to some gigabytes."""
 
 
-def resets_a_count(case: Case) -> bool:
+def resets_a_count(case: Case, profile: Profile) -> bool:
     """V2's postprocess sets an accepted count above 1 back to 1."""
-    return any(one.call.function == SLOTWISE and _resets(one) for one in calls_of(case))
+    return any(one.call.function == SLOTWISE and _resets(one) for one in calls_of(case, profile))
 
 
 def _resets(one: Made) -> bool:
@@ -61,10 +62,12 @@ def _resets(one: Made) -> bool:
     return any((value.dtype, value.shape) == like and value.values() != before.values() for value in after)
 
 
-def copies_nothing(case: Case) -> bool:
+def copies_nothing(case: Case, profile: Profile) -> bool:
     """Whatever V2's postprocess left wrong is what was there before, where it was to copy something and did not."""
     in_warps = warp_by_warp(case)
-    return _only(case, lambda one: one.call.function == SLOTWISE and _kept(one) and _undone(one, in_warps))
+    return _only(
+        case, profile, lambda one: one.call.function == SLOTWISE and _kept(one) and _undone(one, in_warps)
+    )
 
 
 def _undone(one: Made, in_warps: bool) -> bool:
@@ -91,12 +94,15 @@ def _copies_of_reset(one: Made) -> Iterator[tuple[bool, Copy]]:
         return
     names = ("idx_mapping", "num_accepted_tokens_gpu", "state_idx_gpu", "new_num_computed_tokens_gpu")
     mapping, counts, columns, computed = (named[name].values() for name in names)
-    decided = after_v2_steps(mapping[: named["num_reqs"]], counts, columns, computed, found.block_size)
+    decided = after_v2_steps(
+        mapping[: named["num_reqs"]], counts, columns, computed, found.block_size, one.profile
+    )
     states, tables = found.states(), found.tables(dict(one.known))
     for slot, (accepted, move) in decided.items():
         if move is not None and accepted != counts[slot]:
             for number, state in enumerate(states):
-                yield number == 0, state_copy(state, found.layout, tables[state.group][move.row], move)
+                row = tables[state.group][move.row]
+                yield number == 0, state_copy(state, found.layout, row, move, one.profile)
 
 
 def _written(copy: Copy) -> set[Place]:
@@ -134,9 +140,9 @@ def _kept(one: Made) -> bool:
     )
 
 
-def _only(case: Case, holds: Callable[[Made], bool]) -> bool:
+def _only(case: Case, profile: Profile, holds: Callable[[Made], bool]) -> bool:
     """Whether some call left wrong bytes, and it holds of each that did."""
-    wrong = wrong_calls(case)
+    wrong = wrong_calls(case, profile)
     return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
 
 
@@ -196,7 +202,7 @@ def _sources(one: Made, name: str, places: range) -> list[int | None]:
         before = bytearray(raw(tensor))
         before[places.start : places.stop] = bytes(digits)
         known = {**one.known, name: replace(tensor, elements=as_elements(bytes(before), tensor.dtype))}
-        return raw(dict(asked_again(one.call, known).after)[name])[places.start : places.stop]
+        return raw(dict(asked_again(one.call, one.profile, known).after)[name])[places.start : places.stop]
 
     low = [number & 255 for number in range(len(places))]
     arrived = [carried([number >> 8 * digit & 255 for number in range(len(places))]) for digit in range(3)]
@@ -214,10 +220,15 @@ def warp_by_warp(case: Case) -> bool:
     return case.device != "cpu" or any(call.schedule.startswith("warps") for call in case.calls)
 
 
-def shifted_too_far(case: Case) -> bool:
+def _in_warps(case: Case, _: Profile) -> bool:
+    return warp_by_warp(case)
+
+
+def shifted_too_far(case: Case, profile: Profile) -> bool:
     """Each wrong block is one in which a postprocess was to move something, and something was moved there."""
     return _only(
         case,
+        profile,
         lambda one: one.call.function in POSTPROCESS and not _kept(one) and _moves_within_blocks(one),
     )
 
@@ -229,13 +240,13 @@ def _pages(call: Call) -> dict[str, int]:
     return {pool: stride for pool, stride in strides if stride}
 
 
-def channel_first(case: Case) -> bool:
+def channel_first(case: Case, _: Profile) -> bool:
     """A context is bound under the channel-first layout, by which accepted tokens are shifted."""
     bound = [call for call in case.calls if call.function in (*POSTPROCESS, _INITIALIZE)]
     return any(_CHANNEL_FIRST in one.environment for one in bound)
 
 
-def channel_first_step(case: Case) -> bool:
+def channel_first_step(case: Case, _: Profile) -> bool:
     """The step that cannot be prepared is one under the channel-first layout; in a life it is the last call."""
     if case.failure is None:
         return False
@@ -243,18 +254,22 @@ def channel_first_step(case: Case) -> bool:
     return _CHANNEL_FIRST in case.calls[failing].environment
 
 
-def rows_first(case: Case) -> bool:
+def rows_first(case: Case, profile: Profile) -> bool:
     """Everything that is wrong is what the rules say of the layout in which rows come first."""
     plain = [_as_rows(step) for step in case.steps]
-    others = [asked.expected for _, asked in Follower().follow(plain) if asked is not None]
-    wrong = {one.number for one in wrong_calls(case)}
-    found = [(one, other) for one, other in zip(calls_of(case), others, strict=True) if one.number in wrong]
+    others = [asked.expected for _, asked in Follower(rules_of(profile)).follow(plain) if asked is not None]
+    wrong = {one.number for one in wrong_calls(case, profile)}
+    found = [
+        (one, other)
+        for one, other in zip(calls_of(case, profile), others, strict=True)
+        if one.number in wrong
+    ]
     return bool(found) and all(one.is_as(other) for one, other in found)
 
 
-def described_as_rows(case: Case) -> bool:
+def described_as_rows(case: Case, profile: Profile) -> bool:
     """Every wrong entry of a context's vectors is the one of a state whose channels are its rows."""
-    wrong = [one for one in calls_of(case) if one.deviates]
+    wrong = [one for one in calls_of(case, profile) if one.deviates]
     return bool(wrong) and all(one.call.function == _INITIALIZE and _described(one) for one in wrong)
 
 
@@ -301,15 +316,15 @@ def _as_rows(value: Any) -> Any:
     return value
 
 
-def overlapping_run(case: Case) -> bool:
+def overlapping_run(case: Case, profile: Profile) -> bool:
     """A run of bytes that is moved onto itself, towards lower addresses, warp by warp or on a GPU."""
-    return warp_by_warp(case) and any(_overlapping(one.call) for one in calls_of(case))
+    return warp_by_warp(case) and any(_overlapping(one) for one in calls_of(case, profile))
 
 
-def _overlapping(call: Call) -> list[Entry]:
-    if call.function not in _LISTS:
+def _overlapping(one: Made) -> list[Entry]:
+    if one.call.function not in _LISTS:
         return []
-    return [entry for entry in listed_by(call) if _overlaps(entry)]
+    return [entry for entry in listed_by(one.call, one.profile) if _overlaps(entry)]
 
 
 def _overlaps(entry: Entry) -> bool:
@@ -317,13 +332,13 @@ def _overlaps(entry: Entry) -> bool:
     return source.pool == target.pool and target.offset < source.offset < target.offset + size
 
 
-def within_overlapping_runs(case: Case) -> bool:
+def within_overlapping_runs(case: Case, profile: Profile) -> bool:
     """Whatever is wrong lies where such a run goes."""
-    return _only(case, lambda one: one.call.function in _LISTS and _in_runs(one))
+    return _only(case, profile, lambda one: one.call.function in _LISTS and _in_runs(one))
 
 
 def _in_runs(one: Made) -> bool:
-    runs = _overlapping(one.call)
+    runs = _overlapping(one)
     return all(
         any(name == target.pool and target.offset <= at < target.offset + size for _, target, size in runs)
         for name, _, right, seen in one.wrong_bytes()
@@ -331,13 +346,13 @@ def _in_runs(one: Made) -> bool:
     )
 
 
-def listed_by(call: Call) -> tuple[Entry, ...]:
+def listed_by(call: Call, profile: Profile) -> tuple[Entry, ...]:
     """The runs that a call of the copy by lists of pointers moves."""
     value = call.named.get("bufs", call.named.get("src_ptrs"))
-    return lists_of(value.of if isinstance(value, Attribute) else value).listed
+    return lists_of(value.of if isinstance(value, Attribute) else value, profile).listed
 
 
-def upper_half(case: Case) -> bool:
+def upper_half(case: Case, _: Profile) -> bool:
     """Some memory is at, or reaches to, an address of 2^63 or more."""
     found = everything(case.steps)
     return any(
@@ -349,7 +364,7 @@ def upper_half(case: Case) -> bool:
 
 ALIGN: Mapping[str, Condition] = {
     "count_in_place": Condition(resets_a_count, copies_nothing),
-    "shift_within_a_block": Condition(warp_by_warp, shifted_too_far),
+    "shift_within_a_block": Condition(_in_warps, shifted_too_far),
     "channel_first": Condition(channel_first, rows_first),
     "channel_first_described": Condition(channel_first, described_as_rows),
     "channel_first_step": Condition(channel_first_step),

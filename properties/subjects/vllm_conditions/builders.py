@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import BuilderConfig, Step, StepRow, decodes_a_tail, fits_graph_buffers, is_prefill
+from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Expected, Record, Returned, Tensor, Value
 from properties.harness.expectations.builders import config_of, step_of
@@ -17,7 +18,6 @@ from properties.subjects.vllm_conditions.calls import (
     asked_again,
     calls_of,
     explained,
-    rules_with,
     with_argument,
 )
 
@@ -29,9 +29,14 @@ _OWNED = "harness.owned_fields"
 _HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
 
 
-def _some(holds: Callable[[Call], bool]) -> Callable[[Case], bool]:
+def _some(holds: Callable[[Call], bool]) -> Callable[[Case, Profile], bool]:
     """Whether it holds of some call of a case."""
-    return lambda case: any(holds(one.call) for one in calls_of(case))
+    return lambda case, profile: any(holds(one.call) for one in calls_of(case, profile))
+
+
+def _some_made(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether it holds of some call of a case on the release."""
+    return lambda case, profile: any(holds(one.call, profile) for one in calls_of(case, profile))
 
 
 # Batches.
@@ -64,17 +69,17 @@ def _marks(call: Call) -> tuple[int, ...]:
     return marks.values()
 
 
-def all_decodes(case: Case) -> bool:
+def all_decodes(case: Case, profile: Profile) -> bool:
     """Every wrong split is the one that looks at no prompt."""
 
     def rules(one: Made) -> Iterator[Expected]:
         if _is_uniform(one.call):
-            yield asked_again(with_argument(one.call, "treat_short_extends_as_decodes", True))
+            yield asked_again(with_argument(one.call, "treat_short_extends_as_decodes", True), profile)
 
-    return explained(case, rules)
+    return explained(case, profile, rules)
 
 
-def padding_is_prefill(case: Case) -> bool:
+def padding_is_prefill(case: Case, profile: Profile) -> bool:
     """Every wrong split has its first prefill at the first row of padding."""
 
     def rules(one: Made) -> Iterator[Expected]:
@@ -84,7 +89,7 @@ def padding_is_prefill(case: Case) -> bool:
             before = sum(lens[:first])
             yield Returned((first, len(lens) - first, before, tokens - before))
 
-    return explained(case, rules)
+    return explained(case, profile, rules)
 
 
 # Builders.
@@ -98,12 +103,13 @@ def _dropped(call: Call) -> tuple[int, ...]:
     """The rows whose accepted tokens GDN forgets: decodes that drafted nothing, where they are marked so, or none drafted."""
     if not _builds(call, gdn=True) or call.named.get(_COUNTS) is None:
         return ()
-    step, config = step_of(call), config_of(call.named["self"])
+    # Every release is told alike how many drafts there may be.
+    step, num_spec = step_of(call), config_of(call.named["self"], DOCUMENTS).num_spec
     nobody = all((row.drafts or 0) <= 0 for row in step.rows)
     return tuple(
         number
         for number, row in enumerate(step.rows)
-        if config.num_spec and row.query_len and not is_prefill(step, row) and (nobody or row.drafts == -1)
+        if num_spec and row.query_len and not is_prefill(step, row) and (nobody or row.drafts == -1)
     )
 
 
@@ -135,18 +141,18 @@ def _by_length(call: Call) -> Call:
     return with_argument(call, _COMMON, replace(common, fields=fields))
 
 
-def _exceeds_rows(call: Call) -> bool:
+def _exceeds_rows(call: Call, profile: Profile) -> bool:
     """GDN has to build a full graph's step with more or fewer tokens than rows."""
     if not _builds(call, gdn=True):
         return False
-    step, config = step_of(call), config_of(call.named["self"])
-    only_decodes = not any(_prefills(step, row) for row in step.rows)
+    step, config = step_of(call), config_of(call.named["self"], profile)
+    only_decodes = not any(_prefills(step, row, profile) for row in step.rows)
     fits = fits_graph_buffers(step, config, "gdn")
     return fits and only_decodes and step.num_actual_tokens != len(step.rows)
 
 
-def _prefills(step: Step, row: StepRow) -> bool:
-    return is_prefill(step, row) and not decodes_a_tail(row, "gdn")
+def _prefills(step: Step, row: StepRow, profile: Profile) -> bool:
+    return is_prefill(step, row) and not decodes_a_tail(row, "gdn", profile)
 
 
 _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
@@ -169,8 +175,7 @@ def _gdn_rules(defect: Callable[[Call], bool]) -> Callable[[Made], Iterator[Expe
             for each in (*together, defect):
                 changed = _CHANGES[each](changed)
             asked = with_argument(one.call, "result", changed) if build is not one.call else changed
-            with rules_with(gdn_plain_decodes=True):
-                yield asked_again(asked)
+            yield asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
 
     return rules
 
@@ -181,27 +186,27 @@ def _subsets(
     return (some for size in range(len(others) + 1) for some in combinations(others, size))
 
 
-def accepts_one(case: Case) -> bool:
+def accepts_one(case: Case, profile: Profile) -> bool:
     """All that is wrong is what GDN gives if the decodes that drafted nothing had accepted one token."""
-    return explained(case, _gdn_rules(_drops))
+    return explained(case, profile, _gdn_rules(_drops))
 
 
-def goes_by_length(case: Case) -> bool:
+def goes_by_length(case: Case, profile: Profile) -> bool:
     """All that is wrong is what GDN gives if it goes by the lengths of rows alone."""
-    return explained(case, _gdn_rules(_has_first_token))
+    return explained(case, profile, _gdn_rules(_has_first_token))
 
 
-def has_an_entry_per_token(case: Case) -> bool:
+def has_an_entry_per_token(case: Case, profile: Profile) -> bool:
     """Every field that is wrong has as many entries as the step has tokens, or one more, and should have others."""
-    return _fields_only(case, _is_per_token)
+    return _fields_only(case, profile, _is_per_token)
 
 
-def _fields_only(case: Case, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
+def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
     """Whether some build deviates, and it holds of each field that does in each build that does.
 
     What lies in a builder's buffers then follows from that.
     """
-    wrong = [one for one in calls_of(case) if one.call.function != _OWNED and one.deviates]
+    wrong = [one for one in calls_of(case, profile) if one.call.function != _OWNED and one.deviates]
     return bool(wrong) and all(_holds_of_fields(one, holds) for one in wrong)
 
 
@@ -228,20 +233,20 @@ def _is_per_token(_: str, right: Value, seen: Value, step: Step) -> bool:
     return seen.shape[0] in per_token and seen.shape[0] != right.shape[0]
 
 
-def _table_is_wider(call: Call) -> bool:
+def _table_is_wider(call: Call, profile: Profile) -> bool:
     """Mode "all" has to copy a table into the buffers of full graphs that is wider than these."""
     if not _builds(call, gdn=False):
         return False
-    step, config = step_of(call), config_of(call.named["self"])
+    step, config = step_of(call), config_of(call.named["self"], profile)
     wide = bool(step.rows) and len(step.rows[0].blocks) > kept_width(config)
     return _keeps_all(config) and wide
 
 
-def _cuts_indices(call: Call) -> bool:
+def _cuts_indices(call: Call, profile: Profile) -> bool:
     """Mode "all" has to build a full graph's step with more or fewer tokens than rows."""
     if not _builds(call, gdn=False):
         return False
-    step, config = step_of(call), config_of(call.named["self"])
+    step, config = step_of(call), config_of(call.named["self"], profile)
     return _keeps_all(config) and step.num_actual_tokens != len(step.rows)
 
 
@@ -249,10 +254,10 @@ def _keeps_all(config: BuilderConfig) -> bool:
     return config.mode == "all" and config.full_cudagraphs
 
 
-def cuts_indices_at_tokens(case: Case) -> bool:
+def cuts_indices_at_tokens(case: Case, profile: Profile) -> bool:
     """Every field that is wrong is one of block indices, with as many entries as the step has tokens."""
     return _fields_only(
-        case, lambda name, *found: name.startswith("block_idx_") and _is_per_token(name, *found)
+        case, profile, lambda name, *found: name.startswith("block_idx_") and _is_per_token(name, *found)
     )
 
 
@@ -261,7 +266,7 @@ BUILDERS: Mapping[str, Condition] = {
     "uniform_padding": Condition(_some(_is_padded), padding_is_prefill),
     "drafted_nothing": Condition(_some(_drops), accepts_one),
     "first_token": Condition(_some(_has_first_token), goes_by_length),
-    "padded_to_tokens": Condition(_some(_exceeds_rows), has_an_entry_per_token),
-    "kept_table": Condition(_some(_table_is_wider)),
-    "kept_indices": Condition(_some(_cuts_indices), cuts_indices_at_tokens),
+    "padded_to_tokens": Condition(_some_made(_exceeds_rows), has_an_entry_per_token),
+    "kept_table": Condition(_some_made(_table_is_wider)),
+    "kept_indices": Condition(_some_made(_cuts_indices), cuts_indices_at_tokens),
 }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from oracle import profile
+from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.raw import as_bytes
@@ -23,7 +22,10 @@ Rules = Callable[["Made"], Iterable[Expected]]
 
 @dataclass(frozen=True)
 class Made:
-    """A call with its names resolved, and its number; `known` are contents before it, by name, None where unknown."""
+    """A call with its names resolved, and its number; `known` are contents before it, by name, None where unknown.
+
+    `profile` is that of the release that was called.
+    """
 
     number: int
     call: Call
@@ -31,6 +33,7 @@ class Made:
     expected: Expected
     actual: Outcome
     device: str
+    profile: Profile
 
     def is_as(self, expected: Expected) -> bool:
         """Whether what came of it is this."""
@@ -58,8 +61,8 @@ def raw(tensor: Tensor) -> bytes:
     return as_bytes(tensor.elements, tensor.dtype)
 
 
-def calls_of(case: Case) -> Iterator[Made]:
-    """The calls of a case, in order."""
+def calls_of(case: Case, profile: Profile) -> Iterator[Made]:
+    """The calls of a case, in order, on a release."""
     expected, known = recorded(case.expected), dict[str, Value]()
 
     def expect(call: Call, before: Known) -> Expected:
@@ -71,19 +74,19 @@ def calls_of(case: Case) -> Iterator[Made]:
     for _, asked in Follower(expect).follow(case.steps):
         if asked is not None:
             number, actual = next(outcomes)
-            yield Made(number, asked.call, dict(known), asked.expected, actual, case.device)
+            yield Made(number, asked.call, dict(known), asked.expected, actual, case.device, profile)
 
 
-def wrong_calls(case: Case) -> list[Made]:
+def wrong_calls(case: Case, profile: Profile) -> list[Made]:
     """The calls that deviate from the rules; of a life the last one, since what came of those before it did not matter."""
-    wrong = [one for one in calls_of(case) if one.deviates]
+    wrong = [one for one in calls_of(case, profile) if one.deviates]
     is_life = case.failure is not None and not case.failure.function
     return wrong[-1:] if is_life else wrong
 
 
-def explained(case: Case, rules: Rules) -> bool:
+def explained(case: Case, profile: Profile, rules: Rules) -> bool:
     """Whether some call deviates from the rules, and each that does is as these other rules have it."""
-    wrong = wrong_calls(case)
+    wrong = wrong_calls(case, profile)
     return bool(wrong) and all(any(one.is_as(other) for other in rules(one)) for one in wrong)
 
 
@@ -96,20 +99,9 @@ def with_argument(call: Call, name: str, value: Value) -> Call:
     return replace(call, arguments=arguments, keywords=keywords)
 
 
-@contextmanager
-def rules_with(**changes: Any) -> Iterator[None]:
-    """While it is entered, rules differ from the current ones in these fields of their profile."""
-    before = profile.current()
-    profile.use(replace(before, **changes))
-    try:
-        yield
-    finally:
-        profile.use(before)
-
-
-def asked_again(call: Call, known: Known | None = None) -> Expected:
-    """What the rules expect of a changed call."""
-    return answer(call, known)
+def asked_again(call: Call, profile: Profile, known: Known | None = None) -> Expected:
+    """What the rules of a release expect of a changed call."""
+    return answer(call, known, profile)
 
 
 def changed_blocks(before: bytes, after: bytes, page: int) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Expected
 from properties.subjects import Condition
@@ -18,25 +19,25 @@ def _speculates(call: Call) -> bool:
     return call.function.endswith(_WITHOUT_ROOM) and bool(call.named.get(_DRAFTS))
 
 
-def with_drafts(case: Case) -> bool:
+def with_drafts(case: Case, _: Profile) -> bool:
     """A state's shape is asked for, with speculative tokens."""
     return any(_speculates(call) for call in case.calls)
 
 
-def without_room(case: Case) -> bool:
+def without_room(case: Case, profile: Profile) -> bool:
     """Every wrong shape is the one for no speculative tokens."""
 
     def rules(one: Made) -> Iterator[Expected]:
         if _speculates(one.call):
-            yield asked_again(with_argument(one.call, _DRAFTS, 0))
+            yield asked_again(with_argument(one.call, _DRAFTS, 0), profile)
 
-    return explained(case, rules)
+    return explained(case, profile, rules)
 
 
-def repeats_an_earlier_result(case: Case) -> bool:
+def repeats_an_earlier_result(case: Case, profile: Profile) -> bool:
     """Every wrong result is what an earlier call of the same function gave."""
     earlier: list[Made] = []
-    for one in calls_of(case):
+    for one in calls_of(case, profile):
         same = (other for other in earlier if other.call.function == one.call.function)
         if one.deviates and not any(one.is_as(other.expected) for other in same):
             return False

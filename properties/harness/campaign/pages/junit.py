@@ -80,7 +80,11 @@ def _property(one: PropertyRecord, buckets: Sequence[BucketRecord]) -> Element:
         _element(case, "failure", one.detail, message=one.detail or one.status, type=one.status)
     elif one.status in _SKIPPED and not buckets:
         _element(case, "skipped", message=f"{one.status}: {one.detail}" if one.detail else one.status)
-    _element(case, "system-out", f"{one.sentence}\n{one.status}, {one.examples} examples")
+    _element(
+        case,
+        "system-out",
+        f"{one.sentence}{f' ({one.id})' if one.id else ''}\n{one.status}, {one.examples} examples",
+    )
     return case
 
 

@@ -53,7 +53,7 @@ def summary(record: CampaignRecord, width: int = 200) -> Table:
         told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
         style = _BY_VALUE.get(one.status, "")
         table.add_row(
-            BrokenName(on_one_line(one.name)),
+            BrokenName(on_one_line(one.short)),
             Text(on_one_line(one.status), style),
             *(told[name] for name in columns),
         )
@@ -147,8 +147,7 @@ class Display:
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
     ledger, plan = campaign.ledger, campaign.plan
     found = [
-        (one.id, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
-        for one in ledger.buckets.values()
+        (one.id, f"FALSIFIED {one.id}: {one.named}: {said(one.message)}") for one in ledger.buckets.values()
     ]
     found += [
         (name, f"ERROR: {name}: {said(_last_line(one))}")
@@ -175,7 +174,7 @@ def _window(campaign: Campaign, room: int, width: int) -> Table:
     table = _table(columns, caption=line(campaign), caption_justify="left")
     for one in shown:
         style = _STYLES.get(one.status, "cyan" if one.running else "")
-        name = Text(on_one_line(one.name), style, no_wrap=True, overflow="ellipsis")
+        name = Text(on_one_line(one.tested.id or one.name), style, no_wrap=True, overflow="ellipsis")
         status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
         told = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
         table.add_row(name, Text(status.value, style), *told[: len(columns)])
@@ -192,7 +191,7 @@ def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
     ledger, plan, spent = campaign.ledger, campaign.plan, campaign.at
     falsified = sum(one.status is Status.FALSIFIED for one in ledger.standings.values())
-    running = [one.name for one in ledger.standings.values() if one.running]
+    running = [one.tested.id or one.name for one in ledger.standings.values() if one.running]
     running += [f"the report of known defect {name}" for name in sorted(campaign.reporting)]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""

@@ -27,7 +27,7 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
     for one in record.properties:
         if one.status in wrong:
-            tell(f"\n{said(one.status)}: {said(one.name)}\n  {said(one.detail)}")
+            tell(f"\n{said(one.status)}: {said(one.named)}\n  {said(one.detail)}")
     listed = {one.id for one in record.buckets}
     for entry in record.corpus:
         # A case that fails again stands among the failures already.
@@ -43,7 +43,7 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
         tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
-            tell(f"{said(one.name)}: {said(one.detail)}")
+            tell(f"{said(one.named)}: {said(one.detail)}")
 
 
 def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in record.properties:
         if one.status == status.value and not _lacked_time(one):
-            found.setdefault(one.detail, []).append(one.name)
+            found.setdefault(one.detail, []).append(one.short)
     return found
 
 
@@ -73,7 +73,7 @@ def _lacked_time(one: PropertyRecord) -> bool:
 
 def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
-    names = [one.name for one in record.properties if _lacked_time(one)]
+    names = [one.short for one in record.properties if _lacked_time(one)]
     if not names:
         return ""
     told = f"not tested for want of time: {_listed(names)}"
@@ -99,12 +99,12 @@ def budget_that_would_do(record: CampaignRecord) -> int:
 
 def _tell_group(tell: Tell, group: CauseGroup, device: str) -> None:
     first, *others = group.buckets
-    tell(f"\n{Status.FALSIFIED.value}: {said(first.property)}\n  {said(first.message)}")
+    tell(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
     _tell_places(tell, first, device, "  ")
     if others:
         tell(f"  {len(others)} more at the same call and place, {said(group.title)}:")
     for one in others:
-        tell(f"    {said(one.property)}")
+        tell(f"    {said(one.named)}")
         _tell_places(tell, one, device, "      ")
 
 

@@ -120,15 +120,15 @@ class Exploration:
 
     def _note_what_runs(self) -> None:
         """Let an isolated port note on disk what it is about to run, as far as there is room."""
-        port, task = self._isolated, self.task
+        port, task, tested = self._isolated, self.task, self.tested
         assert port is not None
         log = self._running if self._logged else None
         try:
-            port.begin_property(task.property, self.tested.sentence, log=log, seed=task.seed)
+            port.begin_property(task.property, tested.sentence, tested.id, log=log, seed=task.seed)
         except OSError as error:
             self._logged = False
             self.worker.trouble(self._running.parent, error)
-            port.begin_property(task.property, self.tested.sentence, seed=task.seed)
+            port.begin_property(task.property, tested.sentence, tested.id, seed=task.seed)
 
     @property
     def _running(self) -> Path:
@@ -141,6 +141,7 @@ class Exploration:
             {
                 "property_name": task.property,
                 "sentence": self.tested.sentence,
+                "property_id": self.tested.id,
                 "seed": task.seed,
                 "subject": setting.subject,
                 "device": setting.device,

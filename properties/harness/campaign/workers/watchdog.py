@@ -56,6 +56,7 @@ class Watchdog:
 
     def step(self, trial: Trial) -> None:
         """A step of an example begins."""
+        # In this order: `_write` opens a log only if the trial is still the one that it saw.
         self._trial, self._since = trial, time.monotonic()
         if self._log is not None:
             self._drop()

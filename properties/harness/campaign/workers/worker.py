@@ -214,8 +214,10 @@ def preload() -> None:
 
 def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     """The process's life: tasks until None comes, or until the coordinator is gone."""
+    # Ctrl-C goes to every process of the terminal; the coordinator ends the workers when it has what they know.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     move_to(*surroundings)
+    # Where it is set, Hypothesis takes another profile when it is imported.
     os.environ.pop("CI", None)
     pipe = Connection(descriptor)
     try:

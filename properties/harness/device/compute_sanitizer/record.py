@@ -50,7 +50,7 @@ class Recorder:
     seed: int
 
     def port(self) -> RulesPort:
-        return RulesPort(self.device)
+        return RulesPort(self.device, profile=self.subject.profile)
 
     def record(self, tested: Property, examples: int) -> Recorded:
         """Up to `examples` different cases, of those that launch a kernel if there are any."""
@@ -102,6 +102,7 @@ class Recorder:
             failure=None,
             device=self.device,
             seed=self.seed,
+            property_id=tested.id,
         )
 
 

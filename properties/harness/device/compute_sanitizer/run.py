@@ -173,6 +173,7 @@ def _execute(command: list[str], log: Path, seconds: float) -> Process:
         env=_environment(),
         start_new_session=True,
     )
+    # The process has its own: with this one open, the reader would never come to an end.
     os.close(writer)
     copying = threading.Thread(target=_copy, args=(reader, log), daemon=True)
     copying.start()

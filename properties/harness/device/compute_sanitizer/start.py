@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from properties.harness.device.compute_sanitizer.report import conclusion, tell_
 from properties.harness.device.compute_sanitizer.run import ComputeSanitizer, ToolRun, WatchedCases, run_tool
 from properties.harness.execution.example import Bench
 from properties.harness.execution.registry import Property, load_properties
+from properties.harness.execution.selection import select
 from properties.harness.subject import Subject, load
 from properties.harness.text import visible
 
@@ -34,7 +35,7 @@ _OTHERS = ("torch", "triton")
 
 @dataclass(frozen=True)
 class SanitizeOptions:
-    """What the command line asks for; `choose` picks names by the expression `only`."""
+    """What the command line asks for."""
 
     cases: Sequence[Path]
     subject: str
@@ -44,7 +45,6 @@ class SanitizeOptions:
     only: str
     seed: int | None
     timeout: float
-    choose: Callable[[list[str], str], list[str]]
 
 
 @dataclass
@@ -160,7 +160,7 @@ def gather(
     gathered = Gathered(seed=seed)
     saved = dict(_readable(options.cases, gathered.skipped))
     launching = [name for name, one in tested.items() if one.launches and not options.cases]
-    chosen = set(options.choose(sorted({*saved.values(), *launching}), options.only))
+    chosen = set(select(sorted({*saved.values(), *launching}), options.only, tested))
     gathered.saved = [path for path, name in saved.items() if name in chosen]
     asked = [tested[name] for name in launching if name in chosen]
     if options.examples and asked:

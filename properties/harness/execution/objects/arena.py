@@ -18,6 +18,7 @@ ARENA_BYTES = 8 << 20
 LARGEST = 256 << 10
 """Memory larger than this stands alone: whoever has it writes little of it."""
 _ALIGNMENT = 512
+"""As in torch's own allocator on CUDA. Triton compiles other code for pointers that do not divide by 16."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Arena:
 
     def memory(self, begin: int, nbytes: int) -> torch.Tensor:
         """The device's bytes there, as a storage that has no others."""
+        # A slice of the tensor would have all of its storage.
         if self.device == "cpu":
             return torch.from_numpy(self._memory.numpy()[begin : begin + nbytes])
         return torch.as_tensor(_Span(self._first + begin, nbytes), device=self.device)

@@ -108,6 +108,7 @@ class Scope:
 
     def add(self, path: str, block: Allocation, view: torch.Tensor | None = None) -> torch.Tensor:
         tensor = block.view if view is None else view
+        # `found` keeps the tensor alive, so that no other one gets its id.
         self.found[path] = block, tensor
         self.paths[id(tensor)] = path
         return tensor

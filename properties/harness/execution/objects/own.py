@@ -1,6 +1,6 @@
 """Functions of the harness that a case can call beside the subject's: who owns a result, and what a graph reads.
 
-They stand beside the port because they look at real memory. `repro_template.txt` has the same functions for scripts.
+They stand beside the port because they look at real memory. `report/repro/runtime/harness.py` has the same functions for scripts.
 """
 
 from __future__ import annotations

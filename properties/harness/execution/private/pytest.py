@@ -22,8 +22,8 @@ MADE_FOR = ("8.0", "9.2")
 NEEDED = ("_pytest.mark.expression.Expression.compile", "_pytest.mark.expression.Expression.evaluate")
 
 
-def chosen_by(expression: str, names: list[str]) -> list[str]:
-    """The names that an expression as for `pytest -k` chooses.
+def chosen_by(expression: str, name: str, id_: str = "") -> bool:
+    """Whether an expression as for `pytest -k` chooses a name; words with "/" or "-" are parts of the id.
 
     Raises:
         ValueError: no such expression.
@@ -34,8 +34,8 @@ def chosen_by(expression: str, names: list[str]) -> list[str]:
         raise ValueError(
             f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
         ) from error
-    return [name for name in names if compiled.evaluate(_containing(name))]
+    return bool(compiled.evaluate(_containing(name, id_)))
 
 
-def _containing(name: str) -> Callable[..., bool]:
-    return lambda word, **_: word in name
+def _containing(name: str, id_: str) -> Callable[..., bool]:
+    return lambda word, **_: word in (id_ if "/" in word or "-" in word else name)

@@ -46,6 +46,7 @@ def _zeros_ordered(choose: Function, is_negative: Function) -> Function:
 
     def chosen_in_order(a: Any, b: Any) -> Any:
         chosen = choose(a, b)
+        # NumPy decides all but the sign of a zero.
         if chosen.all():
             return chosen
         negative = is_negative(np.signbit(a), np.signbit(b))
@@ -136,6 +137,7 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return float(np.float64(a) * np.float64(b) + np.float64(c))
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
+        # Its sign: that of the sum where a term is zero, plus where two numbers cancel.
         return a * b + c if a * b == 0 or c == 0 else 0.0
     try:
         return float(exact)

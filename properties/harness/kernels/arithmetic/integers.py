@@ -89,11 +89,14 @@ def divide_signed(width: int) -> Function:
 
     def scalars(a: int, b: int) -> int:
         quotient = a // b
+        # Python rounds down, a GPU toward zero.
         if quotient < 0 and quotient * b != a:
             return quotient + 1
+        # The least number divided by -1 wraps around to itself.
         return quotient if quotient != half else -half
 
     def arrays(a: Any, b: Any) -> Array:
+        # NumPy rounds down too, but a multiple of b leaves nothing to round.
         exact: Array = a - np.fmod(a, b)
         return exact // b
 

@@ -25,6 +25,7 @@ def to_bf16(value: Any) -> Any:
         word = int(value.view(np.uint32))
         if word & 0x7FFFFFFF > 0x7F800000:
             return _BF16_NAN
+        # 0x7FFF rounds a tie down; one more, where the last bit that stays is odd, rounds it up to the even neighbour.
         return np.uint32(word + 0x7FFF + (word >> 16 & 1) & _HIGH_HALF).view(np.float32)
     bits = value.view(np.uint32)
     rounded = (bits >> 16) & 1
@@ -68,6 +69,7 @@ def to_f16_toward_zero(value: Any) -> Any:
         return to_f16_toward_zero(np.array([value]))[0]
     near = value.astype(np.float16)
     beyond = np.abs(near.astype(np.float32)) > np.abs(value)
+    # One less among the bits is one step toward zero, whatever the sign.
     return (near.view(np.uint16) - beyond).view(np.float16)
 
 

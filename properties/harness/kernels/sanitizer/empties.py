@@ -226,6 +226,7 @@ class _StorageBytes:
     def __init__(self, storage: torch.UntypedStorage, dead: deque[_StorageBytes]) -> None:
         self.low = storage.data_ptr()
         self.high = self.low + storage.nbytes()
+        # Only noted: this may be called within any operation, also while the lock is held.
         self.storage = weakref.ref(storage, lambda _: dead.append(self))
         self._written: list[tuple[int, int]] = []
 

@@ -40,6 +40,7 @@ class Regions:
     def mark(self, view: TensorView, mark: Declared) -> None:
         if not view.geometry.span:
             return
+        # A view that a newer one covers is not asked any more; kept, they would pile up.
         self.entries = [entry for entry in self.entries if not _covers(view, entry[0])] + [(view, mark)]
         self._lows = np.array([known.base for known, _ in self.entries], np.int64)
         self._highs = np.array([known.end for known, _ in self.entries], np.int64)

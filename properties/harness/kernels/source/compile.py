@@ -107,6 +107,7 @@ def _without_descriptors(module: Any) -> None:
 
 @cache
 def _own_version() -> str:
+    # Of the code that writes code: what an earlier version has left in the cache must not be run by a later one.
     digest = hashlib.sha256()
     for folder in (Path(arithmetic.__file__).parent, Path(__file__).parent):
         for path in sorted(folder.glob("*.py")):

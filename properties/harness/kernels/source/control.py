@@ -25,6 +25,7 @@ class Control(Lines):
     def _unstructured(self) -> None:
         blocks = self._function.blocks
         numbers = {block.label: at for at, block in enumerate(blocks)}
+        # Python cannot jump: a loop goes on with the block whose number is in `at`.
         self._line("at = 0")
         self._line("while True:")
         self._depth += 1
@@ -78,6 +79,7 @@ class Control(Lines):
         (counter, *carried), operations = one.regions[0][0].arguments, one.regions[0][0].operations
         self._assign(list(zip(carried, one.operands[3:], strict=True)))
         bounds = [self._name(value) for value in one.operands[:3]]
+        # Generated code holds every integer as a signed one.
         if one.text == "unsigned":
             bits = 8 * size_of(counter.type.element)
             bounds = [f"{bound} & {(1 << bits) - 1:#x}" for bound in bounds]

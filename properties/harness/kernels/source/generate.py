@@ -194,6 +194,7 @@ class _Writer(Control, Accesses, Shapes):
         else:
             step = f"multiply({step}, {size}, dtype=int64)"
         form = max(self._form(pointer), self._form(offset))
+        # Arrays of int64 wrap around on their own, Python's numbers do not.
         wrapped = f"{base} + {step}" if form else f"wrap64({base} + {step})"
         if form and self._form(offset) == SCALAR:
             wrapped = f"{base} + wrap64({step})"

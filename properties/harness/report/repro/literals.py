@@ -1,4 +1,4 @@
-"""Values as Python source, in terms of torch, and of what the template of `repro.py` defines."""
+"""Values as Python source, in terms of torch, and of what `runtime` defines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RUN = 8
 
 
 def literal(value: Value) -> str:
-    """`value` as Python source in terms of torch, `DEVICE` and the template's `build`."""
+    """`value` as Python source in terms of torch, `DEVICE` and what `runtime` defines."""
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, bytes):

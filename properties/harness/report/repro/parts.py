@@ -21,18 +21,6 @@ _IMPORTED_USAGE = f"""\
 Needs torch and the subject, which is looked for in @FOUND@. To try another copy, name its module or its folder:
 
     SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
-_FOUND = """
-HERE = os.path.dirname(os.path.abspath(__file__))
-SUBJECT = os.environ.setdefault("SUBJECT", @MODULE@)
-ROOT = os.environ.get("SUBJECT_PATH") or (@ROOT@ and os.path.join(HERE, @ROOT@))
-if ROOT:
-    sys.path.insert(0, os.path.abspath(ROOT))
-try:
-    @BIND@importlib.import_module(SUBJECT)
-except KeyboardInterrupt:
-    raise
-except BaseException as error:
-    cannot_try(f"cannot import {SUBJECT}: {type(error).__name__}: {error}")"""
 _CARRIED_USAGE = f"""\
 {_CODES}
 Needs @NAME@, torch and triton, and nothing else; where there is no GPU, no driver either. In an environment that has them:
@@ -40,28 +28,30 @@ Needs @NAME@, torch and triton, and nothing else; where there is no GPU, no driv
     python repro.py
 
 SUBJECT_PATH=some/folder tries the @NAME@ that lies in that folder, such as a checkout."""
-_CARRIED = '''
-def adapter():
-    """How the names that the case uses are found in @NAME@."""
-@SOURCE@
+SANITIZED_USAGE = """\
+What is wrong shows in no byte here, only to who watches every access: it takes statecheck's sanitizer.
 
+Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or statecheck is missing.
+`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.
+Needs torch, triton, the subject, statecheck, and case.json beside this file. To try another copy of the subject:
 
-if os.environ.get("SUBJECT_PATH"):
-    sys.path.insert(0, os.path.abspath(os.environ["SUBJECT_PATH"]))
-try:
-    subject = types.SimpleNamespace(**{name: found for name, found in adapter().items() if found is not None})
-except KeyboardInterrupt:
-    raise
-except BaseException as error:
-    cannot_try(f"cannot import what the case needs: {type(error).__name__}: {error}")'''
+    SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder STATECHECK=path/to/its/checkout python repro.py"""
 
 
 @dataclass(frozen=True)
 class SubjectPart:
-    """What a script says of its use, the code that binds `subject`, and the release that the case was seen with."""
+    """How a script is used, and how it comes by its subject.
+
+    Args:
+        usage: for its docstring.
+        statements: what binds `subject`, in terms of the runtime.
+        adapter: the source of a function `adapter` that the statements need, "" for none.
+        seen_with: the release that the case was seen with.
+    """
 
     usage: str
-    code: str
+    statements: tuple[str, ...]
+    adapter: str = ""
     seen_with: str = ""
 
 
@@ -70,23 +60,27 @@ def subject_part(case: Case, root: str) -> SubjectPart:
     subject = subject_of(case)
     imported = {
         "@SUBJECT@": in_docstring(case.subject),
-        "@MODULE@": json.dumps(case.subject),
-        "@ROOT@": json.dumps(root),
         "@DEVICE@": in_docstring(case.device),
         "@FOUND@": in_docstring(f"{root} from here" if root else "what Python imports from"),
     }
+    usage = filled(_IMPORTED_USAGE, imported)
+    import_it = f"import_subject({json.dumps(case.subject)}, {json.dumps(root)})"
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
         with suppress(ValueError):
-            source = indent(carried_source(case, subject), "    ")
-            told = {"@NAME@": in_docstring(case.subject), "@SOURCE@": source}
-            usage, code = filled(_CARRIED_USAGE, told), filled(_CARRIED, told)
-            if subject.module.__name__ != subject.carried:
-                # Its adapter adapts any port: the port is a module like any other subject.
-                usage = filled(_IMPORTED_USAGE, imported)
-                code = f"{filled(_FOUND, imported | {'@BIND@': ''})}\n\n{code}"
-            return SubjectPart(usage, code, titled(case.subject, subject))
-    return SubjectPart(filled(_IMPORTED_USAGE, imported), filled(_FOUND, imported | {"@BIND@": "subject = "}))
+            name = in_docstring(case.subject)
+            adapter = (
+                f'def adapter():\n    """How the names that the case uses are found in {name}."""\n'
+                + indent(carried_source(case, subject), "    ")
+            )
+            bind_it = "subject = adapted(adapter)"
+            seen_with = titled(case.subject, subject)
+            if subject.module.__name__ == subject.carried:
+                usage = filled(_CARRIED_USAGE, {"@NAME@": name})
+                return SubjectPart(usage, (bind_it,), adapter, seen_with)
+            # Its adapter adapts any port: the port is a module like any other subject.
+            return SubjectPart(usage, (import_it, bind_it), adapter, seen_with)
+    return SubjectPart(usage, (f"subject = {import_it}",))
 
 
 def filled(template: str, told: dict[str, str]) -> str:

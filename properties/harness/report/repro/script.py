@@ -1,13 +1,15 @@
-"""Writes `repro.py`: a case as a script that needs torch and the subject, and nothing of this harness."""
+"""Writes `repro.py`: a case as a script that needs torch and the subject, and nothing of this harness.
+
+A reader finds in this order what is wrong, what is called and what should come out, how the subject is found, and the code
+that makes this run. That code is carried from the modules of `runtime`, as far as the case needs it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 from properties.harness import rooms
@@ -32,15 +34,11 @@ from properties.harness.case.values import (
 from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
-from properties.harness.kernels import schedules
 from properties.harness.report.repro.adapter import called
+from properties.harness.report.repro.assemble import Script, assembled, runtime_names
 from properties.harness.report.repro.literals import elements_of, literal
-from properties.harness.report.repro.parts import filled, in_docstring, seen, subject_part
+from properties.harness.report.repro.parts import SANITIZED_USAGE, filled, in_docstring, seen, subject_part
 
-_TEMPLATE = Path(__file__).with_name("template.txt")
-_WATCHED = Path(__file__).with_name("watched_template.txt")
-_SCHEDULES = Path(schedules.__file__)
-_RACES = Path(__file__).with_name("races.py")
 TRACED = "traced"
 """In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
 
@@ -54,25 +52,37 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     """
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     if case.sanitized and case.order is None:
-        return _watched_script(case, directory, root)
+        return _sanitized_script(case, directory, root)
     if case.order != TRACED:
         case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
     part = subject_part(case, root)
-    body = "\n".join(f"    {line}" if line else "" for line in _steps(case))
-    told = {
-        "@PROPERTY@": in_docstring(case.property_name),
-        "@SENTENCE@": in_docstring(case.sentence),
-        "@MESSAGE@": seen(case),
-        "@WITH@": part.seen_with and f" with {part.seen_with}",
-        "@USAGE@": part.usage,
-        "@DEVICE@": _device(case),
-        "@INTERPRETER@": _interpreter(case),
-        "@SUBJECT_PART@": part.code,
-        "@CALLED@": repr(called(case)),
-        "@BODY@": body,
-        "@STATED@": repr(_stated(case)),
-    }
-    return filled(_TEMPLATE.read_text(encoding="utf-8"), told)
+    body = [f"    {line}" if line else "" for line in _steps(case)]
+    seen_with = part.seen_with and f" with {part.seen_with}"
+    stated = _stated(case)
+    return assembled(
+        Script(
+            docstring=(
+                f"Counterexample to: {in_docstring(case.property_name)}",
+                in_docstring(case.should_hold),
+                f"Seen{seen_with}: {seen(case)}",
+                part.usage,
+            ),
+            check="\n".join(
+                [
+                    "def check() -> None:",
+                    '    """What is called with what, and what should come out."""',
+                    *body,
+                ]
+            ),
+            adapter=part.adapter,
+            device=_device(case),
+            statements=(
+                *part.statements,
+                f"require({called(case)!r})",
+                f"end(check, {stated!r})" if stated else "end(check)",
+            ),
+        )
+    )
 
 
 def _for_interpreter(case: Case) -> Case:
@@ -98,33 +108,23 @@ def _stated(case: Case) -> str:
 
 def _device(case: Case) -> str:
     if case.order == TRACED:
-        return '"cpu"  # Only where Triton interprets them can programs be looked at.'
+        return '"cpu"'
     return f'os.environ.get("DEVICE", {json.dumps(case.device)})'
 
 
-def _watched_script(case: Case, directory: Path, root: str) -> str:
+def _sanitized_script(case: Case, directory: Path, root: str) -> str:
     """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
-    told = {
-        "@PROPERTY@": in_docstring(case.property_name),
-        "@USED@": in_docstring(case.subject),
-        "@SUBJECT@": json.dumps(case.subject),
-        "@ROOT@": json.dumps(root),
-        "@STATECHECK@": json.dumps(os.path.relpath(rooms.FOLDER, directory)),
-    }
-    return filled(_WATCHED.read_text(encoding="utf-8"), told)
-
-
-def _interpreter(case: Case) -> str:
-    """What runs programs in another order than the plain one, or looks at what they touch, where the case needs it."""
-    if case.order == TRACED:
-        return _inlined(_RACES)
-    return _inlined(_SCHEDULES) if any(call.schedule for call in case.calls) else ""
-
-
-def _inlined(module: Path) -> str:
-    """The text of a module that stands on its own; scripts are not annotated for anybody."""
-    text = module.read_text(encoding="utf-8").replace("from __future__ import annotations\n\n", "")
-    return f"\n\n{text.rstrip()}\n"
+    checkout = os.path.relpath(rooms.FOLDER, directory)
+    places = ", ".join(map(json.dumps, (case.subject, root, checkout)))
+    return assembled(
+        Script(
+            docstring=(
+                f"Counterexample to: {in_docstring(case.property_name)}",
+                filled(SANITIZED_USAGE, {"@SUBJECT@": in_docstring(case.subject)}),
+            ),
+            statements=(f"replay_sanitized({places})",),
+        )
+    )
 
 
 def _steps(case: Case) -> Iterator[str]:
@@ -179,9 +179,11 @@ def _call(
         for name, value in call.named.items()
         if _watched(value, results) and not (isinstance(value, Name) and value.name in call.observes)
     )
-    yield f"before = snapshot({watched})"
-    owner = "" if call.function.startswith("harness.") else "subject."
-    invocation = f"lambda: {owner}{call.function}({arguments})"
+    if watched:
+        yield f"before = snapshot({watched})"
+    ours = call.function.startswith("harness.")
+    function = call.function.removeprefix("harness.") if ours else f"subject.{call.function}"
+    invocation = f"lambda: {function}({arguments})"
     if call.schedule:
         invocation = f"in_order({call.schedule!r}, {invocation})"
     if finding:
@@ -194,7 +196,8 @@ def _call(
         yield f"if {result} is not FAILED:"
         yield from (f"    {line}" for line in _checks(result, expected.value))
     observed = [name for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))]
-    yield f"expect_untouched({', '.join(['before', *(observed if watched else ())])})"
+    if watched:
+        yield f"expect_untouched({', '.join(['before', *observed])})"
     yield from _observations(call, expected, memory)
 
 
@@ -218,16 +221,8 @@ def _observation(name: str, expected: Value, bound: Value) -> str:
 
 def _variable(name: str, value: Value, memory: KnownMemory) -> str:
     """The variable of an argument: its name, unless that is what something else is called already."""
-    taken = name in memory.names or name in _helpers()
+    taken = name in memory.names or name in runtime_names()
     return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
-
-
-@cache
-def _helpers() -> frozenset[str]:
-    """What the template itself calls by name."""
-    return frozenset(
-        re.findall(r"^(?:def|class|import) (\w+)", _TEMPLATE.read_text(encoding="utf-8"), re.MULTILINE)
-    )
 
 
 def _watched(value: Value, results: set[str]) -> bool:

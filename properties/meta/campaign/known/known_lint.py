@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
+from oracle.profile import DOCUMENTS
 from properties import subjects
 from properties.harness.case import Case
 from properties.harness.execution.example import Bench, Falsified
@@ -142,7 +143,7 @@ class _Planting:
             return
         self.lint.alike.add(pair)
         before = self.lint.planted.get(pair)
-        if (before is None or before.passed_by) and symptom.condition.inputs(case):
+        if (before is None or before.passed_by) and symptom.condition.inputs(case, DOCUMENTS):
             passed_by = entry.shows_in(replace(case, property_name=entry.names[0]))
             self.lint.planted[pair] = Planted(*pair, case, passed_by)
 

@@ -45,7 +45,7 @@ def read(
     symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
     tables = (f"[[known]]\n{_table(one)}\n{symptoms}" for one in entries)
     path.write_text("".join(tables), encoding="utf-8")
-    even = Condition(lambda case: case.calls[0].named["x"] % 2 == 0)
+    even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
     return known_in(path, release, {"even": even})
 
 
@@ -136,6 +136,16 @@ def test_no_symptom_is_made_of_the_fields_of_two(tmp_path: Path) -> None:
     assert not known.shows_in(a_case(failure=FAILURE))
 
 
+@pytest.mark.parametrize(
+    ("properties", "shows"),
+    [(["toys/divide"], True), (["toys/*"], True), (["toys_divide"], True), (["toys/add", "toys_*s"], False)],
+    ids=str,
+)
+def test_an_entry_names_properties_or_their_ids(tmp_path: Path, properties: list[str], shows: bool) -> None:
+    (known,) = read(tmp_path, NEEDED | {"properties": properties})
+    assert known.shows_in(a_case(failure=FAILURE, property_id="toys/divide")) is shows
+
+
 def test_a_case_of_another_property_shows_no_defect(tmp_path: Path) -> None:
     assert not narrowed(tmp_path).shows_in(a_case(property_name="tops_turn", failure=FAILURE))
 
@@ -211,6 +221,9 @@ def test_an_entry_that_means_nothing_or_everything_is_refused(
         ),
         ({"function": ["divide", ""]}, "function = '', but should be a name"),
         ({"place": "*"}, r"place = '\*', but should be a name, of which \* is only a part"),
+        # As it stands in a case: no failure has it, since that is compared without what belongs to one input.
+        ({"place": "result.shape"}, r"place = 'result.shape', but should be 'result', without what belongs"),
+        ({"place": "pool0[3]"}, r"place = 'pool0\[3\]', but should be 'pool', without what belongs"),
         ({"place": 3}, "place = 3, but should be a name or several"),
         ({"exception": "*"}, r"exception = '\*', but should be a name, of which \* is only a part"),
         ({"condition": "odd"}, r"condition = 'odd', but should be one of \['even'\]"),
@@ -258,7 +271,7 @@ def test_two_entries_of_one_id_are_refused(tmp_path: Path) -> None:
 def test_every_property_that_a_released_engine_s_file_names_exists() -> None:
     (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
-    names = load_properties()
+    names = [name for one in load_properties().values() for name in (one.name, one.id)]
     patterns = {pattern for entry in entries for pattern in entry["properties"]}
     assert [one for one in sorted(patterns) if not any(any_matches(one, name) for name in names)] == []
 

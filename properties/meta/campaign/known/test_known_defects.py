@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from properties.harness.campaign import coordinator
 from properties.harness.campaign.causes import grouped
@@ -18,6 +19,7 @@ from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.standing import Standing
+from properties.harness.campaign.terminal.display import summary
 from properties.harness.campaign.terminal.told import (
     budget_that_would_do,
     not_reached,
@@ -403,3 +405,30 @@ def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
         "toys_divide": "known",
         "toys_add": "passed",
     }
+
+
+# Properties by their ids.
+
+
+def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> None:
+    wrong = replace(falsified("a", 4), property_id="toys/divide")
+    rows = [replace(of(name, "not applicable", "no"), id=id_) for name, id_ in (("b", "toys/add"), ("c", ""))]
+    told = told_of(a_record(wrong, properties=rows, corpus=[]))
+    assert told[0].startswith("\nFALSIFIED: a (toys/divide)\n")
+    assert told[-1] == "not applicable: toys/add, c: no"
+    assert rendered(a_record(properties=rows)).splitlines()[2].split()[:2] == ["toys/add", "│"]
+
+
+def rendered(record: CampaignRecord) -> str:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(summary(record))
+    return capture.get()
+
+
+@pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
+def test_a_defect_that_no_longer_fails_is_told_by_name_or_id(declared: str) -> None:
+    defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
+    rows = {"toys_divide": Standing(a_property(id="toys/divide"), counts=Counts(500, 500))}
+    defects.conclude(rows)
+    assert [one.standing for one in defects.records()] == ["no longer fails"]

@@ -1,0 +1,1 @@
+"""Situations of align mode."""

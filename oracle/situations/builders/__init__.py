@@ -1,0 +1,1 @@
+"""Situations of the steps that builders make metadata of."""

@@ -1,0 +1,30 @@
+"""Situations of the small arithmetic and of cache configurations."""
+
+from collections.abc import Sequence
+
+from oracle.rules import watches
+from oracle.situations.registry import situations_of
+from oracle.types import cdiv, natural_page_size, page_size_bytes, pages_per_request
+
+_declare = situations_of("types")
+
+NEGATIVE = _declare("a negative quotient is rounded up")
+PADDED = _declare("a page has bytes behind its states")
+PART = _declare("the last block of the longest request is not full")
+
+
+@watches(cdiv)
+def _quotient(answer: int, x: int, y: int) -> None:
+    NEGATIVE.reached_if(answer * y != x and x // y < 0)
+
+
+@watches(page_size_bytes)
+def _page(
+    answer: int, shapes: Sequence[Sequence[int]], itemsizes: Sequence[int], page_size_padded: int | None
+) -> None:
+    PADDED.reached_if(page_size_padded is not None and answer > natural_page_size(shapes, itemsizes))
+
+
+@watches(pages_per_request)
+def _pages(_: int, mode: str, block_size: int, max_model_len: int) -> None:
+    PART.reached_if(mode == "all" and max_model_len % block_size)

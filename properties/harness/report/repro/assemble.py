@@ -1,0 +1,76 @@
+"""A script's parts as one text, with the code of `runtime` that they use."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from properties.harness.kernels import schedules
+from properties.harness.report.repro import races, runtime
+from properties.harness.report.repro.carried import Carried
+
+_START, _GIVEN = f"{runtime.__name__}.start", f"{runtime.__name__}.given"
+_BY_THEMSELVES = (schedules, races)
+"""Modules that stand alone, and are used outside of scripts too."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """What is a case's own in its script.
+
+    Args:
+        docstring: its paragraphs.
+        statements: what comes last, and runs everything.
+        check: the function of the case, "" for none.
+        adapter: the function that finds the subject's names, "" for none.
+        device: the expression that picks the device, "" where the script itself needs no torch.
+    """
+
+    docstring: tuple[str, ...]
+    statements: tuple[str, ...]
+    check: str = ""
+    adapter: str = ""
+    device: str = ""
+
+
+def assembled(script: Script) -> str:
+    """The whole text."""
+    begin = ["begin(__doc__)"]
+    if script.device:
+        fixed = (
+            ""
+            if "DEVICE" in script.device
+            else "  # Programs can be watched only where Triton interprets them."
+        )
+        begin += [f"DEVICE = checked_device({script.device}){fixed}", "torch = import_torch()"]
+    carried = _runtime()
+    for name in sorted(_names("\n".join([script.check, *begin, *script.statements]))):
+        carried.want(name)
+    sources = carried.sources(with_imports=False)
+    # The arguments and the device come before torch is imported, which the rest needs.
+    start = [sources.pop(_START), "\n".join(begin)]
+    own = [script.check, script.adapter]
+    docstring = "\n\n".join(script.docstring)
+    head = [f'"""{docstring}\n"""', "from __future__ import annotations", "\n".join(carried.imports())]
+    parts = ["\n\n".join(head), *filter(None, own), *start, *sources.values(), "\n".join(script.statements)]
+    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+@cache
+def runtime_names() -> frozenset[str]:
+    """Names that stand for something in a script already."""
+    return _runtime().defined | {"check", "adapter"}
+
+
+def _runtime() -> Carried:
+    folder = Path(runtime.__path__[0])
+    modules = {f"{runtime.__name__}.{path.stem}": path for path in sorted(folder.glob("*.py"))}
+    modules |= {module.__name__: Path(module.__file__ or "") for module in _BY_THEMSELVES}
+    del modules[f"{runtime.__name__}.__init__"]
+    return Carried(modules, runtime.__name__, frozenset({"DEVICE", "subject", "torch"}))
+
+
+def _names(source: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}

@@ -1,0 +1,101 @@
+"""Calls of the subject, each of which should return a result or raise a certain exception."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from properties.harness.report.repro.runtime.results import findings
+from properties.harness.report.repro.runtime.start import cannot_try
+
+__all__ = ["FAILED", "attempt", "end", "expect_refusal"]
+
+FAILED = object()
+"""In place of the result of a call that raised."""
+refused: list[BaseException] = []
+"""What the subject's classes raised when arguments were built."""
+
+
+class NotOffered(Exception):
+    """The case cannot be tried here, which says nothing about the subject."""
+
+
+def attempt(call: Callable[[], Any]) -> Any:
+    try:
+        return _invoke(call)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        _require_offered(error)
+        findings.append(
+            f"the call raised {type(error).__name__}: {_message(error)}, but should return a result"
+        )
+        return FAILED
+
+
+def expect_refusal(exception: str, argument: str, call: Callable[[], Any]) -> None:
+    """Expect an exception of that type, whose message has the argument's name as a word."""
+    wanted = f"{exception} that names {argument}" if argument else exception
+    try:
+        observed = _invoke(call)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        _require_offered(error)
+        named = re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", _message(error))
+        if type(error).__name__ != exception or (argument and not named):
+            findings.append(
+                f"the call raised {type(error).__name__}: {_message(error)}, but should raise {wanted}"
+            )
+    else:
+        findings.append(f"the call returned {observed}, but should raise {wanted}")
+
+
+def _invoke(call: Callable[[], Any]) -> Any:
+    """What an argument's class raised counts as raised by the call that wanted the argument."""
+    if refused:
+        first = refused[0]
+        refused.clear()
+        raise first
+    return call()
+
+
+def _message(error: BaseException) -> str:
+    """The message of an exception, as text that can be printed anywhere."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except BaseException as second:
+        return f"<its message cannot be read: {type(second).__name__}>"
+
+
+def _require_offered(error: BaseException) -> None:
+    """End without a verdict where something is missing here, memory for example."""
+    # By name: a port may have an exception of its own that means the same.
+    not_offered = type(error).__name__ == NotOffered.__name__
+    if not_offered or isinstance(error, (ImportError, MemoryError, torch.OutOfMemoryError)):
+        cannot_try(f"it cannot be tried here: {_message(error)}")
+
+
+def end(check: Callable[[], None], stated: str = "") -> None:
+    """Run the case, print what is wrong, and exit: with 1 if anything is, otherwise with 0.
+
+    Args:
+        check: the case.
+        stated: what is wrong with outcomes of which each alone is as expected. It holds as long as they are these.
+    """
+    try:
+        check()
+    except Exception as error:
+        _require_offered(error)
+        findings.append(f"the result cannot be read as documented: {type(error).__name__}: {error}")
+    shown = findings
+    if stated:
+        shown = [] if findings else [stated]
+    for finding in shown:
+        print(finding)
+    print("the defect is there" if shown else "the defect is gone")
+    sys.exit(1 if shown else 0)

@@ -1,0 +1,41 @@
+"""Before torch is imported: arguments, the device, and how a script ends without a verdict."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+__all__ = ["begin", "checked_device", "import_torch"]
+
+
+def cannot_try(why: str) -> NoReturn:
+    """End without a verdict on the defect: with 2, or as `git bisect run` wants it, which skips a revision for 125."""
+    print(why)
+    sys.exit(125 if sys.argv[1:] == ["--bisect"] else 2)
+
+
+def begin(usage: str | None) -> None:
+    """Print the usage where that is asked for; refuse arguments that are not known."""
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print((usage or "").strip())
+        sys.exit(0)
+    if sys.argv[1:] not in ([], ["--bisect"]):
+        cannot_try(f"arguments = {sys.argv[1:]}, but should be none, --bisect or --help")
+
+
+def checked_device(device: str) -> str:
+    if device not in ("cpu", "cuda"):
+        cannot_try(f"DEVICE = {device!r}, but should be cpu or cuda")
+    if device == "cpu":
+        # Triton reads this when it is imported; with it, Triton runs kernels in Python and needs no GPU.
+        os.environ["TRITON_INTERPRET"] = "1"
+    return device
+
+
+def import_torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        cannot_try(f"cannot import torch: {error}")

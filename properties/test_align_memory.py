@@ -1,0 +1,68 @@
+"""What every copy of align mode leaves alone, and what it moves: conditions on bytes alone, for which no rule is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from properties.harness.execution.example import Trial
+from properties.harness.execution.registry import prop
+from properties.harness.execution.statements import statement, statements
+from properties.strategies.align_batches import After, Before
+from properties.strategies.align_pointers import COLLECT, DO_COPY, Runs, do_copies, runs
+from properties.strategies.align_runner import COPY_BUFFERS
+from properties.strategies.align_steps import afters, befores
+from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot
+
+Batch = After | Before
+
+
+def same_bytes(trial: Trial, pool: str, seen: bytes, wanted: bytes, at: Iterable[int], place: str) -> None:
+    """The bytes of a pool at these offsets are the wanted ones."""
+    wrong = next((offset for offset in at if seen[offset] != wanted[offset]), None)
+    first = wrong or 0
+    observed, expected = f"{pool}[{first}] = {seen[first]:#04x}", f"should be {wanted[first]:#04x}"
+    trial.holds(wrong is None, observed, expected, place=place)
+
+
+@statements(
+    statement("v1-postprocess/red-zone", "red zone", V1, batch=afters(mapped=False), steps=by_row,
+        says="storing by row changes nothing outside of the states of requests"),
+    statement("v2-postprocess/red-zone", "red zone", V2, batch=afters(), steps=by_slot,
+        says="storing by slot changes nothing outside of the states of requests"),
+    statement("precopy/red-zone", "red zone", BEFORE, batch=befores(), steps=by_slot,
+        says="bringing states along changes nothing outside of the states of requests"),
+)  # fmt: skip
+def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
+    """The null block, blocks of nobody, and what lies between states and pages keep their bytes."""
+    left = trial.leaves(*steps(batch))
+    for pool in batch.setup.pools:
+        before, after = batch.cache.contents(pool), bytes(left[pool].elements)
+        same_bytes(trial, pool, after, before, batch.cache.outside_of_states(pool), "outside of states")
+
+
+@statements(
+    statement("v1-postprocess/own-blocks", "ownership", V1, batch=afters(mapped=False), steps=by_row,
+        says="storing by row changes the block before each boundary and no other one"),
+    statement("v2-postprocess/own-blocks", "ownership", V2, batch=afters(), steps=by_slot,
+        says="storing by slot changes the block before each boundary and no other one"),
+    statement("precopy/own-blocks", "ownership", BEFORE, batch=befores(), steps=by_slot,
+        says="bringing states along changes the block where a request goes on and no other one"),
+)  # fmt: skip
+def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
+    before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
+    changed = {cell[1:] for cell in before if before[cell] != after[cell]}
+    foreign = sorted(changed - batch.written())
+    trial.holds(
+        not foreign,
+        f"(request, column) {foreign} changed",
+        f"should be {sorted(batch.written())} at most",
+        place="blocks",
+    )
+
+
+@prop("copy-meta/every-byte", "memmove", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs())
+def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(trial: Trial, runs: Runs) -> None:
+    left = trial.leaves(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
+    after, wanted = bytes(left["pool0"].elements), runs.moved_through_a_temporary()
+    same_bytes(trial, "pool0", after, wanted, range(len(wanted)), "pool0")
