@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.ledger import NOTHING, Held, Ledger
+from oracle.lifecycle.ledger import NOTHING, Held, StateLedger
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.flaws import Flaw
-from properties.engine.metadata import Batch
+from properties.engine.metadata import ForwardBatch
 from properties.engine.report.contents import Content, Contents, Pools
 from properties.engine.report.words import tokens as told
 from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
@@ -39,24 +39,24 @@ class Story:
     """The last moments of an engine; without `contents`, blocks are said to hold what is promised of them."""
 
     scheduler: Scheduler
-    ledger: Ledger
+    ledger: StateLedger
     contents: Contents | None = None
     _snapshots: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def before(self, step: int, batch: Batch) -> None:
+    def before(self, step: int, batch: ForwardBatch) -> None:
         """The moment between the copies in front of a forward and the forward."""
         self._keep(f"step {step}, before the forward: {_work(batch)}", batch)
 
-    def forwarded(self, step: int, batch: Batch) -> None:
+    def forwarded(self, step: int, batch: ForwardBatch) -> None:
         """The moment between the forward and the copies behind it."""
         self._keep(f"step {step}, after the forward", batch)
 
-    def after(self, step: int, batch: Batch, accepted: Mapping[str, int]) -> None:
+    def after(self, step: int, batch: ForwardBatch, accepted: Mapping[str, int]) -> None:
         """The moment after everything."""
         counts = ", ".join(f"{row.id} accepts {accepted[row.id]}" for row in batch.rows if row.samples)
         self._keep(f"step {step}, after it: {counts or 'nobody samples'}", batch)
 
-    def _keep(self, title: str, batch: Batch) -> None:
+    def _keep(self, title: str, batch: ForwardBatch) -> None:
         ids = tuple(row.id for row in batch.rows)
         tables = {request: [list(table) for table in self.ledger.tables[request]] for request in ids}
         published = frozenset(self.scheduler.pool.registered)
@@ -203,7 +203,7 @@ def _with_arrival(arrow: Arrow, moments: tuple[Moment, ...]) -> Arrow:
     return replace(arrow, label="did not arrive", arrived=False) if missing else arrow
 
 
-def _work(batch: Batch) -> str:
+def _work(batch: ForwardBatch) -> str:
     """What each request computes."""
     return ", ".join(
         f"{row.id} drafts {len(row.drafts)}" if row.drafts else f"{row.id} computes {row.length}"

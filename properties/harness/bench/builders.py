@@ -15,7 +15,7 @@ from rich.table import Table
 
 from properties.harness.execution.port import InProcess, choose_device
 from properties.harness.subject import Subject, load
-from properties.strategies.builders import Setup, Step, StepRequest
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 
 _SEED = 0
 _WARM_UP, _REPEATS = 20, 300
@@ -27,8 +27,8 @@ class BuilderLoad:
     """A builder and the step that it is timed on."""
 
     name: str
-    setup: Setup
-    step: Step
+    setup: BuilderSetup
+    step: BuildCall
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,18 @@ def loads() -> Iterator[BuilderLoad]:
     drawn = random.Random(_SEED)
     for decodes, prefills in ((256, 0), (0, 64), (128, 16)):
         rows = (*_decodes(drawn, decodes, 0), *_prefills(drawn, prefills))
-        yield BuilderLoad(f"mamba2 ({decodes}, {prefills})", _setup("mamba2", 0), Step(rows))
+        yield BuilderLoad(f"mamba2 ({decodes}, {prefills})", _setup("mamba2", 0), BuildCall(rows))
     for kind in ("mamba2", "gdn"):
-        yield BuilderLoad(f"{kind} all-spec 64x3", _setup(kind, 2), Step(tuple(_decodes(drawn, 64, 2))))
+        yield BuilderLoad(f"{kind} all-spec 64x3", _setup(kind, 2), BuildCall(tuple(_decodes(drawn, 64, 2))))
     for decodes, prefills in ((256, 0), (0, 64), (128, 16)):
         rows = (*_decodes(drawn, decodes, 0), *_prefills(drawn, prefills))
-        yield BuilderLoad(f"gdn ({decodes}, {prefills})", _setup("gdn", 0), Step(rows))
+        yield BuilderLoad(f"gdn ({decodes}, {prefills})", _setup("gdn", 0), BuildCall(rows))
     mixed = (*_decodes(drawn, 48, 2), *_decodes(drawn, 16, 0), *_prefills(drawn, 16))
-    yield BuilderLoad("gdn mixed spec 48x3, 16x1, 16 prefills", _setup("gdn", 2), Step(mixed))
+    yield BuilderLoad("gdn mixed spec 48x3, 16x1, 16 prefills", _setup("gdn", 2), BuildCall(mixed))
 
 
-def _setup(kind: str, num_spec: int) -> Setup:
-    return Setup(
+def _setup(kind: str, num_spec: int) -> BuilderSetup:
+    return BuilderSetup(
         kind=kind,
         mode="align",
         block_size=1024,

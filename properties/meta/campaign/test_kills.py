@@ -21,7 +21,7 @@ from properties.meta.campaign.kills import (
     ENGINE,
     FAILING,
     WORKER,
-    Ground,
+    KillGround,
     Range,
     Seen,
     Trail,
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, trial: Bench) -> Iterator[Ra
     explored = (FAILING[0], FAILING[-1])
     folder, device = tmp_path_factory.mktemp("kills"), trial.port.device
     made = Range(
-        Ground(folder, device, engines=1, explored=explored, examples=40, warm=True), jobs=2, life=6.0
+        KillGround(folder, device, engines=1, explored=explored, examples=40, warm=True), jobs=2, life=6.0
     )
     yield made
     made.close()

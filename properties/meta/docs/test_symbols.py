@@ -23,7 +23,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.expectations.builders import config_of
 from properties.harness.expectations.symbols import MANIFEST, Symbol
-from properties.strategies.builders import Setup
+from properties.strategies.builders import BuilderSetup
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
 IMPL = load("impl")
@@ -229,7 +229,7 @@ def test_the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_sta
     builder._init_reorder_batch_threshold(*options)
     assert builder.reorder_batch_threshold == threshold
     for kind in ("mamba2", "gdn"):
-        setup = Setup(
+        setup = BuilderSetup(
             kind=kind,
             num_spec=runner.speculative_config.num_speculative_tokens if runner.speculative_config else 0,
             decode_context_parallel_size=runner.parallel_config.decode_context_parallel_size,

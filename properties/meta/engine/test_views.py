@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
 from properties.engine.marks import MARKS
 from properties.engine.metadata import in_order
-from properties.engine.places import Mirror, Place
+from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.story import KEPT
 from properties.engine.world import NEVER, World
 from properties.harness.case.timeline import Arrow, Cell, Spot, Timeline, WrongCell
@@ -41,8 +41,10 @@ from properties.strategies.align_runner import POSTPROCESS_GPU, PREPROCESS
 # The order of rows: contract 1.5.
 
 
-def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> Row:
-    return Row(name, computed, length, (), (0,) * length, (0,) * length, ((),), is_prefilling=prefilling)
+def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> ScheduledRequest:
+    return ScheduledRequest(
+        name, computed, length, (), (0,) * length, (0,) * length, ((),), is_prefilling=prefilling
+    )
 
 
 def test_decodes_come_before_short_chunks_long_ones_and_first_ones() -> None:
@@ -69,7 +71,7 @@ def mirrored(layout: str, *, shared: bool = False) -> Mirror:
     return Mirror(World(setup, ("mamba2", "mamba2"), num_blocks=4))
 
 
-def counted(mirror: Mirror) -> list[Place]:
+def counted(mirror: Mirror) -> list[StatePlace]:
     """The places of pools whose bytes are numbered from 0 on, from block 0 on."""
     mirror.seen(
         {name: bytes(number % 251 for number in range(len(pool))) for name, pool in mirror.pools.items()}

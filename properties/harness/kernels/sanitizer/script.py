@@ -25,7 +25,7 @@ _LINES_AROUND = 3
 
 
 @dataclass(frozen=True)
-class Script:
+class SanitizedScript:
     """What to run, and how."""
 
     path: Path
@@ -35,7 +35,7 @@ class Script:
     empties: bool = True
 
 
-def sanitize_script(script: Script, console: Console) -> int:
+def sanitize_script(script: SanitizedScript, console: Console) -> int:
     """Run a script and tell what was found.
 
     Returns:
@@ -90,7 +90,7 @@ class _SeenLaunches:
         return run
 
 
-def _run(script: Script, seen: _SeenLaunches) -> BaseException | None:
+def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
     """What the script has raised, its end by `sys.exit` included."""
     with _watching(script, seen), _as_main(script):
         try:
@@ -101,7 +101,7 @@ def _run(script: Script, seen: _SeenLaunches) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def _watching(script: Script, seen: _SeenLaunches) -> Iterator[None]:
+def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
     from properties.harness.kernels.sanitizer.orders import every_order
@@ -118,7 +118,7 @@ def _watching(script: Script, seen: _SeenLaunches) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _as_main(script: Script) -> Iterator[None]:
+def _as_main(script: SanitizedScript) -> Iterator[None]:
     arguments, path = sys.argv, list(sys.path)
     sys.argv = [str(script.path), *script.arguments]
     sys.path[:1] = [str(script.path.resolve().parent)]
@@ -130,7 +130,7 @@ def _as_main(script: Script) -> Iterator[None]:
         os.environ.pop(triton_mode.INTERPRET, None)
 
 
-def _tell(script: Script, seen: _SeenLaunches, error: BaseException | None, console: Console) -> int:
+def _tell(script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console) -> int:
     if seen.finding is not None:
         _tell_finding(seen.finding, console)
         return FOUND
@@ -176,7 +176,7 @@ def _show_source(access: Access, console: Console) -> None:
         _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
 
 
-def _tell_failure(script: Script, error: BaseException) -> None:
+def _tell_failure(script: SanitizedScript, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
         return
@@ -195,7 +195,7 @@ def _ours(file: str) -> bool:
     return file.startswith((_HARNESS, "<kernel "))
 
 
-def _of_script(script: Script, error: BaseException) -> Any:
+def _of_script(script: SanitizedScript, error: BaseException) -> Any:
     """The traceback from the script's own first line on."""
     trace, path = error.__traceback__, str(script.path.absolute())
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
