@@ -8,8 +8,8 @@ import sys
 from properties.harness.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
 try:
+    from properties.harness.campaign.pages.console import Unbreakable, finish, prepare
     from properties.harness.cli.main import main
-    from properties.harness.report.pages.console import Unbreakable, finish, prepare
     from properties.harness.text.command_lines import by_make, remembered
 except ModuleNotFoundError as error:
     # Python's own exit code for this is 1, which here means that the subject is wrong.

@@ -32,7 +32,7 @@ from properties.strategies.align_pointers import (
     LISTS,
     MEMCPY,
     POINTERS,
-    Runs,
+    MovedRuns,
     addresses,
     collect,
     collect_request,
@@ -383,7 +383,7 @@ def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) 
 
 
 @prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
-def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, runs: Runs) -> None:
+def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, runs: MovedRuns) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
@@ -398,14 +398,14 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
     runs=runs(reordered=True),
     chosen=orders(),
 )
-def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: Runs, chosen: list[str]) -> None:
+def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: MovedRuns, chosen: list[str]) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 
 @prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
-def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> None:
+def test_pointers_keep_all_64_bits(trial: Trial, runs: MovedRuns, address: int) -> None:
     *named, made = runs.steps()
     layers = {
         f"layer{number}": record("Layer", kv_cache=[Fake("uint8", (2**30, 1, 1, run.size), None, address)])
@@ -425,7 +425,7 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: Runs, address: int) -> No
     column=st.integers(0, 1),
 )
 def test_a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_copied(
-    trial: Trial, runs: Runs, column: int
+    trial: Trial, runs: MovedRuns, column: int
 ) -> None:
     stays = collect(runs.setup, runs.places, column, column, 0)
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))

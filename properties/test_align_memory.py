@@ -9,7 +9,7 @@ from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
 from properties.harness.execution.statements import statement, statements
 from properties.strategies.align_batches import After, Before
-from properties.strategies.align_pointers import COLLECT, DO_COPY, Runs, do_copies, runs
+from properties.strategies.align_pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align_runner import COPY_BUFFERS
 from properties.strategies.align_steps import afters, befores
 from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot, spell
@@ -82,7 +82,9 @@ def shifted_rows_arrive(trial: Trial, batch: After, steps: Callable[[Any], Steps
 
 
 @prop("copy-meta/every-byte", "memmove", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs())
-def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(trial: Trial, runs: Runs) -> None:
+def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(
+    trial: Trial, runs: MovedRuns
+) -> None:
     left = trial.leaves(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     after, wanted = bytes(left["pool0"].elements), runs.moved_through_a_temporary()
     same_bytes(trial, "pool0", after, wanted, range(len(wanted)), "pool0")

@@ -72,7 +72,7 @@ LISTED = replace(STEP, pointers=True)
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadSteps:
     """Steps of which the last is a call with one bad argument; `name` says what is wrong with it."""
 
     name: str
@@ -254,63 +254,63 @@ def without_states() -> Record:
 
 
 BAD_CONTEXTS = (
-    Bad("more drafts than a block has room for", create(replace(SETUP, block_size=2))),
-    Bad(
+    BadSteps("more drafts than a block has room for", create(replace(SETUP, block_size=2))),
+    BadSteps(
         "conv rows without room for the drafts",
         create(replace(SETUP, groups=(Group((Kept("conv", (2, 5)), TEMPORAL)),))),
     ),
-    Bad(
+    BadSteps(
         "channel-first conv rows without room for the drafts",
         create(replace(CHANNELS_FIRST, groups=(Group((CONV, TEMPORAL)),))),
     ),
-    Bad("room for no request", create(max_num_reqs=0)),
-    Bad("no state at all", create(num_state_types=0)),
-    Bad("a cache without recurrent state", create(kv_cache_config=without_states())),
-    Bad(
+    BadSteps("room for no request", create(max_num_reqs=0)),
+    BadSteps("no state at all", create(num_state_types=0)),
+    BadSteps("a cache without recurrent state", create(kv_cache_config=without_states())),
+    BadSteps(
         "an unknown copy function",
         initialize(mamba_state_copy_funcs=(Function("get_conv_copy_spec"), Function("cdiv"))),
     ),
-    Bad("a layer that nobody knows", initialize(forward_context={})),
-    Bad(
+    BadSteps("a layer that nobody knows", initialize(forward_context={})),
+    BadSteps(
         "more states than copy functions",
         initialize(mamba_state_copy_funcs=(Function("get_conv_copy_spec"),)),
     ),
-    Bad(
+    BadSteps(
         "a conv state of two dimensions",
         initialize(forward_context=layers(conv=View("pool0", "uint8", (3, 10), (14, 1)))),
     ),
-    Bad(
+    BadSteps(
         "a temporal state of one dimension",
         initialize(forward_context=layers(temporal=View("pool0", "uint8", (3,)))),
     ),
-    Bad(
+    BadSteps(
         "a conv state whose rows lie apart",
         initialize(forward_context=layers(conv=View("pool0", "uint8", (2, 5, 2), (14, 3, 1)))),
     ),
-    Bad(
+    BadSteps(
         "a temporal state whose rows lie apart",
         initialize(forward_context=layers(temporal=View("pool0", "uint8", (2, 2, 2), (14, 3, 1)))),
     ),
-    Bad(
+    BadSteps(
         "a conv state with too few rows",
         initialize(forward_context=layers(conv=View("pool0", "uint8", (3, 2, 2), (14, 2, 1)))),
     ),
-    Bad("no block table", initialize(block_tables=[])),
-    Bad("a block table too many", initialize(block_tables=[Name("table0"), Name("table0")])),
-    Bad("a block table of one dimension", initialize(block_tables=[int32([1, 2, 3])])),
-    Bad("a block table of 64 bits", initialize(block_tables=[int64([[1, 2, 3]])])),
-    Bad(
+    BadSteps("no block table", initialize(block_tables=[])),
+    BadSteps("a block table too many", initialize(block_tables=[Name("table0"), Name("table0")])),
+    BadSteps("a block table of one dimension", initialize(block_tables=[int32([1, 2, 3])])),
+    BadSteps("a block table of 64 bits", initialize(block_tables=[int64([[1, 2, 3]])])),
+    BadSteps(
         "a block table with gaps in its rows",
         initialize(block_tables=[Tensor("int32", (2, 2), (1,) * 8, (4, 2))]),
     ),
-    Bad(
+    BadSteps(
         "block tables whose rows are not the same distance apart",
         initialize(TWO_GROUPS, block_tables=[int32([[1, 2, 3]] * 2), int32([[1, 2, 3, 4]] * 2)]),
     ),
 )
 BAD_LAUNCHES = (
     *(
-        Bad(f"{name} of {function}", launch(function, num_reqs=number))
+        BadSteps(f"{name} of {function}", launch(function, num_reqs=number))
         for function in VECTORS
         for name, number in (
             ("a negative number of requests", -1),
@@ -318,24 +318,28 @@ BAD_LAUNCHES = (
         )
     ),
     *(
-        Bad(f"{vector} of {function} {kind}", launch(function, **{vector: value}))
+        BadSteps(f"{vector} of {function} {kind}", launch(function, **{vector: value}))
         for function, vectors in VECTORS.items()
         for vector in vectors
         for kind, value in BAD_VECTORS.items()
     ),
 )
 BAD_STEPS = (
-    Bad("prefix caching is off", preprocess(cache_config=record("CacheConfig", enable_prefix_caching=False))),
-    Bad("a request that nobody knows", preprocess(requests={"r1": requests_of(STEP.cache, STEP.rows)["r1"]})),
-    Bad("a request that is not scheduled", preprocess(scheduler_output=scheduler_output(STEP.rows[1:]))),
-    Bad("an accepted count of 0", with_counts(0, 1, 1)),
-    Bad("a negative accepted count", with_counts(2, -1, 1)),
-    Bad("an accepted count above 1 and the drafts", with_counts(2, 4, 1)),
-    Bad(
+    BadSteps(
+        "prefix caching is off", preprocess(cache_config=record("CacheConfig", enable_prefix_caching=False))
+    ),
+    BadSteps(
+        "a request that nobody knows", preprocess(requests={"r1": requests_of(STEP.cache, STEP.rows)["r1"]})
+    ),
+    BadSteps("a request that is not scheduled", preprocess(scheduler_output=scheduler_output(STEP.rows[1:]))),
+    BadSteps("an accepted count of 0", with_counts(0, 1, 1)),
+    BadSteps("a negative accepted count", with_counts(2, -1, 1)),
+    BadSteps("an accepted count above 1 and the drafts", with_counts(2, 4, 1)),
+    BadSteps(
         "no token scheduled",
         preprocess(scheduler_output=scheduler_output([replace(row, length=0) for row in STEP.rows])),
     ),
-    Bad(
+    BadSteps(
         "more rows than there is room for",
         (
             *STEP.cache.steps(),
@@ -346,7 +350,7 @@ BAD_STEPS = (
         ),
     ),
     *(
-        Bad(
+        BadSteps(
             f"{name}{', by pointers' if step.pointers else ''}",
             preprocess(step, requests=with_blocks(step, blocks)),
         )
@@ -358,35 +362,35 @@ BAD_STEPS = (
             ("a null block where the state goes to", [1, 0, 3, 4]),
         )
     ),
-    Bad("a shift of channel-first rows by pointers", preprocess(replace(LISTED, setup=CHANNELS_FIRST))),
+    BadSteps("a shift of channel-first rows by pointers", preprocess(replace(LISTED, setup=CHANNELS_FIRST))),
 )
 BAD_COPIES = (
-    Bad("a negative source column", collected(-1, 1)),
-    Bad("a negative target column", collected(1, -1)),
-    Bad("a negative bias", collected(0, 1, -1)),
-    Bad("a source column past the row", collected(4, 1)),
-    Bad("a target column past the row", collected(1, 4)),
-    Bad("a bias past the row", collected(2, 1, 2)),
-    Bad("a null block as source", collected(0, 1, blocks=[0, 2])),
-    Bad("a null block as target", collected(0, 1, blocks=[1, 0])),
-    Bad("a null block behind the bias", collected(0, 2, 1, blocks=[1, 0, 3])),
-    Bad("a block past the pool", collected(0, 1, blocks=[1, 99])),
-    Bad("a copy without its function", collected(0, 1, copy_funcs=(Function("get_conv_copy_spec"),))),
-    Bad("a copy of a layer that nobody knows", collected(0, 1, forward_context={})),
-    Bad("a copy too many", (*collected(0, 1), collected(0, 1)[-1])),
-    Bad("sources as a matrix", memcpy(src_ptrs=int64([[0, 0]]))),
-    Bad("fewer targets than sources", memcpy(dst_ptrs=int64([0]))),
-    Bad("fewer sizes than sources", memcpy(sizes=int32([0]))),
-    Bad("addresses of 32 bits", memcpy(dst_ptrs=int32([0, 0]))),
-    Bad("sizes as floats", memcpy(sizes=Tensor("float32", (2,), (0, 0)))),
-    Bad(
+    BadSteps("a negative source column", collected(-1, 1)),
+    BadSteps("a negative target column", collected(1, -1)),
+    BadSteps("a negative bias", collected(0, 1, -1)),
+    BadSteps("a source column past the row", collected(4, 1)),
+    BadSteps("a target column past the row", collected(1, 4)),
+    BadSteps("a bias past the row", collected(2, 1, 2)),
+    BadSteps("a null block as source", collected(0, 1, blocks=[0, 2])),
+    BadSteps("a null block as target", collected(0, 1, blocks=[1, 0])),
+    BadSteps("a null block behind the bias", collected(0, 2, 1, blocks=[1, 0, 3])),
+    BadSteps("a block past the pool", collected(0, 1, blocks=[1, 99])),
+    BadSteps("a copy without its function", collected(0, 1, copy_funcs=(Function("get_conv_copy_spec"),))),
+    BadSteps("a copy of a layer that nobody knows", collected(0, 1, forward_context={})),
+    BadSteps("a copy too many", (*collected(0, 1), collected(0, 1)[-1])),
+    BadSteps("sources as a matrix", memcpy(src_ptrs=int64([[0, 0]]))),
+    BadSteps("fewer targets than sources", memcpy(dst_ptrs=int64([0]))),
+    BadSteps("fewer sizes than sources", memcpy(sizes=int32([0]))),
+    BadSteps("addresses of 32 bits", memcpy(dst_ptrs=int32([0, 0]))),
+    BadSteps("sizes as floats", memcpy(sizes=Tensor("float32", (2,), (0, 0)))),
+    BadSteps(
         "lists for no request",
         (Let("config", SETUP.config(4)), changed(copy_buffers(SETUP, 1), max_num_reqs=0)),
     ),
 )
 BAD_HOST_CALLS = (
     *(
-        Bad(f"{name}, {function}", staged(function, **changes))
+        BadSteps(f"{name}, {function}", staged(function, **changes))
         for function, name, changes in (
             (STAGE, "a row without a column", {"columns": {"r1": 1}}),
             (STAGE_COLUMNS, "a row without a column", {"columns": {"r1": 1}}),
@@ -403,18 +407,18 @@ BAD_HOST_CALLS = (
             (STAGE_METADATA, "a negative number of rows", {"num_reqs": -1}),
         )
     ),
-    Bad("no context", postprocessed(with_postprocess=False)),
-    Bad(
+    BadSteps("no context", postprocessed(with_postprocess=False)),
+    BadSteps(
         "host counts with too few entries", postprocessed(num_accepted_tokens_cpu_tensor=int32([1]).on_host())
     ),
-    Bad("sampled counts of 64 bits", postprocessed(num_accepted_tokens_gpu=int64([3, 1]))),
-    Bad("no group with states", groups(ATTENTION)),
-    Bad("groups with different block sizes", groups(SPEC, with_fields(SPEC, block_size=8))),
-    Bad("groups with different drafts", groups(SPEC, with_fields(SPEC, num_speculative_blocks=1))),
-    Bad("groups with different modes", groups(SPEC, with_fields(SPEC, mamba_cache_mode="none"))),
-    Bad("a NumPy view of a type that NumPy does not have", (buffer(3, dtype="bfloat16"),)),
-    Bad("more rows than a buffer has", uploaded(4)),
-    Bad("a negative number of rows of a buffer", uploaded(-1)),
+    BadSteps("sampled counts of 64 bits", postprocessed(num_accepted_tokens_gpu=int64([3, 1]))),
+    BadSteps("no group with states", groups(ATTENTION)),
+    BadSteps("groups with different block sizes", groups(SPEC, with_fields(SPEC, block_size=8))),
+    BadSteps("groups with different drafts", groups(SPEC, with_fields(SPEC, num_speculative_blocks=1))),
+    BadSteps("groups with different modes", groups(SPEC, with_fields(SPEC, mamba_cache_mode="none"))),
+    BadSteps("a NumPy view of a type that NumPy does not have", (buffer(3, dtype="bfloat16"),)),
+    BadSteps("more rows than a buffer has", uploaded(4)),
+    BadSteps("a negative number of rows of a buffer", uploaded(-1)),
 )
 BAD_INPUTS = (*BAD_CONTEXTS, *BAD_LAUNCHES, *BAD_STEPS, *BAD_COPIES, *BAD_HOST_CALLS)
 
@@ -426,7 +430,7 @@ BAD_INPUTS = (*BAD_CONTEXTS, *BAD_LAUNCHES, *BAD_STEPS, *BAD_COPIES, *BAD_HOST_C
     bad=st.sampled_from(BAD_INPUTS),
 )
 def test_bad_input_of_align_mode_is_refused_by_name_before_anything_is_written(
-    trial: Trial, bad: Bad
+    trial: Trial, bad: BadSteps
 ) -> None:
     """A `ValueError` names the argument, the value and the rule; no memory and no dict has changed."""
     before, last = bad.steps[:-1], bad.call
@@ -441,7 +445,7 @@ def test_bad_input_of_align_mode_is_refused_by_name_before_anything_is_written(
     "bad_input_of_align_mode_is_refused_by_name_before_anything_is_written", lambda bad: bad.call.function
 )
 @pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: bad.name)
-def test_each_bad_input_of_align_mode_is_refused(trial: Bench, bad: Bad) -> None:
+def test_each_bad_input_of_align_mode_is_refused(trial: Bench, bad: BadSteps) -> None:
     refusal = PROPERTIES["bad_input_of_align_mode_is_refused_by_name_before_anything_is_written"]
     refusal.example(trial, bad=bad)
 

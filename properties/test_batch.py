@@ -14,7 +14,7 @@ from properties.strategies.batch import (
     POISON,
     Batch,
     BlockTable,
-    Request,
+    RequestRow,
     Splitting,
     batches,
     block_tables,
@@ -110,7 +110,9 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitti
 
 @prop("split/max-query-len", "refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
 def test_a_maximum_below_the_longest_query_is_refused(trial: Trial, splitting: Splitting, short: int) -> None:
-    longest = replace(splitting.batch, requests=(*splitting.batch.requests, Request(5, 0, prefilling=True)))
+    longest = replace(
+        splitting.batch, requests=(*splitting.batch.requests, RequestRow(5, 0, prefilling=True))
+    )
     trial.refuses(replace(splitting, batch=longest, slack=-short).call())
 
 

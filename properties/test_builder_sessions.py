@@ -7,7 +7,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from properties.harness.case.values import Call, Name, Tensor
 from properties.harness.execution.machines import TrialMachine, machine_prop
-from properties.strategies.builders import CLASSES, Setup, Step, captured_step, setups, steps
+from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, captured_step, setups, steps
 
 BUILDERS = tuple(CLASSES.values())
 UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
@@ -23,11 +23,11 @@ UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
 class AnOldStepNeverShowsInANewOne(TrialMachine):
     """Whatever a builder built or captured before, its next result is that of a new builder."""
 
-    setup: Setup
-    latest: Step | None = None
+    setup: BuilderSetup
+    latest: BuildCall | None = None
 
     @initialize(setup=setups())
-    def construct(self, setup: Setup) -> None:
+    def construct(self, setup: BuilderSetup) -> None:
         self.setup = setup
         self.agrees(setup.construct())
 

@@ -15,9 +15,9 @@ from properties.harness.execution.registry import prop
 from properties.harness.execution.statements import statement, statements
 from properties.strategies.builders import (
     CLASSES,
+    BuildCall,
+    BuilderSetup,
     Session,
-    Setup,
-    Step,
     StepRequest,
     captured_step,
     sessions,
@@ -263,7 +263,7 @@ def _is_block(block: int) -> bool:
     rows=st.integers(0, 4),
     padded=st.integers(0, 2),
 )
-def test_a_captured_step_has_decodes_only(trial: Trial, setup: Setup, rows: int, padded: int) -> None:
+def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, rows: int, padded: int) -> None:
     trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
 
@@ -294,7 +294,7 @@ def test_another_block_table_changes_the_state_indices_only(
 
 @prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())
 def test_a_configuration_that_cannot_work_is_refused_at_construction(
-    trial: Trial, setup: Setup, data: st.DataObject
+    trial: Trial, setup: BuilderSetup, data: st.DataObject
 ) -> None:
     broken = [
         replace(setup, mode="aligned"),
@@ -313,7 +313,9 @@ def test_a_configuration_that_cannot_work_is_refused_at_construction(
 
 
 @prop("builder/empty-row", "refusal", *BUILD, setup=setups(), data=st.data())
-def test_an_empty_row_before_another_is_refused(trial: Trial, setup: Setup, data: st.DataObject) -> None:
+def test_an_empty_row_before_another_is_refused(
+    trial: Trial, setup: BuilderSetup, data: st.DataObject
+) -> None:
     step = data.draw(steps(setup))
     rows = (StepRequest(0), *step.requests, StepRequest(1 + setup.num_spec, 3))
     trial.agrees(setup.construct())
@@ -328,7 +330,7 @@ def test_an_empty_row_before_another_is_refused(trial: Trial, setup: Setup, data
     data=st.data(),
 )
 def test_decodes_under_speculation_without_accepted_counts_are_refused(
-    trial: Trial, setup: Setup, data: st.DataObject
+    trial: Trial, setup: BuilderSetup, data: st.DataObject
 ) -> None:
     setup = replace(setup, num_spec=2, max_model_len=40)
     step = data.draw(steps(setup, rows="decodes"))
@@ -360,7 +362,7 @@ TOKEN_LISTS = {"spec_token_indx", "non_spec_token_indx"}
     data=st.data(),
 )
 def test_a_replayed_graph_reads_what_an_eager_step_builds(
-    trial: Trial, setup: Setup, data: st.DataObject
+    trial: Trial, setup: BuilderSetup, data: st.DataObject
 ) -> None:
     """A graph captured for a shape, replayed after steps of that shape, reads what each of them built."""
     most = setup.capture_rows // (1 + setup.num_spec) if setup.kind == "gdn" else setup.capture_rows
@@ -381,13 +383,13 @@ def call_bound(function: str, bind: str, **arguments: Value) -> Call:
     return replace(call(function, **arguments), bind=bind)
 
 
-def steps_of_shape(setup: Setup, rows: int) -> st.SearchStrategy[Step]:
+def steps_of_shape(setup: BuilderSetup, rows: int) -> st.SearchStrategy[BuildCall]:
     """Decodes of the captured length, and padding up to `rows` rows."""
     return _steps_of_shape(setup.num_spec, setup.max_model_len, rows)
 
 
 @cache
-def _steps_of_shape(spec: int, max_model_len: int, rows: int) -> st.SearchStrategy[Step]:
+def _steps_of_shape(spec: int, max_model_len: int, rows: int) -> st.SearchStrategy[BuildCall]:
     """The same, made once: making them takes longer than drawing from them."""
     decode = st.builds(
         StepRequest,
@@ -398,7 +400,7 @@ def _steps_of_shape(spec: int, max_model_len: int, rows: int) -> st.SearchStrate
     )
     live = st.lists(decode, min_size=1, max_size=rows).map(tuple)
     return st.builds(
-        lambda found, first: Step(found, padded_rows=rows - len(found), first_block=first),
+        lambda found, first: BuildCall(found, padded_rows=rows - len(found), first_block=first),
         live,
         st.integers(1, 1000),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.campaign.corpus import Corpus, Entry, replayed
+from properties.harness.campaign.corpus import Corpus, CorpusFile, replayed
 from properties.harness.execution.example import Bench
 
 
@@ -15,7 +15,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("entry", entries, ids=[entry.path.name for entry in entries])
 
 
-def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: Entry, trial: Bench) -> None:
+def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: CorpusFile, trial: Bench) -> None:
     record = replayed(entry, trial.subject, trial.port.device, trial.port)
     if record.verdict == "NOT APPLICABLE":
         pytest.skip(f"not applicable: {record.message}")

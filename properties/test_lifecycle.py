@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from oracle.lifecycle.requests import Request
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
-from properties.engine.lives import Arrive, Event, Finish, Life, Reset, Step, Turn
+from properties.engine.lives import Arrive, EngineStep, Event, Finish, Life, Reset, Turn
 from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
 from properties.engine.world import World
@@ -179,7 +179,7 @@ class Lives(TrialMachine):
         chosen = tuple((request.id, turn(number, request)) for number, request in enumerate(self.alive))
         told = tuple(pair for pair in chosen if pair[1] != Turn())
         preempted, self.leaving = tuple(sorted(self.leaving)), set()
-        self.happens(Step(told, preempted, order, padding))
+        self.happens(EngineStep(told, preempted, order, padding))
 
     def happens(self, event: Event) -> None:
         """Let it happen, and report what breaks a law."""
@@ -188,7 +188,7 @@ class Lives(TrialMachine):
         assert self.life is not None
         try:
             self.life.happens(event)
-            if isinstance(event, Step):
+            if isinstance(event, EngineStep):
                 self.trial.compared()
         except OutsideDomain:
             self.known_failure = True

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from properties.harness.case.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.registry import PROPERTIES, prop, written_examples
-from properties.strategies.batch import Batch, BlockTable, Request, metadata
+from properties.strategies.batch import Batch, BlockTable, RequestRow, metadata
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, State
-from properties.strategies.shapes import Model
+from properties.strategies.shapes import ShapeArguments
 
 VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
 SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
@@ -20,7 +20,7 @@ CONV_COPY, TEMPORAL_COPY = "get_conv_copy_spec", "get_temporal_copy_spec"
 FLOATS = Tensor("float32", (3,), (0, 2, 5))
 TABLE = BlockTable(((1, 2),), (5,), block_size=4, width=2)
 COPY = Copy(State(4, (3, 2)), (1, 2))
-BATCH = Batch((Request(1, 3), Request(5, 0, prefilling=True)))
+BATCH = Batch((RequestRow(1, 3), RequestRow(5, 0, prefilling=True)))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def copied(function: str, **changes: object) -> Call:
 
 
 def sharded(family: str, tp_size: int, **arguments: int) -> Call:
-    return Model(family, tuple(arguments.items()), tp_size).call()
+    return ShapeArguments(family, tuple(arguments.items()), tp_size).call()
 
 
 def spec(**changes: Value) -> Call:
@@ -153,7 +153,7 @@ BAD_INPUTS = (
     ),
     Bad(
         "a negative number of drafts",
-        Model("kda_state_shape", (("num_heads", 2), ("head_dim", 4)), num_spec=-1).call(),
+        ShapeArguments("kda_state_shape", (("num_heads", 2), ("head_dim", 4)), num_spec=-1).call(),
     ),
     Bad("an unknown layout", call("get_conv_state_layout", environment={LAYOUT_VARIABLE: "NHD"})),
     Bad("a division by 0", call("cdiv", x=4, y=0)),

@@ -10,7 +10,7 @@ from properties.harness.case.values import Call, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
 from properties.strategies.layout import environment, layouts
-from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, Model, models
+from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, ShapeArguments, models
 
 FAMILIES = tuple(
     f"{CALCULATOR}.{family}_state_shape"
@@ -23,12 +23,12 @@ CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
 
 
 @prop("state-shape/formula", "agreement", *FAMILIES, model=models())
-def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: Model) -> None:
+def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: ShapeArguments) -> None:
     trial.agrees(model.call())
 
 
 @prop("state-shape/temporal-ranks", "algebra", *FAMILIES, model=models())
-def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: Model) -> None:
+def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: ShapeArguments) -> None:
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
@@ -43,7 +43,7 @@ def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: M
 
 @prop("state-shape/conv-ranks", "algebra", *FAMILIES, model=models())
 def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
-    trial: Trial, model: Model
+    trial: Trial, model: ShapeArguments
 ) -> None:
     model = replace(model, layout="SD")
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
@@ -65,7 +65,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
 
 
 @prop("state-shape/channels-first", "metamorphic", *FAMILIES, model=models())
-def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: Model) -> None:
+def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: ShapeArguments) -> None:
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -80,7 +80,7 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: 
     model=models(families=tuple(sorted(TAKES_NUM_SPEC))),
 )
 def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
-    trial: Trial, model: Model
+    trial: Trial, model: ShapeArguments
 ) -> None:
     model = replace(model, layout="SD")
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
@@ -90,7 +90,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
 
 
 @prop("state-shape/no-ranks", "refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))
-def test_fewer_than_one_rank_is_refused(trial: Trial, model: Model, tp_size: int) -> None:
+def test_fewer_than_one_rank_is_refused(trial: Trial, model: ShapeArguments, tp_size: int) -> None:
     trial.refuses(replace(model, tp_size=tp_size).call())
 
 
@@ -101,7 +101,9 @@ def test_fewer_than_one_rank_is_refused(trial: Trial, model: Model, tp_size: int
     model=models(),
     tp_size=st.sampled_from((2, 3, 5, 7, 11)),
 )
-def test_ranks_that_cannot_share_evenly_are_refused(trial: Trial, model: Model, tp_size: int) -> None:
+def test_ranks_that_cannot_share_evenly_are_refused(
+    trial: Trial, model: ShapeArguments, tp_size: int
+) -> None:
     trial.agrees(replace(model, tp_size=tp_size).call())
 
 

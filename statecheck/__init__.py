@@ -49,11 +49,11 @@ def properties(
     """
     caller = sys._getframe(1)
     open_rooms()
-    from properties.harness.suite.items import Place, suite_of
+    from properties.harness.suite.items import SuitePlace, suite_of
 
     return suite_of(
         port,
-        Place(caller.f_code.co_filename, caller.f_lineno),
+        SuitePlace(caller.f_code.co_filename, caller.f_lineno),
         device=device,
         known=known,
         require=require,

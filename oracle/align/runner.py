@@ -16,7 +16,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Request:
+class RunnerRequest:
     """A request's blocks, by mamba group and column, and the tokens that are computed when a step starts."""
 
     block_ids: tuple[tuple[int, ...], ...]
@@ -42,7 +42,7 @@ def cleaned(state_idx: Mapping[str, int], forgotten: Forgotten) -> dict[str, int
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """What `preprocess_mamba` decides: columns to remember, accepted counts by row, and copies."""
 
     state_idx: dict[str, int]
@@ -57,11 +57,11 @@ def preprocess(
     req_ids: Sequence[str],
     counts: Sequence[int],
     scheduled: Mapping[str, int],
-    requests: Mapping[str, Request],
+    requests: Mapping[str, RunnerRequest],
     block_size: int,
     num_spec: int,
     max_num_reqs: int,
-) -> Plan:
+) -> StepPlan:
     """Every row runs in the column of its last token; a state in another column comes along, and starts anew.
 
     A request that is not remembered ran, if ever, in the column of its last computed token. Source:
@@ -81,7 +81,7 @@ def preprocess(
         if move is not None:
             moves.append(move)
             new_counts[row] = 1
-    return Plan(remembered, tuple(new_counts), tuple(moves))
+    return StepPlan(remembered, tuple(new_counts), tuple(moves))
 
 
 @rule
@@ -97,7 +97,7 @@ def _require_row(
     request: str,
     counts: Sequence[int],
     scheduled: Mapping[str, int],
-    requests: Mapping[str, Request],
+    requests: Mapping[str, RunnerRequest],
     most: int,
 ) -> None:
     computed = lookup("requests", requests, request).num_computed_tokens
@@ -116,7 +116,10 @@ def lookup(argument: str, entries_by_id: Mapping[str, T], request: str) -> T:
 
 
 def require_blocks(
-    plan: Plan, req_ids: Sequence[str], requests: Mapping[str, Request], states: Sequence[StateTensor]
+    plan: StepPlan,
+    req_ids: Sequence[str],
+    requests: Mapping[str, RunnerRequest],
+    states: Sequence[StateTensor],
 ) -> None:
     """Refuse copies from or to columns that a request does not have, or blocks that nobody owns.
 
@@ -132,9 +135,9 @@ def require_blocks(
 
 
 def listed(
-    plan: Plan,
+    plan: StepPlan,
     req_ids: Sequence[str],
-    requests: Mapping[str, Request],
+    requests: Mapping[str, RunnerRequest],
     states: Sequence[StateTensor],
     layout: str,
 ) -> list[Entry]:
@@ -148,9 +151,9 @@ def listed(
 
 def copied_by_lists(
     memory: Memory,
-    plan: Plan,
+    plan: StepPlan,
     req_ids: Sequence[str],
-    requests: Mapping[str, Request],
+    requests: Mapping[str, RunnerRequest],
     states: Sequence[StateTensor],
     layout: str,
 ) -> dict[str, Pool]:
@@ -160,7 +163,7 @@ def copied_by_lists(
 
 def copied_by_tables(
     memory: Memory,
-    plan: Plan,
+    plan: StepPlan,
     states: Sequence[StateTensor],
     layout: str,
     tables: Sequence[Sequence[Sequence[int]]],

@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 
 from oracle.batch import Split
 from oracle.builders import batch
-from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
+from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.builders.mamba2 import PositionChunks, computed_on_host, position_chunks
 from oracle.chunks import ConvPrograms, causal_conv1d_metadata
 from oracle.errors import require
@@ -47,7 +47,7 @@ class BaseMetadata:
 
 @rule
 def base_metadata(
-    step: Step, config: BuilderConfig, kind: str = "base", capture: bool = False
+    step: BuilderStep, config: BuilderConfig, kind: str = "base", capture: bool = False
 ) -> BaseMetadata:
     """The metadata that the builder of this kind gives for a step.
 
@@ -79,7 +79,7 @@ def base_metadata(
 
 @rule
 def updated_block_table(
-    step: Step, config: BuilderConfig, table: Rows, kind: str = "base", capture: bool = False
+    step: BuilderStep, config: BuilderConfig, table: Rows, kind: str = "base", capture: bool = False
 ) -> BaseMetadata:
     """The metadata of the same step for another group's block table: only the blocks differ.
 
@@ -92,14 +92,14 @@ def updated_block_table(
     return base_metadata(replace(step, rows=rows), config, kind, capture)
 
 
-def _require_capturable(step: Step, config: BuilderConfig, kind: str) -> None:
+def _require_capturable(step: BuilderStep, config: BuilderConfig, kind: str) -> None:
     """A graph is captured for decodes of full length alone, and for no more rows than there are buffers."""
     longest, limit = 1 + config.num_spec, batch.graph_limit(config, kind)
     require(step.max_query_len == longest, "max_query_len", step.max_query_len, f"be {longest}")
     require(len(step.rows) <= limit, "num_reqs", len(step.rows), f"be <= {limit}")
 
 
-def _common(step: Step, config: BuilderConfig, split: Split) -> BaseMetadata:
+def _common(step: BuilderStep, config: BuilderConfig, split: Split) -> BaseMetadata:
     """Every row's blocks: all columns of a decode, the running one of a prefill, all in mode "all"."""
     prefills = batch.indexing_table(step, config)[split.num_decodes :]
     return BaseMetadata(
@@ -114,7 +114,7 @@ def _common(step: Step, config: BuilderConfig, split: Split) -> BaseMetadata:
     )
 
 
-def _with_speculation(metadata: BaseMetadata, step: Step, config: BuilderConfig) -> BaseMetadata:
+def _with_speculation(metadata: BaseMetadata, step: BuilderStep, config: BuilderConfig) -> BaseMetadata:
     """Each decode says where its tokens start and how many it accepted before."""
     decodes = range(metadata.num_decodes)
     return replace(
@@ -124,7 +124,9 @@ def _with_speculation(metadata: BaseMetadata, step: Step, config: BuilderConfig)
     )
 
 
-def _with_prefills(metadata: BaseMetadata, step: Step, config: BuilderConfig, kind: str) -> BaseMetadata:
+def _with_prefills(
+    metadata: BaseMetadata, step: BuilderStep, config: BuilderConfig, kind: str
+) -> BaseMetadata:
     """Each prefill says where its tokens start, counted from the first prefill, and if it has a state."""
     rows = step.rows[metadata.num_decodes :]
     starts = starts_of(rows)
@@ -151,7 +153,7 @@ def _with_chunks(metadata: BaseMetadata, chunks: PositionChunks) -> BaseMetadata
 
 
 def _with_mamba2_chunks(
-    metadata: BaseMetadata, step: Step, rows: Sequence[StepRow], config: BuilderConfig
+    metadata: BaseMetadata, step: BuilderStep, rows: Sequence[StepRow], config: BuilderConfig
 ) -> BaseMetadata:
     """Mamba-2 also needs the row of each chunk, and whether any prefill goes on from a state."""
     computed = computed_on_host(step, rows, config.profile)
@@ -160,7 +162,7 @@ def _with_mamba2_chunks(
     return replace(_with_chunks(metadata, chunks), seq_idx_p=chunks.seq_idx_p, prep_initial_states=prep)
 
 
-def _with_block_indices(metadata: BaseMetadata, step: Step, config: BuilderConfig) -> BaseMetadata:
+def _with_block_indices(metadata: BaseMetadata, step: BuilderStep, config: BuilderConfig) -> BaseMetadata:
     """Columns that a step reads from and writes to when every block is kept."""
     prefills = step.rows[metadata.num_decodes :]
     metadata = replace(

@@ -42,7 +42,7 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuilderStep:
     """One step's batch: its rows, and what the engine says about all of them together.
 
     `on_host` says that sequence lengths and accepted counts lie in host memory, where their values
@@ -128,7 +128,7 @@ def graph_limit(config: BuilderConfig, kind: str) -> int:
     return limit if captured is None else min(limit, captured)
 
 
-def fits_graph_buffers(step: Step, config: BuilderConfig, kind: str) -> bool:
+def fits_graph_buffers(step: BuilderStep, config: BuilderConfig, kind: str) -> bool:
     """Whether a batch that has decodes alone may run as a full graph."""
     return config.full_cudagraphs and len(step.rows) <= graph_limit(config, kind)
 
@@ -138,7 +138,7 @@ def starts_of(rows: Sequence[StepRow]) -> tuple[int, ...]:
     return tuple(accumulate((row.query_len for row in rows), initial=0))
 
 
-def require_step(step: Step) -> None:
+def require_step(step: BuilderStep) -> None:
     """Refuse what every builder refuses, whatever its configuration."""
     starts = step.starts
     require_starts("query_start_loc_cpu", starts)
@@ -157,7 +157,7 @@ def require_step(step: Step) -> None:
     require_int("num_actual_tokens", step.num_actual_tokens, minimum=starts[-1])
 
 
-def as_captured(step: Step) -> Step:
+def as_captured(step: BuilderStep) -> BuilderStep:
     """The step for which a graph is captured: every row is a decode that is known to be one.
 
     Each row offers all its tokens but the first as drafts, and as many as it has tokens, or one if
@@ -172,7 +172,7 @@ def as_captured(step: Step) -> Step:
     )
 
 
-def is_prefill(step: Step, row: StepRow) -> bool:
+def is_prefill(step: BuilderStep, row: StepRow) -> bool:
     """Whether the host knows that a row must not be a decode, however short it is.
 
     It is still in its prompt, or the step computes everything that it has, so that there is no
@@ -188,7 +188,7 @@ def decodes_a_tail(row: StepRow, kind: str, profile: Profile) -> bool:
     return kind in profile.tails_decode and row.query_len == 1 and row.num_computed > 0
 
 
-def classify(step: Step, decode_threshold: int, profile: Profile, kind: str = "base") -> Split:
+def classify(step: BuilderStep, decode_threshold: int, profile: Profile, kind: str = "base") -> Split:
     """Decodes are the rows before the first one that is too long or known to be a prefill.
 
     Where nothing tells prefills from decodes, length alone decides, and every row that it makes a
@@ -211,7 +211,7 @@ def classify(step: Step, decode_threshold: int, profile: Profile, kind: str = "b
     return split
 
 
-def require_prior_state(step: Step, decodes: Sequence[int]) -> None:
+def require_prior_state(step: BuilderStep, decodes: Sequence[int]) -> None:
     """Refuse a decode without computed tokens where only its length made it one."""
     if step.tells_prefills or not step.on_host:
         return
@@ -222,7 +222,7 @@ def require_prior_state(step: Step, decodes: Sequence[int]) -> None:
         require(not stateless, "is_prefilling", None, rule)
 
 
-def running_columns(step: Step, config: BuilderConfig) -> Rows:
+def running_columns(step: BuilderStep, config: BuilderConfig) -> Rows:
     """The blocks of each row whose states the step may touch, the running one first.
 
     Mode "none" runs in column 0 for ever, "align" in the column of the last token; both go on with
@@ -246,7 +246,7 @@ def running_columns(step: Step, config: BuilderConfig) -> Rows:
             return table
 
 
-def without_padding(step: Step, table: Rows, filler: int) -> Rows:
+def without_padding(step: BuilderStep, table: Rows, filler: int) -> Rows:
     """A row of padding has no blocks: whatever its table row says, each column is the filler."""
     return tuple(
         (filler,) * len(blocks) if row.is_padding else blocks
@@ -254,17 +254,17 @@ def without_padding(step: Step, table: Rows, filler: int) -> Rows:
     )
 
 
-def decode_table(step: Step, config: BuilderConfig) -> Rows:
+def decode_table(step: BuilderStep, config: BuilderConfig) -> Rows:
     """Blocks for kernels that skip a row by a negative block, or by the null block in releases that say so."""
     return without_padding(step, running_columns(step, config), config.profile.padding_block)
 
 
-def indexing_table(step: Step, config: BuilderConfig) -> Rows:
+def indexing_table(step: BuilderStep, config: BuilderConfig) -> Rows:
     """Blocks for an assignment by index, where -1 would hit the last block of the pool."""
     return without_padding(step, running_columns(step, config), NULL_BLOCK_ID)
 
 
-def accepted_counts(step: Step, config: BuilderConfig, rows: Sequence[int]) -> tuple[int, ...]:
+def accepted_counts(step: BuilderStep, config: BuilderConfig, rows: Sequence[int]) -> tuple[int, ...]:
     """How many tokens each of the rows accepted in the last step; padding accepted one.
 
     A count is at least the bonus token and at most that and every draft.

@@ -4,7 +4,7 @@ from typing import Final, Literal, TypeVar
 
 from oracle.batch import Split
 from oracle.builders import batch
-from oracle.builders.batch import BuilderConfig, Rows, Step, StepRow, starts_of
+from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
 from oracle.profile import Profile
@@ -62,7 +62,7 @@ class GDNMetadata:
 
 
 @rule
-def gdn_metadata(step: Step, config: BuilderConfig, capture: bool = False) -> GDNMetadata:
+def gdn_metadata(step: BuilderStep, config: BuilderConfig, capture: bool = False) -> GDNMetadata:
     """The metadata that the GDN builder gives for a step.
 
     With `capture` it is that of a full graph's capture, whose rows are decodes by definition.
@@ -79,7 +79,7 @@ def gdn_metadata(step: Step, config: BuilderConfig, capture: bool = False) -> GD
     return _metadata(step, config)
 
 
-def _metadata(step: Step, config: BuilderConfig) -> GDNMetadata:
+def _metadata(step: BuilderStep, config: BuilderConfig) -> GDNMetadata:
     spec_rows = [r for r, row in enumerate(step.rows) if is_spec_row(step, config, row)]
     if not spec_rows:
         return _without_speculation(step, config)
@@ -90,7 +90,7 @@ def _metadata(step: Step, config: BuilderConfig) -> GDNMetadata:
     return _pure(metadata, step, config)
 
 
-def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
+def is_spec_row(step: BuilderStep, config: BuilderConfig, row: StepRow) -> bool:
     """Whether a row reads its state at the offset of the tokens that it accepted in the last step.
 
     That is any decode with drafts, none included; and where the host can tell decodes from prompt
@@ -106,17 +106,17 @@ def is_spec_row(step: Step, config: BuilderConfig, row: StepRow) -> bool:
     return drafted or alone
 
 
-def is_decode(step: Step, row: StepRow) -> bool:
+def is_decode(step: BuilderStep, row: StepRow) -> bool:
     """Whether the host does not know the row for a prefill."""
     return not row.is_padding and not batch.is_prefill(step, row)
 
 
-def drafts_of(step: Step, row: StepRow) -> int:
+def drafts_of(step: BuilderStep, row: StepRow) -> int:
     """How many tokens of a row are drafts, -1 if it was offered none."""
     return row.drafts if step.has_drafts and row.drafts is not None else -1
 
 
-def _require_capturable(step: Step, config: BuilderConfig) -> None:
+def _require_capturable(step: BuilderStep, config: BuilderConfig) -> None:
     limit = batch.graph_limit(config, "gdn")
     longest, allowed = max((row.query_len for row in step.rows), default=0), 1 + config.num_spec
     require(len(step.rows) <= limit, "num_reqs", len(step.rows), f"be <= {limit}")
@@ -124,7 +124,7 @@ def _require_capturable(step: Step, config: BuilderConfig) -> None:
     require(longest <= allowed, "max_query_len", longest, f"be <= {allowed}")
 
 
-def _require_speculation(step: Step, config: BuilderConfig) -> None:
+def _require_speculation(step: BuilderStep, config: BuilderConfig) -> None:
     """Drafts are the row's tokens but one, and nothing that was accepted may be dropped."""
     for r, row in enumerate(step.rows):
         drafts, name = drafts_of(step, row), f"num_decode_draft_tokens_cpu[{r}]"
@@ -143,7 +143,7 @@ def _require_speculation(step: Step, config: BuilderConfig) -> None:
             require(not dropped, f"num_accepted_tokens[{r}]", row.accepted, "be 1 for a row without drafts")
 
 
-def _without_speculation(step: Step, config: BuilderConfig) -> GDNMetadata:
+def _without_speculation(step: BuilderStep, config: BuilderConfig) -> GDNMetadata:
     """All rows are decodes of one token or prefills, each with the one block that it runs in."""
     split = batch.classify(step, 1, config.profile, kind="gdn")
     counted = [row for row in step.rows[split.num_decodes :] if _counts(row, config.profile)]
@@ -174,7 +174,7 @@ def _prefill_tokens(split: Split, counted: Sequence[StepRow], profile: Profile) 
     return split.num_prefill_tokens if profile.gdn_padded_tokens else sum(row.query_len for row in counted)
 
 
-def _with_speculation(step: Step, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
+def _with_speculation(step: BuilderStep, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
     """Rows with drafts bring a column per draft; beside them every other row is a prefill."""
     drafted = [step.rows[r] for r in spec_rows]
     others = [row for r, row in enumerate(step.rows) if r not in spec_rows]
@@ -194,7 +194,9 @@ def _with_speculation(step: Step, config: BuilderConfig, spec_rows: Sequence[int
     )
 
 
-def _mixed(metadata: GDNMetadata, step: Step, config: BuilderConfig, spec_rows: Sequence[int]) -> GDNMetadata:
+def _mixed(
+    metadata: GDNMetadata, step: BuilderStep, config: BuilderConfig, spec_rows: Sequence[int]
+) -> GDNMetadata:
     """Both sides list where their tokens lie in the batch; the other rows keep their padding."""
     other_rows = [r for r in range(len(step.rows)) if r not in spec_rows]
     others = [step.rows[r] for r in other_rows]
@@ -210,13 +212,13 @@ def _mixed(metadata: GDNMetadata, step: Step, config: BuilderConfig, spec_rows: 
     return _with_prefills(metadata, others, config.profile)
 
 
-def _positions(step: Step, rows: Sequence[int]) -> tuple[int, ...]:
+def _positions(step: BuilderStep, rows: Sequence[int]) -> tuple[int, ...]:
     """Where the tokens of these rows lie among all tokens of the batch."""
     starts = step.starts
     return tuple(position for r in rows for position in range(starts[r], starts[r + 1]))
 
 
-def _pure(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetadata:
+def _pure(metadata: GDNMetadata, step: BuilderStep, config: BuilderConfig) -> GDNMetadata:
     """Only rows with drafts and padding behind them: their tokens are all there are, in order."""
     metadata = replace(
         metadata,
@@ -230,7 +232,7 @@ def _pure(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetada
     return metadata
 
 
-def _for_full_graph(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> GDNMetadata:
+def _for_full_graph(metadata: GDNMetadata, step: BuilderStep, config: BuilderConfig) -> GDNMetadata:
     """A full graph sees all rows: behind those with drafts come null blocks, no tokens and a count of 1."""
     padding = len(step.rows) - metadata.num_spec_decodes
     no_blocks = (NULL_BLOCK_ID,) * (1 + config.num_spec)

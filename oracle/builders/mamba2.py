@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oracle.builders.batch import Step, StepRow, starts_of
+from oracle.builders.batch import BuilderStep, StepRow, starts_of
 from oracle.errors import Refused
 from oracle.profile import Profile
 from oracle.rules import rule
@@ -34,7 +34,7 @@ def position_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size
     return PositionChunks((*(start for start, _ in chunks), starts[-1]), tuple(r for _, r in chunks), last)
 
 
-def computed_on_host(step: Step, rows: Sequence[StepRow], profile: Profile) -> tuple[int, ...]:
+def computed_on_host(step: BuilderStep, rows: Sequence[StepRow], profile: Profile) -> tuple[int, ...]:
     """What the host knows prefill rows to have computed: chunks are cut before any kernel runs.
 
     The upper bound of a prefill is exact; without it, the lengths themselves must lie on the host.
@@ -44,7 +44,7 @@ def computed_on_host(step: Step, rows: Sequence[StepRow], profile: Profile) -> t
     return tuple(_computed_on_host(step, row, profile) for row in rows)
 
 
-def _computed_on_host(step: Step, row: StepRow, profile: Profile) -> int:
+def _computed_on_host(step: BuilderStep, row: StepRow, profile: Profile) -> int:
     if row.is_padding:
         return 0
     if profile.host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Row
+from oracle.lifecycle.requests import Geometry, ScheduledRequest
 from oracle.rules import rule
 from oracle.types import cdiv
 
 
 @dataclass(frozen=True)
-class Window:
+class ConvRows:
     """Conv rows: from row 0 on those of a state after a prefix, and behind them a row for each of `newest` more tokens.
 
     `end` is the prefix with these tokens. Of a conv kernel with K taps, row r is the conv input of token
@@ -27,13 +27,13 @@ class Held:
     """A block: the prefix of its temporal state, and its conv rows; None where nothing is promised."""
 
     temporal: int | None = None
-    window: Window | None = None
+    window: ConvRows | None = None
 
 
 NOTHING = Held()
 
 
-class Ledger:
+class StateLedger:
     """The laws I1 to I7 as bookkeeping: by group and block what must be there, by request where its state is.
 
     `tables[id][group]` are the worker's block lists, aliases in columns that moved included. A decode leaves one state
@@ -53,7 +53,7 @@ class Ledger:
         gone = set(blocks)
         self.held = {place: held for place, held in self.held.items() if place[1] not in gone}
 
-    def begin(self, rows: Sequence[Row]) -> None:
+    def begin(self, rows: Sequence[ScheduledRequest]) -> None:
         """Tell the worker of new blocks; a request that comes in has the column of its hit, or none."""
         for row in rows:
             if row.is_new or row.is_resumed:
@@ -69,7 +69,7 @@ class Ledger:
             return 0
         return cdiv(num_tokens, self.geometry.block_size) - 1
 
-    def before_forward(self, rows: Sequence[Row]) -> None:
+    def before_forward(self, rows: Sequence[ScheduledRequest]) -> None:
         """I6: a request that goes to another column takes its state along, to the front of it."""
         for row in rows:
             source, run = self.columns[row.id], self.column_of(row.end)
@@ -77,7 +77,7 @@ class Ledger:
                 self._put(row.id, run, self._exactly(self.prefixes.parent(row.prefixes[0])))
             self.columns[row.id] = run
 
-    def after_forward(self, rows: Sequence[Row]) -> None:
+    def after_forward(self, rows: Sequence[ScheduledRequest]) -> None:
         """I4: where the states of a step's tokens are."""
         for row in rows:
             if row.is_prefilling or self.geometry.mode == "all":
@@ -86,7 +86,7 @@ class Ledger:
             else:
                 self._decoded(row)
 
-    def _full_blocks(self, row: Row) -> None:
+    def _full_blocks(self, row: ScheduledRequest) -> None:
         """In mode all, kernels leave the state at every boundary on their way in its own column."""
         size = self.geometry.block_size
         if self.geometry.mode == "all":
@@ -95,21 +95,21 @@ class Ledger:
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
 
     @rule
-    def boundaries_on_the_way(self, row: Row) -> range:
+    def boundaries_on_the_way(self, row: ScheduledRequest) -> range:
         """The boundaries, in tokens, that a step's tokens pass."""
         size = self.geometry.block_size
         return range((row.computed // size + 1) * size, row.end + 1, size)
 
-    def _decoded(self, row: Row) -> None:
+    def _decoded(self, row: ScheduledRequest) -> None:
         """A state per token in a column of its own; of conv states all rows in the running one."""
         run = self.columns[row.id]
         for group, table in enumerate(self.tables[row.id]):
             for offset, prefix in enumerate(row.prefixes):
                 place = group, table[run + offset]
                 self.held[place] = Held(prefix, self.held.get(place, NOTHING).window)
-            self.held[group, table[run]] = Held(row.prefixes[0], Window(row.prefixes[-1], row.length - 1))
+            self.held[group, table[run]] = Held(row.prefixes[0], ConvRows(row.prefixes[-1], row.length - 1))
 
-    def after_sampling(self, rows: Sequence[Row], accepted: Mapping[str, int]) -> None:
+    def after_sampling(self, rows: Sequence[ScheduledRequest], accepted: Mapping[str, int]) -> None:
         """I7: if a boundary lies among the accepted states, that state is at the front of the boundary's column."""
         if self.geometry.mode != "align":
             return
@@ -121,7 +121,7 @@ class Ledger:
                 self._put(row.id, boundary // size - 1, self._exactly(prefix))
 
     @rule
-    def boundary_among(self, row: Row, accepted: int) -> int | None:
+    def boundary_among(self, row: ScheduledRequest, accepted: int) -> int | None:
         """The last boundary, in tokens, among the states of a step's accepted tokens; None without one."""
         first, size = row.end - len(row.drafts), self.geometry.block_size
         boundary = (first + accepted - 1) // size * size
@@ -134,7 +134,7 @@ class Ledger:
     @staticmethod
     def _exactly(prefix: int) -> Held:
         """The state after the prefix, and no more rows than its window."""
-        return Held(prefix, Window(prefix))
+        return Held(prefix, ConvRows(prefix))
 
     def _put(self, request: str, column: int, held: Held) -> None:
         for group, table in enumerate(self.tables[request]):

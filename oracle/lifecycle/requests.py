@@ -77,7 +77,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScheduledRequest:
     """A request in a step: computed and scheduled tokens, draft tokens among these, and blocks that are new to the worker.
 
     `tokens` are the scheduled ones, drafts last; `prefixes[i]` is the prefix after the i-th of them. With `is_new` or `is_resumed`, `new_blocks` are all of
@@ -105,7 +105,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Step:
+class SchedulerStep:
     """What a scheduler hands to a worker.
 
     `finished`, `preempted`: ids since the step before. Requests that a reset of the prefix cache preempted are in `reset`
@@ -114,7 +114,7 @@ class Step:
     are gone before the step begins; `registered` those that hold a full prefix once it has ended.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ScheduledRequest, ...]
     finished: tuple[str, ...] = ()
     preempted: tuple[str, ...] = ()
     reset: tuple[str, ...] = ()

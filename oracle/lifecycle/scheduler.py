@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool, Key
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Request, Row, Stage, Step, Wish
+from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, SchedulerStep, Stage, Wish
 from oracle.rules import rule
 from oracle.types import cdiv
 
@@ -67,7 +67,7 @@ class Scheduler:
         self.running.clear()
         self.pool.forget_all()
 
-    def schedule(self, wishes: Iterable[Wish], preempted: Iterable[str] = ()) -> Step:
+    def schedule(self, wishes: Iterable[Wish], preempted: Iterable[str] = ()) -> SchedulerStep:
         """The next step; requests in `preempted` make way first, as others do where blocks run short.
 
         Running requests come before waiting ones, which come in only where nobody had to make way.
@@ -85,9 +85,9 @@ class Scheduler:
             self.requests[row.id].seen = True
         told = tuple(self._finished), tuple(gone), tuple(self._reset)
         self._finished, self._reset = [], []
-        return Step(tuple(rows), *told, tuple(self.pool.drain()), self._registered)
+        return SchedulerStep(tuple(rows), *told, tuple(self.pool.drain()), self._registered)
 
-    def commit(self, step: Step, sampled: Mapping[str, Sequence[int]]) -> None:
+    def commit(self, step: SchedulerStep, sampled: Mapping[str, Sequence[int]]) -> None:
         """What a step's requests sampled: accepted drafts and a token more, or nothing in the middle of a prompt."""
         for row in step.rows:
             request, new = self.requests[row.id], sampled[row.id]
@@ -95,7 +95,7 @@ class Scheduler:
             request.tokens += new
             request.prefixes += self.prefixes.path(request.prefixes[-1], new)
 
-    def writable(self, step: Step) -> set[tuple[int, int]]:
+    def writable(self, step: SchedulerStep) -> set[tuple[int, int]]:
         """I3: the (group, block) that a step may write: held by one of its requests alone, and not registered before."""
         return {
             (group, block)
@@ -122,7 +122,7 @@ class Scheduler:
         for blocks in request.lists:
             blocks.drop_all(self.pool)
 
-    def _row(self, request: Request, wish: Wish, gone: list[str]) -> list[Row]:
+    def _row(self, request: Request, wish: Wish, gone: list[str]) -> list[ScheduledRequest]:
         """The request's part in the step, if it has one; the last of the running requests make way for it."""
         length, drafts = self._length(request, wish)
         if length == 0:
@@ -142,7 +142,7 @@ class Scheduler:
         gone.append(self._preempt(last))
         return last is request
 
-    def _come_in(self, request: Request, wish: Wish) -> list[Row]:
+    def _come_in(self, request: Request, wish: Wish) -> list[ScheduledRequest]:
         """The part of a request that was waiting, with what the prefix cache has of it."""
         hit = self.hit(request)
         if self.is_of_this_step(hit):
@@ -216,14 +216,16 @@ class Scheduler:
             return sum(blocks.missing_aligned(needed, num_spec) for blocks in request.lists)
         return sum(blocks.missing(needed) for blocks in request.lists)
 
-    def _scheduled(self, request: Request, length: int, drafts: tuple[int, ...], hit: int = 0) -> Row:
+    def _scheduled(
+        self, request: Request, length: int, drafts: tuple[int, ...], hit: int = 0
+    ) -> ScheduledRequest:
         first, known = request.computed, length - len(drafts)
         comes_in = not request.lists[0].allocated
         told = [0 if comes_in else len(blocks.returned) for blocks in request.lists]
         self._allocate(request, first + length)
         self._register(request, first + known)
         prefixes = request.prefixes[first + 1 : first + 1 + known]
-        return Row(
+        return ScheduledRequest(
             request.id,
             first,
             length,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.ledger import Held, Ledger
+from oracle.lifecycle.ledger import Held, StateLedger
 from properties.engine.flaws import Flaw, Violation
-from properties.engine.metadata import Access
+from properties.engine.metadata import StateAccess
 from properties.engine.models import Model
-from properties.engine.places import Mirror, Place
+from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import Words
 from properties.harness.case.suspect import Suspect
 
@@ -19,7 +19,7 @@ class Checks:
     """Compares only what may have changed since the last time: promises, and bytes."""
 
     mirror: Mirror
-    ledger: Ledger
+    ledger: StateLedger
     model: Model
     words: Words
     _promised: dict[tuple[int, int], Held] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Checks:
                 if right is not None and found != right:
                     yield self._flaw(place, block, found, promise.temporal, when)
 
-    def _window_flaws(self, place: Place, block: int, promise: Held, when: str) -> Iterator[Flaw]:
+    def _window_flaws(self, place: StatePlace, block: int, promise: Held, when: str) -> Iterator[Flaw]:
         assert promise.window is not None
         window = promise.window
         tokens = self.ledger.prefixes.last(window.end, place.window + window.newest)
@@ -101,7 +101,7 @@ class Checks:
                 yield self._flaw(place, block, found, prefix, when, row)
 
     def _flaw(
-        self, place: Place, block: int, found: bytes, prefix: int, when: str, row: int | None = None
+        self, place: StatePlace, block: int, found: bytes, prefix: int, when: str, row: int | None = None
     ) -> Flaw:
         what = f"block {block}, {self.words.holder(place.group, block)}"
         part = f"row {row} of {place.label}" if row is not None else place.label
@@ -117,7 +117,9 @@ class Checks:
             place="stored",
         )
 
-    def read(self, request: str, place: Place, access: Access, found: tuple[bytes, ...], prefix: int) -> None:
+    def read(
+        self, request: str, place: StatePlace, access: StateAccess, found: tuple[bytes, ...], prefix: int
+    ) -> None:
         """I1: what a forward reads, there where its metadata send it, is the state after the prefix.
 
         Raises:
@@ -130,7 +132,7 @@ class Checks:
                 raise Violation(self._misread(request, place, access, row, one, wanted))
 
     def _misread(
-        self, request: str, place: Place, access: Access, row: int, found: bytes, prefix: int
+        self, request: str, place: StatePlace, access: StateAccess, row: int, found: bytes, prefix: int
     ) -> Flaw:
         block = access.conv_block if place.window else access.temporal_block
         source = self.words.source(place, found)
@@ -148,7 +150,7 @@ class Checks:
             place="read",
         )
 
-    def _suspect(self, place: Place, block: int, row: int | None, found: bytes, prefix: int) -> Suspect:
+    def _suspect(self, place: StatePlace, block: int, row: int | None, found: bytes, prefix: int) -> Suspect:
         """The first byte of a state, or of a row of it, that is not what it should be."""
         right = self.model.right(place, prefix)
         assert right is not None

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from oracle.lifecycle.ledger import Held, Ledger, Window
-from oracle.lifecycle.requests import Request, Row, Wish
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.ledger import ConvRows, Held, StateLedger
+from oracle.lifecycle.requests import Request, ScheduledRequest, Wish
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.checks import Checks
 from properties.engine.flaws import SubjectFailed, Violation, subject_raised
 from properties.engine.forward import Forward, Kernels
 from properties.engine.marks import Marks
-from properties.engine.metadata import Batch, in_order
+from properties.engine.metadata import ForwardBatch, in_order
 from properties.engine.models import Fingerprints, Model
-from properties.engine.places import Mirror, Place
+from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.contents import Contents
 from properties.engine.report.story import Story
 from properties.engine.report.words import Words
@@ -28,7 +28,7 @@ from properties.engine.world import World
 from properties.harness.case.values import Call, Outcome, Overwrite, Raised
 from properties.harness.case.values import Step as CaseStep
 
-Sampler = Callable[[Row, Sequence[int]], Sequence[int]]
+Sampler = Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]
 """From a row and the model's token after each of its tokens to the accepted drafts and one token more."""
 
 
@@ -42,7 +42,7 @@ class Engine:
 
     world: World
     execute: Execute
-    make_model: Callable[[Sequence[Place]], Model] = Fingerprints
+    make_model: Callable[[Sequence[StatePlace]], Model] = Fingerprints
     checked: bool = True
     marks: Marks = field(default_factory=Marks)
     contents: Contents | None = field(default=None, init=False)
@@ -53,7 +53,7 @@ class Engine:
         """The engine's step that each call was part of."""
         self.execute = self._counted(self.execute)
         self.scheduler = Scheduler(self.world.geometry)
-        self.ledger = Ledger(self.world.geometry, self.scheduler.prefixes)
+        self.ledger = StateLedger(self.world.geometry, self.scheduler.prefixes)
         self._set_up_states()
         self.story = Story(self.scheduler, self.ledger, self.contents)
         self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
@@ -140,7 +140,7 @@ class Engine:
         if self.checked:
             self.checks.promised("at the end", self.ledger.held)
 
-    def _padding(self, rows: Sequence[Row], wanted: int) -> int:
+    def _padding(self, rows: Sequence[ScheduledRequest], wanted: int) -> int:
         decodes = not any(row.is_prefilling for row in rows)
         room = self.world.max_num_seqs - len(rows)
         return min(wanted, room) if decodes and self.world.full_graphs else 0
@@ -156,7 +156,7 @@ class Engine:
         for name, contents in self.mirror.contents().items():
             self.execute(Overwrite(name, contents))
 
-    def _execute(self, batch: Batch, scheduled: Scheduled, sampler: Sampler) -> dict[str, list[int]]:
+    def _execute(self, batch: ForwardBatch, scheduled: Scheduled, sampler: Sampler) -> dict[str, list[int]]:
         writable = self.scheduler.writable(scheduled)
         self.ledger.before_forward(scheduled.rows)
         self.story.before(self.steps, batch)
@@ -166,7 +166,7 @@ class Engine:
             raise Violation(error.flaw(f"in step {self.steps}")) from error
 
     def _copy_and_forward(
-        self, batch: Batch, scheduled: Scheduled, sampler: Sampler, writable: set[tuple[int, int]]
+        self, batch: ForwardBatch, scheduled: Scheduled, sampler: Sampler, writable: set[tuple[int, int]]
     ) -> dict[str, list[int]]:
         self._check(self.runner.before(batch, scheduled), writable, "before the forward")
         following, touched = self._forward(batch, writable)
@@ -184,7 +184,7 @@ class Engine:
         return sampled
 
     def _forward(
-        self, batch: Batch, writable: set[tuple[int, int]]
+        self, batch: ForwardBatch, writable: set[tuple[int, int]]
     ) -> tuple[dict[str, list[int]], set[tuple[int, int]]]:
         try:
             return self.forward.run(batch, self.runner, writable)
@@ -212,6 +212,6 @@ class Engine:
         """I2, of the rules themselves: what is registered is promised to be the state after exactly those tokens."""
         for block, (group, prefix) in scheduled.registered.items():
             promised = self.ledger.held.get((group, block))
-            assert promised == Held(prefix, Window(prefix)), (
+            assert promised == Held(prefix, ConvRows(prefix)), (
                 f"{block} is promised as {promised}, not {prefix}"
             )

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.checks import Checks
 from properties.engine.flaws import Flaw, Misled, Violation, subject_raised
-from properties.engine.metadata import Access, Batch, accesses, build
+from properties.engine.metadata import ForwardBatch, StateAccess, accesses, build
 from properties.engine.models import Model, Read, Written
-from properties.engine.places import Mirror, Place
+from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import tokens
-from properties.engine.runners import Runner, Worker
+from properties.engine.runners import Runner, WorkerState
 from properties.engine.world import World
 from properties.harness.case.values import Let, Raised, Tensor
 
@@ -28,14 +28,16 @@ class Kernels(ABC):
     world: World
 
     @abstractmethod
-    def run(self, batch: Batch, runner: Runner, writable: Touched) -> tuple[dict[str, list[int]], Touched]:
+    def run(
+        self, batch: ForwardBatch, runner: Runner, writable: Touched
+    ) -> tuple[dict[str, list[int]], Touched]:
         """By request the model's token after each of its tokens; and the (group, block) that were written.
 
         Raises:
             Violation: the metadata make a request read or write what is not its own, or a wrong state.
         """
 
-    def accesses(self, batch: Batch, runner: Runner) -> list[dict[str, Access]]:
+    def accesses(self, batch: ForwardBatch, runner: Runner) -> list[dict[str, StateAccess]]:
         """By group and request, where kernels find and leave a state.
 
         Raises:
@@ -43,11 +45,11 @@ class Kernels(ABC):
         """
         return [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
 
-    def _accesses(self, batch: Batch, runner: Runner, group: int) -> dict[str, Access]:
+    def _accesses(self, batch: ForwardBatch, runner: Runner, group: int) -> dict[str, StateAccess]:
         """By request, where the group's kernels find and leave its state."""
         table = runner.table(group, batch)
         cells = tuple(block for row in table for block in row)
-        assert isinstance(runner, Worker)
+        assert isinstance(runner, WorkerState)
         runner.execute(Let(f"rows{group}", Tensor("int32", (len(table), self.world.width), cells)))
         call = build(self.world, batch, group)
         outcome = runner.execute(call)
@@ -56,10 +58,12 @@ class Kernels(ABC):
             raise subject_raised(call.function, outcome)
         return self._by_request(batch, group, accesses(self.world, group, outcome.value))
 
-    def _by_request(self, batch: Batch, group: int, found: Sequence[Access]) -> dict[str, Access]:
+    def _by_request(
+        self, batch: ForwardBatch, group: int, found: Sequence[StateAccess]
+    ) -> dict[str, StateAccess]:
         owners = [row for row in batch.rows for _ in row.tokens]
         starts = {row.id: start for row, start in zip(batch.rows, batch.starts, strict=False)}
-        by_request: dict[str, Access] = {}
+        by_request: dict[str, StateAccess] = {}
         for access in found:
             if not access.tokens or self._is_padding(access, batch, group):
                 continue
@@ -76,7 +80,7 @@ class Kernels(ABC):
             raise Misled(f"the metadata of group {group} leave out {', '.join(missing)}")
         return by_request
 
-    def _is_padding(self, access: Access, batch: Batch, group: int) -> bool:
+    def _is_padding(self, access: StateAccess, batch: ForwardBatch, group: int) -> bool:
         """Whether the row is one of padding, whose kernels are to skip it."""
         if access.tokens[0] < batch.num_tokens:
             return False
@@ -96,7 +100,9 @@ class Forward(Kernels):
     model: Model
     checks: Checks | None
 
-    def run(self, batch: Batch, runner: Runner, writable: Touched) -> tuple[dict[str, list[int]], Touched]:
+    def run(
+        self, batch: ForwardBatch, runner: Runner, writable: Touched
+    ) -> tuple[dict[str, list[int]], Touched]:
         try:
             found = self.accesses(batch, runner)
             reads = {row.id: self._read(row, [group[row.id] for group in found]) for row in batch.rows}
@@ -109,7 +115,7 @@ class Forward(Kernels):
                 touched |= self._write(row, access, places, reads[row.id], written, writable)
         return following, touched
 
-    def _read(self, row: Row, found: Sequence[Access]) -> Read:
+    def _read(self, row: ScheduledRequest, found: Sequence[StateAccess]) -> Read:
         states = {}
         before = self.checks.ledger.prefixes.parent(row.prefixes[0]) if self.checks else 0
         for place in self.mirror.places:
@@ -119,7 +125,7 @@ class Forward(Kernels):
                 self.checks.read(row.id, place, access, contents, before)
         return Read(states)
 
-    def _contents(self, row: Row, place: Place, access: Access) -> tuple[bytes, ...]:
+    def _contents(self, row: ScheduledRequest, place: StatePlace, access: StateAccess) -> tuple[bytes, ...]:
         """The rows of a window, or a temporal state alone."""
         if not access.initial:
             if self.checks is not None and row.computed:
@@ -155,9 +161,9 @@ class Forward(Kernels):
 
     def _write(
         self,
-        row: Row,
-        access: Access,
-        places: Sequence[Place],
+        row: ScheduledRequest,
+        access: StateAccess,
+        places: Sequence[StatePlace],
         read: Read,
         written: Written,
         writable: Touched,
@@ -181,14 +187,14 @@ class Forward(Kernels):
         return touched
 
 
-def _zeros(place: Place) -> tuple[bytes, ...]:
+def _zeros(place: StatePlace) -> tuple[bytes, ...]:
     if place.window:
         return (bytes(place.row_bytes),) * place.window
     return (bytes(place.array.shape[1]),)
 
 
 def _contents_of(
-    place: Place, access: Access, read: Read, written: Written
+    place: StatePlace, access: StateAccess, read: Read, written: Written
 ) -> list[tuple[int, tuple[bytes, ...]]]:
     """The blocks that are written, and their conv rows from the first on, or their temporal state alone."""
     if not place.window:
@@ -200,7 +206,7 @@ def _contents_of(
     ]
 
 
-def _store(place: Place, block: int, contents: tuple[bytes, ...]) -> None:
+def _store(place: StatePlace, block: int, contents: tuple[bytes, ...]) -> None:
     if place.window:
         place.write_rows(block, contents)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from oracle.lifecycle.requests import Request, Row, Stage, Wish
+from oracle.lifecycle.requests import Request, ScheduledRequest, Stage, Wish
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
@@ -50,7 +50,7 @@ class Reset:
 
 
 @dataclass(frozen=True)
-class Step:
+class EngineStep:
     """The engine takes a step, in which requests take their turns; others take a plain one.
 
     `preempted` make way before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
@@ -62,7 +62,7 @@ class Step:
     padding: int = 0
 
 
-Event = Arrive | Finish | Reset | Step
+Event = Arrive | Finish | Reset | EngineStep
 
 
 @dataclass(eq=False)
@@ -107,7 +107,7 @@ class Life:
             self._step(event)
             self.look()
 
-    def _step(self, event: Step) -> None:
+    def _step(self, event: EngineStep) -> None:
         for request in self.live:
             if len(request.tokens) >= self.world.max_model_len - self.world.num_spec:
                 self.engine.finish(request.id)
@@ -120,7 +120,7 @@ class Life:
         last = len(event.order)
         priority = {name: event.order.index(name) if name in event.order else last for name in chosen}
 
-        def sampler(row: Row, following: Sequence[int]) -> Sequence[int]:
+        def sampler(row: ScheduledRequest, following: Sequence[int]) -> Sequence[int]:
             return self.sample(row, following, chosen[row.id])
 
         preempted = [request for request in event.preempted if request in running]
@@ -138,7 +138,7 @@ class Life:
         """Tokens of a prompt that a turn computes at most; in mode none a block is as long as a request may get."""
         return turn.blocks * self.world.setup.block_size
 
-    def sample(self, row: Row, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
+    def sample(self, row: ScheduledRequest, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
         """The drafts that are accepted and a token more."""
         return (*row.drafts[: turn.accepted], *self.new_tokens(1))
 
@@ -182,7 +182,7 @@ class GreedyLife(Life):
         wrong = [(token + 1) % self.recurrent.vocabulary for token in coming[turn.accepted :]]
         return Wish(request.id, self.prompt_tokens(turn), (*right, *wrong))
 
-    def sample(self, row: Row, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
+    def sample(self, row: ScheduledRequest, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
         """The drafts that the model would have said itself, and what it says then."""
         first = row.length - len(row.drafts) - 1
         accepted = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from oracle.situations.registry import situations_of
 from properties.engine.world import World
@@ -127,7 +127,7 @@ class Marks:
         self.note("rows of padding", padding > 0)
         self._order = tuple(ids)
 
-    def _comes_in(self, row: Row) -> None:
+    def _comes_in(self, row: ScheduledRequest) -> None:
         if row.is_new or row.is_resumed:
             self._accepted.pop(row.id, None)
             self._hits.discard(row.id)
@@ -140,7 +140,7 @@ class Marks:
         if row.hit:
             self._hits.add(row.id)
 
-    def _prompt(self, world: World, row: Row) -> None:
+    def _prompt(self, world: World, row: ScheduledRequest) -> None:
         if not row.is_prefilling:
             return
         self.note("prompt in several chunks", not row.samples)
@@ -150,13 +150,13 @@ class Marks:
         self.note("boundary hit by a prompt chunk", row.end % size == 0)
         self.note("replay as short as a decode", row.is_resumed and 1 < row.length <= 1 + world.num_spec)
 
-    def _decode(self, row: Row) -> None:
+    def _decode(self, row: ScheduledRequest) -> None:
         several = self._accepted.get(row.id, 1) > 1
         self.note("no drafts", not row.drafts)
         self.note("no drafts after several accepted", not row.drafts and several)
         self.note("prefix hit then speculation", bool(row.drafts) and row.id in self._hits)
 
-    def _crosses(self, world: World, row: Row, accepted: int) -> None:
+    def _crosses(self, world: World, row: ScheduledRequest, accepted: int) -> None:
         if not row.drafts:
             return
         first = row.end - len(row.drafts)
@@ -172,7 +172,7 @@ class Marks:
             "all accepted up to the boundary", crossed and behind == 0 and accepted == 1 + len(row.drafts)
         )
 
-    def _moves(self, world: World, row: Row) -> None:
+    def _moves(self, world: World, row: ScheduledRequest) -> None:
         run = -(-row.end // world.block_size) - 1
         known = not (row.is_new or row.is_resumed)
         self.note("backward move", known and run < self._run.get(row.id, run))

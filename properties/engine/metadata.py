@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Misled
 from properties.engine.world import World
 from properties.harness.case.values import Call, Name, Record, Tensor, Value, boolean, int32, record
 
 
 @dataclass(frozen=True)
-class Batch:
+class ForwardBatch:
     """The rows of a step in the runner's order, `padding` rows behind them, and the accepted count of each request."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ScheduledRequest, ...]
     padding: int
     accepted: Mapping[str, int]
 
@@ -31,13 +31,15 @@ class Batch:
         return self.starts[-1]
 
 
-def in_order(rows: Sequence[Row], world: World, priority: Mapping[str, int]) -> tuple[Row, ...]:
+def in_order(
+    rows: Sequence[ScheduledRequest], world: World, priority: Mapping[str, int]
+) -> tuple[ScheduledRequest, ...]:
     """Decodes, then prompts that are not at their beginning from short to long, then first chunks.
 
     Among equals `priority` decides. Source: contract 1.5.
     """
 
-    def key(row: Row) -> tuple[int, int, int]:
+    def key(row: ScheduledRequest) -> tuple[int, int, int]:
         short = row.length <= 1 + world.num_spec
         kind = 0 if not row.is_prefilling else 3 if not row.computed else 1 if short else 2
         return kind, 0 if kind == 0 else row.length, priority[row.id]
@@ -45,7 +47,7 @@ def in_order(rows: Sequence[Row], world: World, priority: Mapping[str, int]) -> 
     return tuple(sorted(rows, key=key))
 
 
-def common_metadata(batch: Batch, group: int) -> Record:
+def common_metadata(batch: ForwardBatch, group: int) -> Record:
     rows, padding = batch.rows, [0] * batch.padding
     starts, seq_lens = int32(batch.starts), [row.end for row in rows] + padding
     return record(
@@ -65,7 +67,7 @@ def common_metadata(batch: Batch, group: int) -> Record:
     )
 
 
-def build(world: World, batch: Batch, group: int) -> Call:
+def build(world: World, batch: ForwardBatch, group: int) -> Call:
     """The builder's call; the table rows of the batch are named already."""
     counts = [batch.accepted[row.id] for row in batch.rows] + [1] * batch.padding
     arguments: dict[str, Value] = {
@@ -86,13 +88,13 @@ def build(world: World, batch: Batch, group: int) -> Call:
     )
 
 
-def _mark(row: Row, *, zero: bool) -> int:
+def _mark(row: ScheduledRequest, *, zero: bool) -> int:
     """The draft count that marks a row as speculative, -1 for any other."""
     return len(row.drafts) if row.drafts or (zero and not row.is_prefilling) else -1
 
 
 @dataclass(frozen=True)
-class Access:
+class StateAccess:
     """Where a forward finds and leaves a request's state in one group, as its metadata say.
 
     `tokens` are places in the batch's tokens. `initial`: a state is read, from these blocks, its conv rows from
@@ -135,7 +137,7 @@ class Fields:
         return [(value,) for value in found.values()] if len(found.shape) == 1 else list(found.rows())
 
 
-def accesses(world: World, group: int, metadata: Record) -> list[Access]:
+def accesses(world: World, group: int, metadata: Record) -> list[StateAccess]:
     """What the group's kernels would do. Source: contract 2.6.
 
     Raises:
@@ -150,7 +152,7 @@ def accesses(world: World, group: int, metadata: Record) -> list[Access]:
         raise Misled(f"metadata of group {group} have fewer entries than their kernels read") from error
 
 
-def _decodes(world: World, fields: Fields) -> list[Access]:
+def _decodes(world: World, fields: Fields) -> list[StateAccess]:
     count = fields.number("num_decodes")
     starts = fields.vector("query_start_loc_d") or list(range(count + 1))
     counts = fields.vector("num_accepted_tokens")
@@ -160,18 +162,18 @@ def _decodes(world: World, fields: Fields) -> list[Access]:
         if world.mode == "all":
             source = blocks[fields.known("block_idx_last_computed_token")[row]]
             target = blocks[fields.known("block_idx_last_scheduled_token")[row]]
-            found.append(Access(tokens, True, source, 0, source, ((target, 0),), ((target, 0, 0),)))
+            found.append(StateAccess(tokens, True, source, 0, source, ((target, 0),), ((target, 0, 0),)))
         else:
             found.append(decode(tokens, blocks, counts[row] if counts else 1))
     return found
 
 
-def decode(tokens: tuple[int, ...], blocks: Sequence[int], accepted: int) -> Access:
+def decode(tokens: tuple[int, ...], blocks: Sequence[int], accepted: int) -> StateAccess:
     """A decode leaves a temporal state per token, each in a block of its own, and the conv rows of all of them."""
     if accepted < 1:
         raise Misled(f"num_accepted_tokens = {accepted}", wanted="should be >= 1")
     length = len(tokens)
-    return Access(
+    return StateAccess(
         tokens,
         True,
         blocks[0],
@@ -182,7 +184,7 @@ def decode(tokens: tuple[int, ...], blocks: Sequence[int], accepted: int) -> Acc
     )
 
 
-def _prefills(world: World, fields: Fields) -> list[Access]:
+def _prefills(world: World, fields: Fields) -> list[StateAccess]:
     count, before = fields.number("num_prefills"), fields.number("num_decodes")
     if not count:
         return []
@@ -198,10 +200,10 @@ def _prefills(world: World, fields: Fields) -> list[Access]:
     return found
 
 
-def prefill(tokens: tuple[int, ...], block: int, *, initial: bool) -> Access:
+def prefill(tokens: tuple[int, ...], block: int, *, initial: bool) -> StateAccess:
     """A prefill leaves the state after its last token, where it found the one before its first."""
     last = len(tokens) - 1
-    return Access(tokens, initial, block, 0, block, ((block, last),), ((block, last, 0),))
+    return StateAccess(tokens, initial, block, 0, block, ((block, last),), ((block, last, 0),))
 
 
 def _materialised(
@@ -212,7 +214,7 @@ def _materialised(
     blocks: Sequence[int],
     tokens: tuple[int, ...],
     initial: bool,
-) -> Access:
+) -> StateAccess:
     """In mode all a prefill leaves the state at every boundary on its way in its own column, and the last one."""
     source = blocks[fields.known("block_idx_last_computed_token")[row]]
     first = fields.known("block_idx_first_scheduled_token_p")[prefill_row]
@@ -222,14 +224,14 @@ def _materialised(
     ends.append((len(tokens) - 1, last))
     temporal = tuple((blocks[column], index) for index, column in ends)
     windows = tuple((block, index, 0) for block, index in temporal)
-    return Access(tokens, initial, source, 0, source, temporal, windows)
+    return StateAccess(tokens, initial, source, 0, source, temporal, windows)
 
 
-def _gdn(fields: Fields) -> list[Access]:
+def _gdn(fields: Fields) -> list[StateAccess]:
     return _speculative(fields) + _others(fields)
 
 
-def _speculative(fields: Fields) -> list[Access]:
+def _speculative(fields: Fields) -> list[StateAccess]:
     count = fields.number("num_spec_decodes")
     if not count:
         return []
@@ -242,7 +244,7 @@ def _speculative(fields: Fields) -> list[Access]:
     return found
 
 
-def _others(fields: Fields) -> list[Access]:
+def _others(fields: Fields) -> list[StateAccess]:
     """Rows without speculation: as soon as one of them is a prefill, all go its way."""
     prefills, decodes = fields.number("num_prefills"), fields.number("num_decodes")
     if not prefills + decodes:

@@ -8,7 +8,7 @@ from hashlib import shake_128
 from typing import Protocol
 
 from properties.engine.layer_state import LayerState
-from properties.engine.places import Place
+from properties.engine.places import StatePlace
 from properties.engine.recurrent import Recurrent
 
 Written = list[dict[int, bytes]]
@@ -25,7 +25,7 @@ class Read:
 class Model(Protocol):
     """Computes states, and the token that follows each; 0 where nobody asks for one."""
 
-    def right(self, place: Place, prefix: int) -> bytes | None:
+    def right(self, place: StatePlace, prefix: int) -> bytes | None:
         """The temporal state after the prefix, or the conv row of its last token; None where that is not known."""
         ...
 
@@ -41,10 +41,10 @@ class Fingerprints:
     Those of the empty prefix are zeros, which is what a model starts from.
     """
 
-    places: Sequence[Place]
+    places: Sequence[StatePlace]
     _known: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
-    def right(self, place: Place, prefix: int) -> bytes:
+    def right(self, place: StatePlace, prefix: int) -> bytes:
         key = place.number, prefix
         if key not in self._known:
             size = place.row_bytes if place.window else place.array.shape[1]
@@ -52,7 +52,7 @@ class Fingerprints:
             self._known[key] = shake_128(text).digest(size) if prefix else bytes(size)
         return self._known[key]
 
-    def meaning(self, place: Place, found: bytes) -> int | None:
+    def meaning(self, place: StatePlace, found: bytes) -> int | None:
         """The prefix whose bytes these are, at this place."""
         known = ((key[1], contents) for key, contents in self._known.items() if key[0] == place.number)
         return next((prefix for prefix, contents in known if prefix and contents == found), None)
@@ -71,10 +71,10 @@ class Fingerprints:
 class Recurrences:
     """A real recurrence: what it reads is all that it knows of the past."""
 
-    places: Sequence[Place]
+    places: Sequence[StatePlace]
     recurrent: Recurrent
 
-    def right(self, place: Place, prefix: int) -> bytes | None:  # noqa: ARG002 - nobody tells but the tokens
+    def right(self, place: StatePlace, prefix: int) -> bytes | None:  # noqa: ARG002 - nobody tells but the tokens
         return None
 
     def run(
@@ -91,7 +91,7 @@ class Recurrences:
         return written, following
 
     def _layers(self, read: Read) -> list[LayerState]:
-        layers: dict[int, list[Place]] = {}
+        layers: dict[int, list[StatePlace]] = {}
         for place in self.places:
             layers.setdefault(place.layer, []).append(place)
         return [

@@ -14,7 +14,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
-class Place:
+class StatePlace:
     """One state of one layer: `number` among all, `window` = K - 1 conv rows, or 0 of a temporal state.
 
     `array` has the bytes of every block: [num_blocks, rows, channels, item size] of a conv state whichever way round it
@@ -59,7 +59,7 @@ class Mirror:
 
     world: World
     pools: dict[str, Bytes] = field(init=False)
-    places: list[Place] = field(init=False)
+    places: list[StatePlace] = field(init=False)
 
     def __post_init__(self) -> None:
         pages = self.world.setup.pages()
@@ -72,14 +72,14 @@ class Mirror:
         for place in self.places:
             self._mark(place)
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[StatePlace]:
         number = 0
         for layer, (name, group, pool) in enumerate(self.world.setup.named_layers()):
             kept = self.world.setup.groups[group]
             for state, (one, offset) in enumerate(zip(kept.states, kept.offsets, strict=True)):
                 array, window = self._array(pool, offset, one)
                 label = f"{name}'s {one.kind} state" if len(kept.states) > 1 else f"{name}'s state"
-                yield Place(number, layer, group, pool, state, window, array, label)
+                yield StatePlace(number, layer, group, pool, state, window, array, label)
                 number += 1
 
     def _array(self, pool: str, offset: int, state: Any) -> tuple[Bytes, int]:
@@ -97,14 +97,14 @@ class Mirror:
         )
         return array, window
 
-    def _mark(self, place: Place) -> None:
+    def _mark(self, place: StatePlace) -> None:
         """Which bytes of a page are states of a group."""
         mask = self._masks[place.pool].setdefault(place.group, np.zeros(self.pages[place.pool], np.bool_))
         kept = self.world.setup.groups[place.group]
         offset = kept.offsets[place.state]
         mask[offset : offset + kept.states[place.state].nbytes] = True
 
-    def of_group(self, group: int) -> list[Place]:
+    def of_group(self, group: int) -> list[StatePlace]:
         return [place for place in self.places if place.group == group]
 
     def poison(self, block: int) -> None:
@@ -125,7 +125,7 @@ class Mirror:
             self.pools[name][:] = now
         return changed
 
-    def offset(self, place: Place, block: int, row: int | None, byte: int) -> int:
+    def offset(self, place: StatePlace, block: int, row: int | None, byte: int) -> int:
         """Where in its pool a byte of a state lies; of a conv state, a byte of the row."""
         index = (block, byte) if row is None else (block, row, *divmod(byte, place.array.shape[-1]))
         first = place.array.ctypes.data - self.pools[place.pool].ctypes.data

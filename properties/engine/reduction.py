@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from properties.engine.flaws import Flaw
-from properties.engine.lives import Arrive, Event, Finish, Life, Step, Turn
+from properties.engine.lives import Arrive, EngineStep, Event, Finish, Life, Turn
 from properties.engine.plainer_worlds import plainer_worlds, plainness
 from properties.engine.world import World
 
@@ -36,7 +36,7 @@ class Failing:
     @property
     def size(self) -> tuple[int, ...]:
         """Smaller is simpler: first of all steps, then everything else that happens, then tokens, then the engine."""
-        steps = [event for event in self.events if isinstance(event, Step)]
+        steps = [event for event in self.events if isinstance(event, EngineStep)]
         turns = [turn for step in steps for _, turn in step.turns]
         arrivals = [event for event in self.events if isinstance(event, Arrive)]
         return (
@@ -96,7 +96,7 @@ def _later_beginnings(failing: Failing) -> Iterator[tuple[World, tuple[Event, ..
         rest = tuple(event for event in later if not (isinstance(event, Arrive) and event.id in prompts))
         arrivals = tuple(Arrive(request, tokens) for request, tokens in prompts.items())
         for steps in range(3):
-            yield failing.world, (*arrivals, *(Step(),) * steps, *rest)
+            yield failing.world, (*arrivals, *(EngineStep(),) * steps, *rest)
 
 
 def _without_events(failing: Failing) -> Iterator[tuple[World, tuple[Event, ...]]]:
@@ -143,10 +143,12 @@ def _renamed(event: Event, names: dict[str, str], tokens: dict[int, int]) -> Eve
         return Arrive(names[event.id], tuple(tokens.get(token, token) for token in event.prompt))
     if isinstance(event, Finish):
         return Finish(names.get(event.id, event.id))
-    if isinstance(event, Step):
+    if isinstance(event, EngineStep):
         turns = tuple((names[request], turn) for request, turn in event.turns if request in names)
         preempted = tuple(names[request] for request in event.preempted if request in names)
-        return Step(turns, preempted, tuple(names[one] for one in event.order if one in names), event.padding)
+        return EngineStep(
+            turns, preempted, tuple(names[one] for one in event.order if one in names), event.padding
+        )
     return event
 
 
@@ -160,8 +162,8 @@ def _plainer(event: Event) -> Iterator[Event]:
     if isinstance(event, Arrive):
         for length in range(1, len(event.prompt)):
             yield replace(event, prompt=event.prompt[:length])
-    elif isinstance(event, Step):
-        yield Step()
+    elif isinstance(event, EngineStep):
+        yield EngineStep()
         yield replace(event, order=(), padding=0)
         yield replace(event, preempted=event.preempted[1:])
         for number, (request, turn) in enumerate(event.turns):
@@ -170,7 +172,7 @@ def _plainer(event: Event) -> Iterator[Event]:
             for plainer in _plainer_turns(turn):
                 yield replace(event, turns=(*rest[0], (request, plainer), *rest[1]))
     elif isinstance(event, Finish):
-        yield Step()
+        yield EngineStep()
 
 
 def _plainer_turns(turn: Turn) -> Iterator[Turn]:

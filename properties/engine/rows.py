@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oracle.lifecycle.requests import Step as Scheduled
-from properties.engine.metadata import Batch
-from properties.engine.worker import Worker
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
+from properties.engine.metadata import ForwardBatch
+from properties.engine.worker import WorkerState
 from properties.engine.world import World
 from properties.harness.case.values import Call, Record
 from properties.strategies import align_runner
@@ -26,7 +26,7 @@ class _Tables:
 
 
 @dataclass(eq=False)
-class ByRow(Worker):
+class ByRow(WorkerState):
     """The V1 order, see `InRows`. A request that sits a step out keeps its accepted count."""
 
     _output: Record | None = None
@@ -41,7 +41,7 @@ class ByRow(Worker):
         for step in self._runner.named():
             self.execute(step)
 
-    def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:
+    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None:
         self.write_tables(batch)
         if not self.world.copies:
             return None
@@ -49,13 +49,13 @@ class ByRow(Worker):
         self.execute(self._runner.counted([self.accepted[row.id] for row in batch.rows]))
         return self._noting_counts(batch, self._runner.before(self.cache, rows, self._output))
 
-    def _requests(self, batch: Batch) -> list[align_runner.Scheduled]:
+    def _requests(self, batch: ForwardBatch) -> list[align_runner.Scheduled]:
         return [
             align_runner.Scheduled(row.id, row.id, row.computed, row.length, len(row.drafts))
             for row in batch.rows
         ]
 
-    def _scheduler_output(self, batch: Batch, scheduled: Scheduled) -> Record:
+    def _scheduler_output(self, batch: ForwardBatch, scheduled: Scheduled) -> Record:
         return align_runner.scheduler_output(
             self._requests(batch),
             finished=scheduled.finished,
@@ -63,13 +63,13 @@ class ByRow(Worker):
             resumed=scheduled.resumed,
         )
 
-    def _noting_counts(self, batch: Batch, step: Call) -> dict[str, bytes]:
+    def _noting_counts(self, batch: ForwardBatch, step: Call) -> dict[str, bytes]:
         after = self.call(step)
         for row, count in zip(batch.rows, after["accepted"].values(), strict=False):
             self.accepted[row.id] = count
         return self.pools(after)
 
-    def after(self, batch: Batch, sampled: Mapping[str, int]) -> dict[str, bytes] | None:
+    def after(self, batch: ForwardBatch, sampled: Mapping[str, int]) -> dict[str, bytes] | None:
         self.accepted.update(sampled)
         if not (self.world.copies and self.world.num_spec):
             return None

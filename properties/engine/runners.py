@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from properties.engine.rows import ByRow
 from properties.engine.slots import BySlot
-from properties.engine.worker import Execute, Runner, Worker
+from properties.engine.worker import Execute, Runner, WorkerState
 
 RUNNERS = {"V1": ByRow, "V2": BySlot}
 
-__all__ = ["RUNNERS", "ByRow", "BySlot", "Execute", "Runner", "Worker"]
+__all__ = ["RUNNERS", "ByRow", "BySlot", "Execute", "Runner", "WorkerState"]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.types import cdiv
-from properties.engine.metadata import Batch
-from properties.engine.worker import Worker
+from properties.engine.metadata import ForwardBatch
+from properties.engine.worker import WorkerState
 from properties.harness.case.values import Call, Let, Overwrite, Value, int32
 from properties.strategies.align_batches import table_by_slot
 from properties.strategies.align_runners import InSlots
 
 
 @dataclass(eq=False)
-class BySlot(Worker):
+class BySlot(WorkerState):
     """The V2 order, see `InSlots`.
 
     The newest free slot is used again first, so that slots and rows soon have nothing in common.
@@ -46,7 +46,7 @@ class BySlot(Worker):
             if row.is_new or row.is_resumed:
                 self._add(row)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: ScheduledRequest) -> None:
         slot = self._free.pop()
         self._slots[row.id] = slot
         if self.world.copies:
@@ -54,14 +54,14 @@ class BySlot(Worker):
             self._vectors["computed"][slot] = row.computed
             self._vectors["counts"][slot] = 1
 
-    def copied_rows(self, table: list[tuple[int, ...]], batch: Batch) -> list[tuple[int, ...]]:
+    def copied_rows(self, table: list[tuple[int, ...]], batch: ForwardBatch) -> list[tuple[int, ...]]:
         """In the order of slots, where the profile says so."""
         if not self.world.profile.tables_by_slot:
             return table
         slots = [self._slots[row.id] for row in batch.rows]
         return list(table_by_slot(table[: len(slots)], slots, len(table), (0,) * self.world.width))
 
-    def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - told before
+    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - told before
         for table in self._tables:
             for number in range(len(batch.rows), len(batch.rows) + batch.padding):
                 table[number] = (0,) * self.world.width
@@ -84,7 +84,7 @@ class BySlot(Worker):
         for name in names:
             self._vectors[name] = list(after[name].values())
 
-    def after(self, batch: Batch, sampled: Mapping[str, int]) -> dict[str, bytes] | None:
+    def after(self, batch: ForwardBatch, sampled: Mapping[str, int]) -> dict[str, bytes] | None:
         self.accepted.update(sampled)
         if not self.world.copies:
             return None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.flaws import SubjectFailed, subject_raised
-from properties.engine.metadata import Batch
+from properties.engine.metadata import ForwardBatch
 from properties.engine.world import World
 from properties.harness.case.values import (
     Call,
@@ -39,19 +39,19 @@ class Runner(Protocol):
         """The scheduler's output: requests that come in, grow, or are gone."""
         ...
 
-    def batch(self, rows: tuple[Row, ...], padding: int) -> Batch: ...
+    def batch(self, rows: tuple[ScheduledRequest, ...], padding: int) -> ForwardBatch: ...
 
-    def table(self, group: int, batch: Batch) -> tuple[tuple[int, ...], ...]:
+    def table(self, group: int, batch: ForwardBatch) -> tuple[tuple[int, ...], ...]:
         """The group's block table as the forward sees it, padding included."""
         ...
 
-    def before(self, batch: Batch, scheduled: Scheduled) -> dict[str, bytes] | None: ...
+    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None: ...
 
-    def after(self, batch: Batch, sampled: Mapping[str, int]) -> dict[str, bytes] | None: ...
+    def after(self, batch: ForwardBatch, sampled: Mapping[str, int]) -> dict[str, bytes] | None: ...
 
 
 @dataclass(eq=False)
-class Worker:
+class WorkerState:
     """What both runners keep: each request's block ids, which only ever grow, and its accepted count."""
 
     world: World
@@ -87,14 +87,14 @@ class Worker:
                 for known, new in zip(self.blocks[row.id], row.new_blocks, strict=True):
                     known.extend(new)
 
-    def batch(self, rows: tuple[Row, ...], padding: int) -> Batch:
-        return Batch(rows, padding, self.accepted)
+    def batch(self, rows: tuple[ScheduledRequest, ...], padding: int) -> ForwardBatch:
+        return ForwardBatch(rows, padding, self.accepted)
 
-    def table(self, group: int, batch: Batch) -> tuple[tuple[int, ...], ...]:
+    def table(self, group: int, batch: ForwardBatch) -> tuple[tuple[int, ...], ...]:
         """The first rows of the group's table, those of the batch and of its padding."""
         return tuple(self._tables[group][: len(batch.rows) + batch.padding])
 
-    def write_tables(self, batch: Batch) -> None:
+    def write_tables(self, batch: ForwardBatch) -> None:
         """Bring the tables into the batch's order; what lies behind a request's blocks is what the row held before."""
         for group, table in enumerate(self._tables):
             for number, row in enumerate(batch.rows):
@@ -103,7 +103,7 @@ class Worker:
             cells = tuple(block for row in self.copied_rows(table, batch) for block in row)
             self.execute(Overwrite(f"table{group}", cells))
 
-    def copied_rows(self, table: list[tuple[int, ...]], batch: Batch) -> list[tuple[int, ...]]:  # noqa: ARG002
+    def copied_rows(self, table: list[tuple[int, ...]], batch: ForwardBatch) -> list[tuple[int, ...]]:  # noqa: ARG002
         """The rows of a group's table, which is in the batch's order, as the copies look blocks up."""
         return table
 

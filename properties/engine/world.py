@@ -74,9 +74,9 @@ class World(NamedSituations):
             self.max_model_len,
         )
 
-    def builder(self, group: int) -> builders.Setup:
+    def builder(self, group: int) -> builders.BuilderSetup:
         """The configuration of a group's metadata builder."""
-        return builders.Setup(
+        return builders.BuilderSetup(
             kind=self.kinds[group],
             mode=self.mode,
             block_size=self.block_size,

@@ -46,7 +46,7 @@ _FOLLOWED, _NOT_FOLLOWED = ("properties.", "oracle."), "properties.meta."
 
 
 @dataclass
-class Walk:
+class ExampleWalk:
     """Modules by step, in the order in which they were entered."""
 
     steps: dict[str, list[str]] = field(default_factory=lambda: {step: [] for step in STEPS})
@@ -78,7 +78,7 @@ class _Tracer:
     """Notes calls of functions, of the last example and of what comes of it."""
 
     def __init__(self) -> None:
-        self.walk = Walk()
+        self.walk = ExampleWalk()
         self._step = 0
         self._over = False
 
@@ -103,7 +103,7 @@ class _Tracer:
             self._over = True
 
     def _begin(self) -> None:
-        self.walk, self._step = Walk(), 0
+        self.walk, self._step = ExampleWalk(), 0
 
     def _enter(self, module: str, function: str) -> None:
         if function == _EXAMPLE and self._step >= _KEPT:
@@ -115,7 +115,7 @@ class _Tracer:
             modules.append(module)
 
 
-def walk() -> Walk:
+def walk() -> ExampleWalk:
     """The walk of the smallest failing example of `PROPERTY` on a copy of the implementation that is wrong."""
     with tempfile.TemporaryDirectory() as folder, broken_subject(VARIANTS[0], Path(folder)) as subject:
         # Once before, so that imports, which happen once, are no part of the walk.

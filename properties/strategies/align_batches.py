@@ -117,7 +117,7 @@ def fused(
 
 
 @dataclass(frozen=True)
-class Standing:
+class BatchLayout:
     """How requests stand in a step's vectors: behind `ahead` idle ones, in which order and slots, before `spare` entries.
 
     `order` and `slots` are seeds of a shuffle, 0 for none. The requests in `skipped` have a table row and no slot.
@@ -136,7 +136,7 @@ class _Batch(NamedSituations):
 
     setup: Setup
     requests: tuple[Sampled, ...] | tuple[Starting, ...]
-    rows: Standing = Standing()
+    rows: BatchLayout = BatchLayout()
     filling: Filling = PLAIN
     schedule: str = ""
     profile: Profile = field(default=DOCUMENTS, repr=False, kw_only=True)

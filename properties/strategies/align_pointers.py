@@ -92,7 +92,7 @@ def copy_again(pools: Sequence[str], *, schedule: str = "") -> Call:
 
 
 @dataclass(frozen=True)
-class Run:
+class MovedRun:
     """`size` bytes that move by `distance`, behind `gap` bytes that stay."""
 
     size: int
@@ -106,10 +106,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Runs(NamedSituations):
+class MovedRuns(NamedSituations):
     """Runs of bytes of one pool, each in a zone of its own; the lists have room for `spare` requests more."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[MovedRun, ...]
     spare: int = 0
     seed: int = 0
     schedule: str = ""
@@ -191,10 +191,10 @@ LARGE = 4096
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 
-def _run(size: int, shift: int, back: bool, gap: int) -> Run:
+def _run(size: int, shift: int, back: bool, gap: int) -> MovedRun:
     """A run that moves not at all, by a little, by some of its size, or by more than that."""
     distance = (0, 1, size, size + 2, 16, 3, size // 2, size - 1)[shift]
-    return Run(size, -distance if back else distance, gap)
+    return MovedRun(size, -distance if back else distance, gap)
 
 
 def addresses() -> st.SearchStrategy[int]:
@@ -203,34 +203,34 @@ def addresses() -> st.SearchStrategy[int]:
     return st.builds(lambda base, pages: base + 64 * pages, bases, st.integers(0, 1000))
 
 
-def runs(*, reordered: bool = False) -> st.SearchStrategy[Runs]:
+def runs(*, reordered: bool = False) -> st.SearchStrategy[MovedRuns]:
     """Runs of bytes that overlap themselves or not, in either direction; small ones if they are run in every order."""
     sizes = tuple(size for size in SIZES if size < LARGE) if reordered else SIZES
     return _runs(st.lists(_one_run(st.sampled_from(sizes)), min_size=1, max_size=2))
 
 
 @st.composite
-def _one_run(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> Run:
+def _one_run(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> MovedRun:
     return _run(draw(sizes), draw(_SHIFTS), draw(_BACK), draw(_GAPS))
 
 
 @st.composite
-def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[Run]]) -> Runs:
+def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns:
     runs = _affordable(tuple(draw(some)))
-    return noted(_without_warps(Runs(runs, draw(_SPARE), draw(_SEEDS), draw(schedules()))))
+    return noted(_without_warps(MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules()))))
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
 _SPARE, _SEEDS = st.sampled_from((0, 0, 1)), st.integers(0, 7)
 
 
-def _affordable(found: tuple[Run, ...]) -> tuple[Run, ...]:
+def _affordable(found: tuple[MovedRun, ...]) -> tuple[MovedRun, ...]:
     """The runs up to the first large one."""
     large = (number for number, run in enumerate(found) if run.size >= LARGE)
     return found[: next(large, len(found)) + 1]
 
 
-def _without_warps(found: Runs) -> Runs:
+def _without_warps(found: MovedRuns) -> MovedRuns:
     """Each warp takes as long as the whole program."""
     large = any(run.size >= LARGE for run in found.runs)
     return replace(found, schedule=without_warps(found.schedule)) if large else found

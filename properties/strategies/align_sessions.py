@@ -14,7 +14,7 @@ from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
 from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
-from properties.strategies.align_batches import After, Standing, table_by_slot
+from properties.strategies.align_batches import After, BatchLayout, table_by_slot
 from properties.strategies.align_cache import PLAIN, Cache, Filling
 from properties.strategies.align_requests import Sampled
 from properties.strategies.align_runner import Scheduled, cleanup, scheduler_output
@@ -25,7 +25,7 @@ from properties.strategies.situations import NamedSituations, named, noted
 
 
 @dataclass(frozen=True)
-class Turn:
+class SessionStep:
     """A step of a request: how many tokens are scheduled, how many of them are drafts, and how many it accepts."""
 
     length: int = 1
@@ -34,10 +34,10 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Life:
+class SessionRequest:
     """A request: blocks that a prefix hit gives it, and its steps."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[SessionStep, ...]
     hit: int = 0
 
     def steps(self, block_size: int) -> list[Sampled]:
@@ -64,7 +64,7 @@ class History(NamedSituations):
     """Requests that start together and take a step at a time, until each has taken all of its own."""
 
     setup: Setup
-    lives: tuple[Life, ...]
+    lives: tuple[SessionRequest, ...]
     slots: int = 0
     filling: Filling = PLAIN
     schedule: str = ""
@@ -249,7 +249,7 @@ class HistoryInSlots:
     def __init__(self, history: History) -> None:
         self.history = history
         requests = tuple(Sampled() for _ in history.lives)
-        self.slots = After(history.setup, requests, Standing(slots=history.slots)).slots
+        self.slots = After(history.setup, requests, BatchLayout(slots=history.slots)).slots
         size = max(1, len(self.slots))
         self._runner = InSlots(history.setup, size, history.cache.observes, history.schedule)
 
@@ -342,16 +342,16 @@ _MOST_BY_WARPS = 8
 def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchStrategy[dict[str, Any]]:
     """What a history is made of beside its model, as keywords; made once, which takes longer than drawing."""
 
-    def decode(accepted: int, rejected: int) -> Turn:
+    def decode(accepted: int, rejected: int) -> SessionStep:
         drafts = accepted + min(rejected, spec - accepted)
-        return Turn(1 + drafts, drafts, 1 + accepted)
+        return SessionStep(1 + drafts, drafts, 1 + accepted)
 
     drafts = st.integers(0, spec)
     decodes = st.builds(decode, drafts, drafts)
     rejecting = st.builds(lambda drafts: (decode(0, drafts), decode(0, 0)), drafts)
     turns = st.lists(decodes, max_size=max_decodes) | rejecting
     life = st.builds(
-        lambda prompt, turns, hit: Life((Turn(prompt), *turns), hit),
+        lambda prompt, turns, hit: SessionRequest((SessionStep(prompt), *turns), hit),
         st.integers(1, 2 * size + 1),
         turns,
         st.sampled_from((0, 0, 1)),

@@ -15,7 +15,7 @@ from properties.strategies.align_cache import Cache, pattern
 
 
 @dataclass(frozen=True)
-class Place:
+class PooledState:
     """One state of one layer: its group, its pool and its number in the layer."""
 
     group: int
@@ -23,11 +23,11 @@ class Place:
     number: int
 
 
-def places(cache: Cache) -> Iterator[Place]:
+def places(cache: Cache) -> Iterator[PooledState]:
     """The states of all layers."""
     for _, group, pool in cache.setup.named_layers():
         for number in range(len(cache.setup.groups[group].states)):
-            yield Place(group, pool, number)
+            yield PooledState(group, pool, number)
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,27 @@ class Recurrence:
 
     cache: Cache
 
-    def rows(self, place: Place) -> int:
+    def rows(self, place: PooledState) -> int:
         """Tokens in a conv window, K - 1; 0 of a temporal state."""
         state = self._state(place)
         if state.kind == "temporal":
             return 0
         return self._stored(place) - self.cache.setup.num_spec
 
-    def _state(self, place: Place):  # type: ignore[no-untyped-def]
+    def _state(self, place: PooledState):  # type: ignore[no-untyped-def]
         return self.cache.setup.groups[place.group].states[place.number]
 
-    def _stored(self, place: Place) -> int:
+    def _stored(self, place: PooledState) -> int:
         """Conv rows of a block."""
         shape: tuple[int, ...] = self._state(place).shape
         return shape[0] if self.cache.setup.layout == "SD" else shape[1]
 
-    def temporal(self, place: Place, request: int, tokens: int) -> bytes:
+    def temporal(self, place: PooledState, request: int, tokens: int) -> bytes:
         """The state after that many tokens."""
         size = self._state(place).nbytes
         return pattern(1, f"{place} {request} {tokens}", size) if tokens else bytes(size)
 
-    def window(self, place: Place, request: int, tokens: Iterable[int]) -> list[bytes]:
+    def window(self, place: PooledState, request: int, tokens: Iterable[int]) -> list[bytes]:
         """Conv rows of these tokens, in memory order of one block: a row each, or in layout DS a channel each."""
         state = self._state(place)
         item = state.itemsize
@@ -66,11 +66,11 @@ class Recurrence:
             return rows
         return _transposed(rows, item)
 
-    def _row(self, place: Place, request: int, token: int, size: int) -> bytes:
+    def _row(self, place: PooledState, request: int, token: int, size: int) -> bytes:
         return pattern(1, f"{place} {request} token {token}", size) if token >= 0 else bytes(size)
 
     def written(
-        self, place: Place, request: int, column: int, tokens: int, newest: int = 0
+        self, place: PooledState, request: int, column: int, tokens: int, newest: int = 0
     ) -> Iterator[Step]:
         """Write the state after `tokens` tokens; of a conv state the rows of `newest` further tokens behind it."""
         block = self.cache.block(place.group, request, column)
@@ -88,7 +88,9 @@ class Recurrence:
         )
         yield from _bytes_at(place.pool, start, lines, apart)
 
-    def read(self, place: Place, request: int, column: int, offset: int, pools: dict[str, bytes]) -> bytes:
+    def read(
+        self, place: PooledState, request: int, column: int, offset: int, pools: dict[str, bytes]
+    ) -> bytes:
         """What a forward reads that runs in `column` and applies `offset` tokens that lie behind its first state."""
         conv = self.rows(place) > 0
         block = self.cache.block(place.group, request, column if conv else column + offset)
@@ -107,7 +109,7 @@ class Recurrence:
         )
         return b"".join(found[at + first : at + end] for at in range(0, len(found), line))
 
-    def right(self, place: Place, request: int, tokens: int) -> bytes:
+    def right(self, place: PooledState, request: int, tokens: int) -> bytes:
         """What it should read after that many tokens."""
         if not self.rows(place):
             return self.temporal(place, request, tokens)

@@ -8,7 +8,7 @@ from functools import cache, partial
 from hypothesis import strategies as st
 
 from properties.strategies.align import setups
-from properties.strategies.align_batches import VECTOR, After, Before, Standing
+from properties.strategies.align_batches import VECTOR, After, BatchLayout, Before
 from properties.strategies.align_cache import far_fillings, fillings
 from properties.strategies.align_requests import (
     ending_in_place,
@@ -118,10 +118,10 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
 
 
 @st.composite
-def _standings(draw: st.DrawFn, mapped: bool, ahead: int) -> Standing:
+def _standings(draw: st.DrawFn, mapped: bool, ahead: int) -> BatchLayout:
     """Where the rows of up to four requests are; it is the batch that knows how many these are."""
     order, slots = draw(_ORDERS), draw(_SLOTS) if mapped else 0
-    return Standing(ahead, order, slots, draw(_SPARE), tuple(sorted(draw(_SKIPPED))) if mapped else ())
+    return BatchLayout(ahead, order, slots, draw(_SPARE), tuple(sorted(draw(_SKIPPED))) if mapped else ())
 
 
 _ORDERS = st.integers(0, 2)

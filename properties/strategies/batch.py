@@ -22,7 +22,7 @@ _ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 64, "int32"), 
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestRow:
     """One row of a step: tokens scheduled now, tokens computed before, whether it is still in its prompt."""
 
     query_len: int
@@ -34,7 +34,7 @@ class Request:
 class Batch(NamedSituations):
     """Rows of a step, then rows of padding for a full graph, which have no tokens, and padded tokens."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[RequestRow, ...]
     padded_rows: int = 0
     padded_tokens: int = 0
 
@@ -87,20 +87,20 @@ class Batch(NamedSituations):
 
 def _requests(
     query_len: st.SearchStrategy[int], num_computed: st.SearchStrategy[int], *, prefilling: bool
-) -> st.SearchStrategy[Request]:
+) -> st.SearchStrategy[RequestRow]:
     @st.composite
-    def requests(draw: st.DrawFn) -> Request:
-        return Request(draw(query_len), draw(num_computed), prefilling)
+    def requests(draw: st.DrawFn) -> RequestRow:
+        return RequestRow(draw(query_len), draw(num_computed), prefilling)
 
     return requests()
 
 
-def decodes(*, num_spec: int = 0) -> st.SearchStrategy[Request]:
+def decodes(*, num_spec: int = 0) -> st.SearchStrategy[RequestRow]:
     """Rows past their prompt: one token, and up to `num_spec` drafts."""
     return _requests(st.integers(1, 1 + num_spec), st.integers(1, 20), prefilling=False)
 
 
-def prefills() -> st.SearchStrategy[Request]:
+def prefills() -> st.SearchStrategy[RequestRow]:
     """Rows in their prompt: first chunks, later chunks, and single tokens of either."""
     lengths = st.just(1) | lengths_around(4).map(lambda n: max(1, n))
     return _requests(lengths, st.just(0) | st.integers(1, 20), prefilling=True)
@@ -117,7 +117,7 @@ def batches(*, num_spec: int = 2, max_rows: int = 5, padding: bool = True) -> st
 
 
 def _batches(
-    order: Callable[[list[Request]], list[Request]],
+    order: Callable[[list[RequestRow]], list[RequestRow]],
     *,
     num_spec: int = 2,
     max_rows: int = 5,
@@ -145,7 +145,7 @@ def _mostly_filled_lists(elements: st.SearchStrategy[T], max_size: int) -> st.Se
     return st.lists(elements, max_size=max_size) | st.lists(elements, min_size=1, max_size=max_size)
 
 
-def _place(request: Request) -> tuple[int, int]:
+def _place(request: RequestRow) -> tuple[int, int]:
     """Sorts as the runner does; which chunks are short is the builder's threshold, so shorter ones come first."""
     if not request.prefilling:
         return 0, 0

@@ -36,7 +36,7 @@ Rows = Literal["any", "decodes", "mixed"]
 
 
 @dataclass(frozen=True)
-class Setup(NamedSituations):
+class BuilderSetup(NamedSituations):
     """What a builder is constructed with. `spare_blocks` are speculative blocks beyond the speculative tokens."""
 
     kind: str = "mamba2"
@@ -146,7 +146,7 @@ class StepRequest:
 
 
 @dataclass(frozen=True)
-class Step(NamedSituations):
+class BuildCall(NamedSituations):
     """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along."""
 
     requests: tuple[StepRequest, ...]
@@ -175,18 +175,18 @@ class Step(NamedSituations):
     def max_query_len(self) -> int:
         return max((row.query_len for row in self.rows), default=0)
 
-    def with_blocks_from(self, first_block: int) -> Step:
+    def with_blocks_from(self, first_block: int) -> BuildCall:
         """The same step on other blocks."""
         return replace(self, first_block=first_block)
 
-    def block_table(self, setup: Setup) -> Tensor:
+    def block_table(self, setup: BuilderSetup) -> Tensor:
         """Distinct blocks in every column; the rows of padding hold what a runner may leave there."""
         width = setup.table_width + self.spare_columns
         blocks = itertools.count(self.first_block)
         live = [next(blocks) for _ in range(width * len(self.requests))]
         return Tensor("int32", (len(self.rows), width), (*live, *(POISON,) * (width * self.padded_rows)))
 
-    def metadata(self, setup: Setup) -> Record:
+    def metadata(self, setup: BuilderSetup) -> Record:
         starts = int32(self.query_start_loc)
         seq_lens = [row.seq_len for row in self.rows]
         bounds = [row.seq_len + row.slack for row in self.rows]
@@ -205,7 +205,7 @@ class Step(NamedSituations):
             seq_lens_cpu_upper_bound=int32(bounds).on_host() if self.bounds else None,
         )
 
-    def build(self, setup: Setup, bind: str = "metadata") -> Call:
+    def build(self, setup: BuilderSetup, bind: str = "metadata") -> Call:
         counts = int32([row.accepted for row in self.rows]) if self.counts else None
         arguments: dict[str, Value] = {
             "self": Name("builder"),
@@ -257,7 +257,7 @@ class Step(NamedSituations):
 
 def setups(
     *, kinds: tuple[str, ...] = tuple(CLASSES), full_cudagraphs: bool | None = None, min_spec: int = 0
-) -> st.SearchStrategy[Setup]:
+) -> st.SearchStrategy[BuilderSetup]:
     """Configurations that their builder accepts, with at least `min_spec` drafts."""
     return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs, min_spec)).map(noted)
 
@@ -266,10 +266,10 @@ def setups(
 
 
 @cache
-def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy[Setup]:
+def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy[BuilderSetup]:
     modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
     return st.builds(
-        Setup,
+        BuilderSetup,
         kind=st.just(kind),
         mode=st.sampled_from(modes),
         block_size=st.sampled_from((4, 2, 1, 8)),
@@ -284,29 +284,29 @@ def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy
     )
 
 
-def steps(setup: Setup, *, rows: Rows = "any") -> st.SearchStrategy[Step]:
+def steps(setup: BuilderSetup, *, rows: Rows = "any") -> st.SearchStrategy[BuildCall]:
     """Steps inside the documented domain of the setup's builder, in the runner's order."""
     return _steps_with(*_limits(setup), rows).map(partial(_fitted, setup))
 
 
-def _limits(setup: Setup) -> tuple[int, int, int]:
+def _limits(setup: BuilderSetup) -> tuple[int, int, int]:
     """What a row of a step depends on: drafts, computed tokens at most, and where blocks end."""
     return setup.num_spec, setup.max_model_len - 1 - setup.num_spec, setup.block_size
 
 
-def _fitted(setup: Setup, step: Step) -> Step:
+def _fitted(setup: BuilderSetup, step: BuildCall) -> BuildCall:
     return noted(_inside_domain(step, setup))
 
 
 @cache
-def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.SearchStrategy[Step]:
+def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.SearchStrategy[BuildCall]:
     """Steps for builders with these limits, whatever else such a builder may ask for."""
     decodes = _decodes(spec, longest, block_size)
     requests = st.lists(decodes if rows == "decodes" else decodes | _prefills(), max_size=5)
     if rows == "mixed":
         requests = st.tuples(decodes, _prefills(), requests).map(lambda found: [*found[:2], *found[2]])
     return st.builds(
-        Step,
+        BuildCall,
         requests.map(lambda found: tuple(sorted(found, key=_class))),
         padded_rows=st.integers(0, 2),
         padded_tokens=st.integers(0, 2),
@@ -355,7 +355,7 @@ def _class(row: StepRequest) -> tuple[int, int]:
     return (1 if row.num_computed else 2, row.query_len)
 
 
-def _inside_domain(step: Step, setup: Setup) -> Step:
+def _inside_domain(step: BuildCall, setup: BuilderSetup) -> BuildCall:
     """What the documents leave open, closed: who passes less host data promises more."""
     if _needs_host_lengths(setup) and not step.bounds:
         step = replace(step, bounds=True)
@@ -370,11 +370,11 @@ def _inside_domain(step: Step, setup: Setup) -> Step:
     return replace(step, requests=tuple(sorted(rows, key=_class)))
 
 
-def _needs_host_lengths(setup: Setup) -> bool:
+def _needs_host_lengths(setup: BuilderSetup) -> bool:
     return setup.kind == "mamba2" or (setup.kind == "mamba1" and setup.mode == "all")
 
 
-def _without_lost_offset(row: StepRequest, step: Step, *, known: bool) -> StepRequest:
+def _without_lost_offset(row: StepRequest, step: BuildCall, *, known: bool) -> StepRequest:
     """A row that nothing marks as a decode with drafts is read at column 0: it accepted one token."""
     marked = step.drafts and row.drafts >= 0
     return row if marked or (known and row.query_len == 1) else replace(row, accepted=1)
@@ -386,10 +386,10 @@ def _with_prior_state(row: StepRequest, threshold: int) -> StepRequest:
     return row
 
 
-def captured_step(setup: Setup, rows: int, padded: int, bind: str = "metadata") -> Call:
+def captured_step(setup: BuilderSetup, rows: int, padded: int, bind: str = "metadata") -> Call:
     """The call with which a runner captures a graph for `rows` decodes and `padded` rows of padding."""
     longest = StepRequest(1 + setup.num_spec, 1, accepted=1 + setup.num_spec, drafts=setup.num_spec)
-    common = Step((longest,) * rows, padded_rows=padded).metadata(setup)
+    common = BuildCall((longest,) * rows, padded_rows=padded).metadata(setup)
     changes = {
         "max_query_len": 1 + setup.num_spec,
         "is_prefilling": None,
@@ -404,8 +404,8 @@ def captured_step(setup: Setup, rows: int, padded: int, bind: str = "metadata") 
 class Session:
     """A builder, and the steps that it is handed one after another."""
 
-    setup: Setup
-    steps: tuple[Step, ...]
+    setup: BuilderSetup
+    steps: tuple[BuildCall, ...]
 
 
 def sessions(
@@ -422,7 +422,9 @@ def sessions(
 
 
 @st.composite
-def _sessions(draw: st.DrawFn, models: st.SearchStrategy[Setup], max_steps: int, rows: Rows) -> Session:
+def _sessions(
+    draw: st.DrawFn, models: st.SearchStrategy[BuilderSetup], max_steps: int, rows: Rows
+) -> Session:
     setup = draw(models)
     found = draw(_steps_in_a_row(*_limits(setup), rows, max_steps))
     return Session(setup, tuple(_fitted(setup, step) for step in found))
@@ -431,5 +433,5 @@ def _sessions(draw: st.DrawFn, models: st.SearchStrategy[Setup], max_steps: int,
 @cache
 def _steps_in_a_row(
     spec: int, longest: int, block_size: int, rows: Rows, most: int
-) -> st.SearchStrategy[list[Step]]:
+) -> st.SearchStrategy[list[BuildCall]]:
     return st.lists(_steps_with(spec, longest, block_size, rows), min_size=1, max_size=most)

@@ -1,4 +1,4 @@
-"""Orders in which the programs of a launch make their operations; see `properties.harness.kernels.orders.switches`."""
+"""Orders in which the programs of a launch make their operations; see `properties.harness.case.switches`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from properties.harness.kernels.orders.switches import Switch, spelled
+from properties.harness.case.switches import Switch, spelled
 
 _MOST_SWITCHES, _MOST_ORDERS = 6, 6
 _LONGEST = 60

@@ -20,7 +20,7 @@ TAKES_NUM_SPEC = frozenset(
 
 
 @dataclass(frozen=True)
-class Model(NamedSituations):
+class ShapeArguments(NamedSituations):
     """A family's arguments, how many ranks share them, how many drafts, and the layout."""
 
     family: str
@@ -40,7 +40,7 @@ class Model(NamedSituations):
         chosen = tuple(environment(self.layout).items())
         return Call(f"{CALCULATOR}.{self.family}", (), tuple(keywords.items()), chosen)
 
-    def on_one_rank(self) -> Model:
+    def on_one_rank(self) -> ShapeArguments:
         return replace(self, tp_size=1)
 
     def conditions(self) -> dict[str, bool]:
@@ -63,7 +63,7 @@ _KERNELS = st.integers(2, 5)
 
 
 @st.composite
-def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> Model:
+def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> ShapeArguments:
     """Configurations that can be sharded over their ranks: small random ones and published ones.
 
     A published one is drawn in the place of a random one, which it therefore shrinks to.
@@ -72,7 +72,7 @@ def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> Model:
     chosen = draw(_PUBLISHED[family])
     arguments = draw(_arguments(family, tp_size))
     num_spec = draw(_DRAFTS) if family in TAKES_NUM_SPEC else 0
-    small = Model(family, arguments, tp_size, num_spec, draw(_LAYOUTS))
+    small = ShapeArguments(family, arguments, tp_size, num_spec, draw(_LAYOUTS))
     if chosen is None or not _divisible(dict(chosen.arguments), tp_size):
         return noted(small)
     return noted(replace(small, arguments=chosen.arguments, published=chosen.name))

@@ -6,26 +6,17 @@ and the properties of functions that it lacks are skipped and counted. To declar
 of itself and calls it SUBJECT.
 """
 
-from __future__ import annotations
-
-import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import lru_cache
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
-
-from oracle.profile import DOCUMENTS, Profile
-from properties.harness.case.raised import from_outside, message_of, spelled
-from properties.subjects.deviation import Condition, KnownDeviation, Symptom
-
-if TYPE_CHECKING:
-    from properties.harness.case import Case
-    from properties.harness.case.values import Call
+from properties.harness.subject import (
+    BUILT_IN,
+    LAYOUT_VARIABLE,
+    Condition,
+    KnownDeviation,
+    Outside,
+    Subject,
+    Symptom,
+    adapted,
+    load,
+)
 
 __all__ = [
     "BUILT_IN",
@@ -35,193 +26,6 @@ __all__ = [
     "Outside",
     "Subject",
     "Symptom",
+    "adapted",
     "load",
 ]
-
-LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-_ABSENT = object()
-_FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
-ALIKE = 0.85
-"""How alike two names are, of 1, if one may be a slip for the other: chunk_offset and chunk_offsets."""
-BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
-
-
-@dataclass(frozen=True)
-class Outside:
-    """Inputs that the subject's contract leaves out: `condition` holds of a call with all names resolved, for this reason.
-
-    `function` is the function that is called, with `*` for any characters. Examples that make such a call end there and
-    say nothing: they are counted, but not as passed.
-    """
-
-    function: str
-    reason: str
-    condition: Callable[[Call], bool] | None = None
-    """None: of every call."""
-
-    def covers(self, function: str) -> bool:
-        return fnmatchcase(function, self.function)
-
-    def holds(self, call: Call) -> bool:
-        return self.covers(call.function) and (self.condition is None or self.condition(call))
-
-
-class Subject:
-    """Looks the documents' names up in one module.
-
-    Args:
-        name: how users select it; importable, so that `repro.py` can import it on its own.
-        module: the module with the documents' names, dotted paths such as `MambaStateShapeCalculator.mamba1_state_shape`
-            included.
-        known_deviations: failures that are expected.
-        profile: the rules of its release, where they differ on purpose.
-        outside: inputs that its contract leaves out.
-        refuses: whether it promises to refuse what is undocumented. What the rules refuse is outside where it does not.
-        release: the version of what it adapts, such as "0.25.1", for reports.
-        carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
-        supplied: names of the adapter's own, behind which there is nothing of what it adapts.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        module: ModuleType,
-        known_deviations: tuple[KnownDeviation, ...] = (),
-        *,
-        profile: Profile = DOCUMENTS,
-        outside: tuple[Outside, ...] = (),
-        refuses: bool = True,
-        release: str = "",
-        carried: str = "",
-        supplied: frozenset[str] = frozenset(),
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.known_deviations = known_deviations
-        self.profile = profile
-        self.outside = outside
-        self.refuses = refuses
-        self.release = release
-        self.carried = carried
-        self.supplied = supplied
-        self.functions: tuple[str, ...] = ()
-        """What its author can offer, where these are other names than the documents'."""
-        self._environment: dict[str, str] | None = None
-        self.resolve = lru_cache(maxsize=None)(self._resolve)
-
-    def known(self, case: Case) -> KnownDeviation | None:
-        """The declared defect that a failing case shows, if there is one."""
-        return next((one for one in self.known_deviations if one.shows_in(case, self.profile)), None)
-
-    def never(self, function: str) -> str | None:
-        """Why every call of the function is outside of the contract; None where some are inside."""
-        always = (one for one in self.outside if one.condition is None and one.covers(function))
-        return next((one.reason for one in always), None)
-
-    def has(self, function: str) -> bool:
-        try:
-            self.resolve(function)
-        except AttributeError:
-            return False
-        return True
-
-    def provides(self, name: str) -> bool:
-        """Whether it has what its author calls so."""
-        return self.has(name)
-
-    def _resolve(self, function: str) -> Any:
-        found: Any = self.module
-        for part in function.split("."):
-            found = safe_getattr(found, part)
-        return found
-
-    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
-        """An object of the subject's class of that name, or a plain namespace where it has no such class."""
-        # Names come from case files, so that nothing but a class of the subject's own may be called: not what it imports.
-        found = getattr(self.module, type_, None)
-        if isinstance(found, type) and found.__module__.partition(".")[0] not in _FOREIGN:
-            return found(**fields)
-        return SimpleNamespace(**fields)
-
-    @contextmanager
-    def environment(self, variables: dict[str, str]) -> Iterator[None]:
-        """Run with exactly these layout variables set; cached readings are forgotten when they change."""
-        wanted = {LAYOUT_VARIABLE: variables[LAYOUT_VARIABLE]} if LAYOUT_VARIABLE in variables else {}
-        # Whoever else runs in this process, such as another subject, may have changed it since.
-        changed_by_others = os.environ.get(LAYOUT_VARIABLE) != wanted.get(LAYOUT_VARIABLE)
-        if wanted != self._environment or changed_by_others:
-            os.environ.pop(LAYOUT_VARIABLE, None)
-            os.environ.update(wanted)
-            self.forget_environment()
-            self._environment = wanted
-        yield
-
-    def forget_environment(self) -> None:
-        """Drop what the subject remembers of the environment."""
-        if self.has("get_conv_state_layout"):
-            clear = getattr(self.resolve("get_conv_state_layout"), "cache_clear", None)
-            if clear is not None:
-                clear()
-
-
-def load(name: str) -> Subject:
-    """The subject called `name`: a built-in adapter, or any importable module.
-
-    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it.
-
-    Raises:
-        ValueError: nothing of that name can be imported.
-    """
-    rule = f"{', '.join(BUILT_IN)} or an importable module"
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]")
-    try:
-        module = importlib.import_module(BUILT_IN.get(name, name))
-    except ImportError as error:
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error
-    except BaseException as error:
-        if from_outside(error):
-            raise
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {spelled(error)}") from error
-    return adapted(module, name)
-
-
-def adapted(module: ModuleType, name: str = "") -> Subject:
-    """A module as a subject.
-
-    Raises:
-        ValueError: it offers plain functions in another way than PROTOCOL.md says.
-    """
-    from properties.subjects import plain
-
-    own = safe_getattr(module, "SUBJECT", None)
-    if issubclass(type(own), Subject):
-        return cast(Subject, own)
-    if offers(module, "STATECHECK_PROTOCOL"):
-        return plain.adapted(module)
-    plain.require_declared(module)
-    return Subject(name or module.__name__, module)
-
-
-def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:
-    """As `getattr`, with `absent` as the value where there is none.
-
-    Raises:
-        AttributeError: there is none of that name, or to look for it raised something, as a module's `__getattr__` does
-            that imports what is not installed.
-    """
-    try:
-        return getattr(owner, name, *absent)
-    except AttributeError:
-        raise
-    except BaseException as error:
-        if from_outside(error):
-            raise
-        if absent:
-            return absent[0]
-        raise AttributeError(f"{name} = {spelled(error)}, but should be found [safe_getattr]") from error
-
-
-def offers(owner: Any, name: str) -> bool:
-    """Whether `safe_getattr` finds it."""
-    return safe_getattr(owner, name, _ABSENT) is not _ABSENT

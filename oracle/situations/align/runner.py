@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from oracle.align.runner import Forgotten, Plan, cleaned, preprocess, previous_column, staged_rows
+from oracle.align.runner import Forgotten, StepPlan, cleaned, preprocess, previous_column, staged_rows
 from oracle.rules import watches
 from oracle.situations.registry import Situation, reached, situations_of
 
@@ -32,7 +32,7 @@ def _previous(answer: int, remembered: Mapping[str, int], request: str) -> None:
 
 
 @watches(preprocess)
-def _preprocess(answer: Plan, req_ids: Sequence[str]) -> None:
+def _preprocess(answer: StepPlan, req_ids: Sequence[str]) -> None:
     reached(at_moves(len(answer.moves), len(req_ids)))
 
 

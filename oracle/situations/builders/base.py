@@ -1,7 +1,7 @@
 """Situations of the builders of Mamba-1 and Mamba-2."""
 
 from oracle.builders.base import BaseMetadata, base_metadata, kept_width, updated_block_table
-from oracle.builders.batch import BuilderConfig, Step, as_captured, fits_graph_buffers
+from oracle.builders.batch import BuilderConfig, BuilderStep, as_captured, fits_graph_buffers
 from oracle.rules import watches
 from oracle.situations.builders.batch import look_at_capture, look_at_split
 from oracle.situations.registry import situations_of
@@ -15,7 +15,9 @@ OTHER_TABLE = _declare("metadata are made again for another group's table")
 
 
 @watches(base_metadata)
-def _metadata(answer: BaseMetadata, step: Step, config: BuilderConfig, kind: str, capture: bool) -> None:
+def _metadata(
+    answer: BaseMetadata, step: BuilderStep, config: BuilderConfig, kind: str, capture: bool
+) -> None:
     taken = as_captured(step) if capture else step
     look_at_split(taken, config, answer.num_decodes, kind)
     if capture:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from oracle.builders.batch import BuilderConfig, Step, StepRow, fits_graph_buffers, is_prefill
+from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, fits_graph_buffers, is_prefill
 from oracle.situations.registry import situations_of
 
 _declare = situations_of("builders.batch")
@@ -25,7 +25,7 @@ TOO_MANY_ROWS = _declare("more rows than a full graph has buffers for")
 MORE_BLOCKS = _declare("more speculative blocks than drafts")
 
 
-def look_at_split(step: Step, config: BuilderConfig, num_decodes: int, kind: str) -> None:
+def look_at_split(step: BuilderStep, config: BuilderConfig, num_decodes: int, kind: str) -> None:
     """Look at a batch without rows of their own for drafts."""
     look_at_rows(step, config)
     prefills = step.rows[num_decodes:]
@@ -39,7 +39,7 @@ def look_at_split(step: Step, config: BuilderConfig, num_decodes: int, kind: str
         _look_at_offset(row, config)
 
 
-def look_at_rows(step: Step, config: BuilderConfig) -> None:
+def look_at_rows(step: BuilderStep, config: BuilderConfig) -> None:
     """Look at any batch."""
     ON_DEVICE.reached_if(not step.on_host)
     MORE_BLOCKS.reached_if(config.mode != "all" and config.num_speculative_blocks > config.num_spec)
@@ -53,14 +53,14 @@ def look_at_rows(step: Step, config: BuilderConfig) -> None:
             SPEC_LIKE_CHUNK.reached_if(1 < row.query_len <= 1 + config.num_spec)
 
 
-def _look_at_graph(step: Step, config: BuilderConfig, kind: str) -> None:
+def _look_at_graph(step: BuilderStep, config: BuilderConfig, kind: str) -> None:
     if fits_graph_buffers(step, config, kind):
         PADDED_GRAPH.reached_if(_padded(step.rows))
     else:
         TOO_MANY_ROWS.reached_if(config.full_cudagraphs)
 
 
-def look_at_capture(step: Step) -> None:
+def look_at_capture(step: BuilderStep) -> None:
     """Look at what a graph is captured for."""
     PADDED_CAPTURE.reached_if(_padded(step.rows))
     SPEC_CAPTURE.reached_if(step.max_query_len > 1)

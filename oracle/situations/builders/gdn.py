@@ -1,6 +1,6 @@
 """Situations of the builder of Gated DeltaNet."""
 
-from oracle.builders.batch import BuilderConfig, Step, as_captured, graph_limit
+from oracle.builders.batch import BuilderConfig, BuilderStep, as_captured, graph_limit
 from oracle.builders.gdn import GDNMetadata, drafts_of, gdn_metadata, is_decode
 from oracle.rules import watches
 from oracle.situations.builders.batch import look_at_capture, look_at_rows, look_at_split
@@ -21,7 +21,7 @@ SPEC_TOO_MANY = _declare("tokens of rows with drafts do not fit the buffers of f
 
 
 @watches(gdn_metadata)
-def _metadata(answer: GDNMetadata, step: Step, config: BuilderConfig, capture: bool) -> None:
+def _metadata(answer: GDNMetadata, step: BuilderStep, config: BuilderConfig, capture: bool) -> None:
     taken = as_captured(step) if capture else step
     if answer.spec_sequence_masks is None:
         look_at_split(taken, config, answer.num_decodes, "gdn")
@@ -33,7 +33,7 @@ def _metadata(answer: GDNMetadata, step: Step, config: BuilderConfig, capture: b
         look_at_capture(taken)
 
 
-def _look_at_speculation(metadata: GDNMetadata, step: Step, masks: tuple[bool, ...]) -> None:
+def _look_at_speculation(metadata: GDNMetadata, step: BuilderStep, masks: tuple[bool, ...]) -> None:
     mixed, with_drafts = metadata.num_prefills > 0, sum(masks)
     drafted = [drafts_of(step, row) for row, spec in zip(step.rows, masks, strict=True) if spec]
     others = [row for row, spec in zip(step.rows, masks, strict=True) if not spec]
@@ -45,7 +45,7 @@ def _look_at_speculation(metadata: GDNMetadata, step: Step, masks: tuple[bool, .
     PLAIN_DECODE.reached_if(any(is_decode(step, row) and row.query_len == 1 for row in others))
 
 
-def _look_at_graph(metadata: GDNMetadata, step: Step, config: BuilderConfig) -> None:
+def _look_at_graph(metadata: GDNMetadata, step: BuilderStep, config: BuilderConfig) -> None:
     """Look at a batch that has rows with drafts alone, beside padding."""
     if metadata.num_prefills > 0:
         return

@@ -1,6 +1,6 @@
 """Situations of what blocks stand for."""
 
-from oracle.lifecycle.ledger import Ledger
+from oracle.lifecycle.ledger import StateLedger
 from oracle.rules import watches
 from oracle.situations.registry import situations_of
 
@@ -11,12 +11,12 @@ SEVERAL_ON_ITS_WAY = _declare("a chunk leaves states at several boundaries on it
 PUBLISHED = _declare("the state at a boundary goes to the boundary's column")
 
 
-@watches(Ledger.boundaries_on_the_way)
+@watches(StateLedger.boundaries_on_the_way)
 def _passed(answer: range) -> None:
     ON_ITS_WAY.reached_if(len(answer) == 1)
     SEVERAL_ON_ITS_WAY.reached_if(len(answer) > 1)
 
 
-@watches(Ledger.boundary_among)
+@watches(StateLedger.boundary_among)
 def _among(answer: int | None) -> None:
     PUBLISHED.reached_if(answer is not None)

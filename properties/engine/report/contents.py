@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from oracle.lifecycle.ledger import Held, Ledger
+from oracle.lifecycle.ledger import Held, StateLedger
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.layer_state import LayerState
 from properties.engine.models import Fingerprints, Model, Recurrences
-from properties.engine.places import Bytes, Mirror, Place
+from properties.engine.places import Bytes, Mirror, StatePlace
 from properties.engine.report.words import tokens as told
 from properties.engine.world import NEVER
 
@@ -37,7 +37,7 @@ class Contents:
     """Reads blocks in copies of an engine's pools, which are made while it runs and read when a picture is wanted."""
 
     scheduler: Scheduler
-    ledger: Ledger
+    ledger: StateLedger
     mirror: Mirror
     model: Model
     _states: dict[int, list[LayerState]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Contents:
         source = self._meaning(place, found)
         return Content(told(self._length(source)) if source else _unknown(found), source, promised, row)
 
-    def _seen(self, place: Place, pools: Pools) -> Place:
+    def _seen(self, place: StatePlace, pools: Pools) -> StatePlace:
         """The place in a copy of its pool."""
         offset = place.array.ctypes.data - self.mirror.pools[place.pool].ctypes.data
         strides = place.array.strides
@@ -71,8 +71,8 @@ class Contents:
         )
 
     def _wrong(
-        self, places: list[Place], block: int, held: Held
-    ) -> Iterator[tuple[Place, bytes, int | None, int]]:
+        self, places: list[StatePlace], block: int, held: Held
+    ) -> Iterator[tuple[StatePlace, bytes, int | None, int]]:
         """States, and rows of windows, that are not those of the promised prefix, as far as these are known."""
         for place in places:
             if not place.window:
@@ -88,7 +88,7 @@ class Contents:
                 if right is not None and found != right:
                     yield place, found, row if place.window else None, prefix
 
-    def _right(self, place: Place, prefix: int) -> bytes | None:
+    def _right(self, place: StatePlace, prefix: int) -> bytes | None:
         """The state after a prefix, or the row of its last token."""
         if not isinstance(self.model, Recurrences):
             return self.model.right(place, prefix)
@@ -106,7 +106,7 @@ class Contents:
             self._states[prefix] = states
         return self._states[prefix]
 
-    def _meaning(self, place: Place, found: bytes) -> int | None:
+    def _meaning(self, place: StatePlace, found: bytes) -> int | None:
         """The prefix whose state, or whose last token's row, these bytes are."""
         if isinstance(self.model, Fingerprints):
             return self.model.meaning(place, found)
@@ -119,13 +119,13 @@ class Contents:
         return self.ledger.prefixes.length(prefix)
 
 
-def _unpromised(places: list[Place], block: int) -> str:
+def _unpromised(places: list[StatePlace], block: int) -> str:
     """What is there that nobody relies on."""
     found = _bytes_of(places, block)
     return "stale" if any(found) and set(found) != {NEVER} else _unknown(found)
 
 
-def _bytes_of(places: list[Place], block: int) -> bytes:
+def _bytes_of(places: list[StatePlace], block: int) -> bytes:
     return b"".join(place.array[block].tobytes() for place in places)
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.ledger import NOTHING, Held, Ledger
+from oracle.lifecycle.ledger import NOTHING, Held, StateLedger
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.flaws import Flaw
-from properties.engine.metadata import Batch
+from properties.engine.metadata import ForwardBatch
 from properties.engine.report.contents import Content, Contents, Pools
 from properties.engine.report.words import tokens as told
-from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
 """Moments that a picture shows at most."""
@@ -39,24 +39,24 @@ class Story:
     """The last moments of an engine; without `contents`, blocks are said to hold what is promised of them."""
 
     scheduler: Scheduler
-    ledger: Ledger
+    ledger: StateLedger
     contents: Contents | None = None
     _snapshots: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def before(self, step: int, batch: Batch) -> None:
+    def before(self, step: int, batch: ForwardBatch) -> None:
         """The moment between the copies in front of a forward and the forward."""
         self._keep(f"step {step}, before the forward: {_work(batch)}", batch)
 
-    def forwarded(self, step: int, batch: Batch) -> None:
+    def forwarded(self, step: int, batch: ForwardBatch) -> None:
         """The moment between the forward and the copies behind it."""
         self._keep(f"step {step}, after the forward", batch)
 
-    def after(self, step: int, batch: Batch, accepted: Mapping[str, int]) -> None:
+    def after(self, step: int, batch: ForwardBatch, accepted: Mapping[str, int]) -> None:
         """The moment after everything."""
         counts = ", ".join(f"{row.id} accepts {accepted[row.id]}" for row in batch.rows if row.samples)
         self._keep(f"step {step}, after it: {counts or 'nobody samples'}", batch)
 
-    def _keep(self, title: str, batch: Batch) -> None:
+    def _keep(self, title: str, batch: ForwardBatch) -> None:
         ids = tuple(row.id for row in batch.rows)
         tables = {request: [list(table) for table in self.ledger.tables[request]] for request in ids}
         published = frozenset(self.scheduler.pool.registered)
@@ -149,16 +149,16 @@ class Story:
                     arrows.append(Arrow(number, request, group, source, column))
         return arrows
 
-    def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+    def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         if flaw.request:
             return self._first_wrong(flaw, moments)
         place = self._place(len(self._snapshots) - 1, flaw.group, flaw.block)
         if place is None or flaw.group is None:
             return None
         moment, request, column = place
-        return Finding(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
+        return WrongCell(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
 
-    def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> Finding | None:
+    def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         """Of a wrong output: the first block that does not hold what it should; else where the request ran at the end."""
         if not moments:
             return None
@@ -167,12 +167,12 @@ class Story:
                 for column, cell in enumerate(row.cells):
                     if cell.expected:
                         text = f"{cell.holds} instead of {cell.expected}; {flaw.message}"
-                        return Finding(number, row.request, row.group, column, text)
+                        return WrongCell(number, row.request, row.group, column, text)
         last = (row for row in moments[-1].rows if row.request == flaw.request and row.run is not None)
         ran = next(last, None)
         if ran is None or ran.run is None or ran.run >= len(ran.cells):
             return None
-        return Finding(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
+        return WrongCell(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
 
     def _place(self, moment: int, group: int | None, block: int | None) -> tuple[int, str, int] | None:
         if moment < 0 or group is None or not block:
@@ -203,7 +203,7 @@ def _with_arrival(arrow: Arrow, moments: tuple[Moment, ...]) -> Arrow:
     return replace(arrow, label="did not arrive", arrived=False) if missing else arrow
 
 
-def _work(batch: Batch) -> str:
+def _work(batch: ForwardBatch) -> str:
     """What each request computes."""
     return ", ".join(
         f"{row.id} drafts {len(row.drafts)}" if row.drafts else f"{row.id} computes {row.length}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oracle.lifecycle.ledger import Ledger
+from oracle.lifecycle.ledger import StateLedger
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.models import Fingerprints, Model
-from properties.engine.places import Place
+from properties.engine.places import StatePlace
 from properties.engine.world import NEVER
 
 _SHOWN = 8
@@ -23,7 +23,7 @@ class Words:
     """The vocabulary of violations."""
 
     scheduler: Scheduler
-    ledger: Ledger
+    ledger: StateLedger
     model: Model
 
     def prefix(self, prefix: int, *, row: bool = False) -> str:
@@ -56,13 +56,13 @@ class Words:
                     return f"{request.id} and its drafts"
         return "nobody"
 
-    def source(self, place: Place, found: bytes) -> int | None:
+    def source(self, place: StatePlace, found: bytes) -> int | None:
         """The prefix whose state these bytes are, in any layer."""
         if not isinstance(self.model, Fingerprints):
             return None
         return self.model.meaning(place, found)
 
-    def bytes_of(self, place: Place, found: bytes, source: int | None) -> str:
+    def bytes_of(self, place: StatePlace, found: bytes, source: int | None) -> str:
         if source:
             return self.prefix(source, row=bool(place.window))
         if not any(found):

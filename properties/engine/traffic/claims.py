@@ -96,7 +96,7 @@ class ClaimedPools(StatePools):
 
 
 @dataclass(frozen=True, eq=False)
-class Cache:
+class LayerPools:
     """Pools of a world's layers, and the tensors by layer as the subject gets them; `window` = K - 1, `num_rows` of a block."""
 
     pools: ClaimedPools
@@ -106,7 +106,7 @@ class Cache:
     poisoned: tuple[int, ...]
 
     @classmethod
-    def of(cls, world: World, device: str) -> Cache:
+    def of(cls, world: World, device: str) -> LayerPools:
         """Pools with poison in all blocks; groups that share them use the same memory."""
         setup = world.setup
         names = dict.fromkeys(pool for pools in setup.pool_names for pool in pools)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oracle.lifecycle.ledger import Ledger
-from oracle.lifecycle.requests import Row
+from oracle.lifecycle.ledger import StateLedger
+from oracle.lifecycle.requests import ScheduledRequest
 
 
 @dataclass
-class Counts:
+class TrafficCounts:
     """What has happened. `moved_before` and `moved_after` are requests whose state has to be copied around a forward."""
 
     arrived: int = 0
@@ -43,7 +43,7 @@ class Moves:
     after: bool
 
 
-def moves_of(ledger: Ledger, row: Row, columns: Mapping[str, int], accepted: int) -> Moves:
+def moves_of(ledger: StateLedger, row: ScheduledRequest, columns: Mapping[str, int], accepted: int) -> Moves:
     """What a step moves of a request, which was in these columns before it. See I6 and I7 of the ledger."""
     size = ledger.geometry.block_size
     comes_in = row.is_new or row.is_resumed

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 import torch
 
 from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.ledger import Held, Ledger
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.ledger import Held, StateLedger
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine, Sampler
 from properties.engine.flaws import Flaw, Misled, Violation
 from properties.engine.forward import Kernels, Touched
-from properties.engine.metadata import Access, Batch
+from properties.engine.metadata import ForwardBatch, StateAccess
 from properties.engine.models import Fingerprints
 from properties.engine.report.words import Words
 from properties.engine.runners import Runner
-from properties.engine.traffic.claims import Cache, Claim, Refuted, seed_of
+from properties.engine.traffic.claims import Claim, LayerPools, Refuted, seed_of
 from properties.engine.world import World
 from properties.harness.case.values import Call, Let, Step, Value
 from properties.harness.execution.objects.blocks import Named, Scope
@@ -77,11 +77,13 @@ class Direct(InProcess):
 class DeviceForward(Kernels):
     """The forward of every layer, on a device: it claims what it reads and writes what would be right."""
 
-    cache: Cache
-    ledger: Ledger
+    cache: LayerPools
+    ledger: StateLedger
     words: Words
 
-    def run(self, batch: Batch, runner: Runner, writable: Touched) -> tuple[dict[str, list[int]], Touched]:
+    def run(
+        self, batch: ForwardBatch, runner: Runner, writable: Touched
+    ) -> tuple[dict[str, list[int]], Touched]:
         try:
             found = self.accesses(batch, runner)
             claims = [
@@ -99,7 +101,7 @@ class DeviceForward(Kernels):
             touched |= self._write(batch, number, group, writable)
         return {row.id: [0] * row.length for row in batch.rows}, touched
 
-    def _reads(self, row: Row, access: Access, group: int) -> Iterator[Claim]:
+    def _reads(self, row: ScheduledRequest, access: StateAccess, group: int) -> Iterator[Claim]:
         before = self.ledger.prefixes.parent(row.prefixes[0])
         if not access.initial:
             if row.computed:
@@ -112,7 +114,7 @@ class DeviceForward(Kernels):
         for offset, prefix in enumerate(self.ledger.prefixes.last(before, self.cache.window)):
             yield Claim(group, access.conv_block, access.first_row + offset, prefix, when)
 
-    def _check_blocks(self, row: Row, access: Access) -> None:
+    def _check_blocks(self, row: ScheduledRequest, access: StateAccess) -> None:
         for block in (access.conv_block, access.temporal_block):
             if not row.computed:
                 raise Misled(
@@ -129,7 +131,9 @@ class DeviceForward(Kernels):
                 place="read",
             )
 
-    def _write(self, batch: Batch, group: int, found: dict[str, Access], writable: Touched) -> Touched:
+    def _write(
+        self, batch: ForwardBatch, group: int, found: dict[str, StateAccess], writable: Touched
+    ) -> Touched:
         temporal, rows = {}, {}
         for row in batch.rows:
             access = found[row.id]
@@ -145,7 +149,7 @@ class DeviceForward(Kernels):
         self._store(group, temporal, rows)
         return {(group, block) for block in temporal if block > NULL_BLOCK}
 
-    def _check_owned(self, row: Row, access: Access, group: int, writable: Touched) -> None:
+    def _check_owned(self, row: ScheduledRequest, access: StateAccess, group: int, writable: Touched) -> None:
         for block in (*(block for block, _ in access.temporal), *(block for block, _, _ in access.windows)):
             if block > NULL_BLOCK and (group, block) not in writable:
                 what = (
@@ -167,7 +171,7 @@ class DeviceForward(Kernels):
 class DeviceEngine(Engine):
     """An engine whose states are in `cache`. Its `execute` is a `Direct`'s, its world an `UnseenWorld`."""
 
-    cache: Cache = field(kw_only=True)
+    cache: LayerPools = field(kw_only=True)
 
     def _set_up_states(self) -> None:
         self.words = Words(self.scheduler, self.ledger, Fingerprints(()))
@@ -210,7 +214,7 @@ class DeviceEngine(Engine):
                 for row, prefix in enumerate(inputs if self.cache.window else ()):
                     yield Claim(group, block, row, prefix, when, self._is_written)
 
-    def _execute(self, batch: Batch, scheduled: Scheduled, sampler: Sampler) -> dict[str, list[int]]:
+    def _execute(self, batch: ForwardBatch, scheduled: Scheduled, sampler: Sampler) -> dict[str, list[int]]:
         sampled = super()._execute(batch, scheduled, sampler)
         self.settle()
         return sampled

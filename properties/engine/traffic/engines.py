@@ -12,8 +12,8 @@ import torch
 from oracle.types import cdiv
 from properties.engine.driver import Engine
 from properties.engine.models import Fingerprints
-from properties.engine.places import Place
-from properties.engine.traffic.claims import Cache
+from properties.engine.places import StatePlace
+from properties.engine.traffic.claims import LayerPools
 from properties.engine.traffic.device_states import DeviceEngine, Direct, UnseenSetup, UnseenWorld
 from properties.engine.traffic.requests import BLOCK
 from properties.engine.world import World
@@ -42,7 +42,7 @@ _FAMILIES = {
 
 
 @dataclass(frozen=True)
-class Options:
+class ReplayOptions:
     """What to replay, and on what. None, and "auto", are what `resolved` makes of the trace and the device.
 
     `block_size`: tokens of a block, after scaling by `factor`. `tokens`: how many a step computes at most.
@@ -120,13 +120,13 @@ class Forgetful(Fingerprints):
 
     _known: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
-    def right(self, place: Place, prefix: int) -> bytes:
+    def right(self, place: StatePlace, prefix: int) -> bytes:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         return super().right(place, prefix)
 
 
-def make_engine(options: Options, subject: Subject, device: str, longest: int) -> Engine:
+def make_engine(options: ReplayOptions, subject: Subject, device: str, longest: int) -> Engine:
     """An engine for requests of up to `longest` tokens.
 
     Raises:
@@ -137,17 +137,17 @@ def make_engine(options: Options, subject: Subject, device: str, longest: int) -
         world = replace(_small(options, longest), profile=subject.profile)
         return Engine(world, port.execute, Forgetful)
     unseen = replace(_on_device(options, device, longest), profile=subject.profile)
-    cache = Cache.of(unseen, device)
+    cache = LayerPools.of(unseen, device)
     return DeviceEngine(unseen, Direct(subject, device, cache.layers).execute, cache=cache)
 
 
-def _wanted(options: Options, device: str) -> str:
+def _wanted(options: ReplayOptions, device: str) -> str:
     if options.model == "auto":
         return SMALL if device == "cpu" else ON_DEVICE
     return options.model
 
 
-def _small(options: Options, longest: int) -> World:
+def _small(options: ReplayOptions, longest: int) -> World:
     """Two kinds of layers that use the same memory in turn, with bytes between their states that are nobody's."""
     conv = (3 + options.num_spec, 3)
     states = (
@@ -162,7 +162,7 @@ def _small(options: Options, longest: int) -> World:
     return World(setup, kinds, **_sizes(options, longest, options.blocks or options.scarce_blocks))
 
 
-def _sizes(options: Options, longest: int, num_blocks: int) -> dict[str, Any]:
+def _sizes(options: ReplayOptions, longest: int, num_blocks: int) -> dict[str, Any]:
     size = options.tokens_per_block
     return {
         "runner": options.runner,
@@ -174,7 +174,7 @@ def _sizes(options: Options, longest: int, num_blocks: int) -> dict[str, Any]:
     }
 
 
-def _on_device(options: Options, device: str, longest: int) -> UnseenWorld:
+def _on_device(options: ReplayOptions, device: str, longest: int) -> UnseenWorld:
     kind, states, layers = _states(_wanted(options, device), options)
     # Groups have layers as equal in number as can be, the n-th of all in the same memory, as engines do it.
     groups = [Group(states, layers=cdiv(layers - number, GROUPS)) for number in range(min(GROUPS, layers))]
@@ -196,7 +196,7 @@ def _fitting(setup: Setup, least: int) -> int:
     return found
 
 
-def _states(wanted: str, options: Options) -> tuple[str, tuple[Kept, ...], int]:
+def _states(wanted: str, options: ReplayOptions) -> tuple[str, tuple[Kept, ...], int]:
     """The builder of a model, the states of each of its layers, and how many layers."""
     if wanted == TINY:
         kind, layers = "gdn", 3

@@ -11,12 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-from oracle.lifecycle.requests import Request, Row, Wish
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import Request, ScheduledRequest, Wish
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
-from properties.engine.traffic.counts import Counts, moves_of
-from properties.engine.traffic.engines import Options, make_engine
+from properties.engine.traffic.counts import TrafficCounts, moves_of
+from properties.engine.traffic.engines import ReplayOptions, make_engine
 from properties.engine.traffic.report import Histories, Progress, finish, headline, tell_no_engine, told
 from properties.engine.traffic.requests import Arrival, arrivals, summary
 from properties.harness.execution.port import choose_device
@@ -39,8 +39,8 @@ class Serving:
 
     engine: Engine
     arriving: Iterator[Arrival]
-    options: Options
-    counts: Counts = field(default_factory=Counts)
+    options: ReplayOptions
+    counts: TrafficCounts = field(default_factory=TrafficCounts)
     histories: Histories = field(default_factory=Histories)
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
 
@@ -138,14 +138,14 @@ class Serving:
         ids = [request.id for request in (*scheduler.running, *scheduler.waiting)]
         return dict(zip(ids, self.rng.sample(range(len(ids)), len(ids)), strict=True))
 
-    def _sample(self, row: Row, _: Sequence[int]) -> Sequence[int]:
+    def _sample(self, row: ScheduledRequest, _: Sequence[int]) -> Sequence[int]:
         accepted = 0
         while accepted < len(row.drafts) and self.rng.random() < self.options.acceptance:
             accepted += 1
         self._sampled[row.id] = (*row.drafts[:accepted], *self._new_tokens(1))
         return self._sampled[row.id]
 
-    def _finish(self, row: Row) -> None:
+    def _finish(self, row: ScheduledRequest) -> None:
         request = self.engine.scheduler.requests[row.id]
         if len(request.tokens) - request.num_prompt >= self._lengths[row.id]:
             self.engine.finish(row.id)
@@ -176,7 +176,7 @@ class Serving:
         """The step that has just been executed."""
         return self.engine.steps - 1
 
-    def _count_row(self, row: Row, columns: Mapping[str, int]) -> None:
+    def _count_row(self, row: ScheduledRequest, columns: Mapping[str, int]) -> None:
         counts, sampled = self.counts, self._sampled.get(row.id, ())
         if row.is_prefilling:
             counts.prompt_tokens += row.length
@@ -195,12 +195,12 @@ class Serving:
         counts.boundaries += moves.boundary is not None
         self.histories.step(self._now, row, self._blocks(row), moves.boundary)
 
-    def _blocks(self, row: Row) -> Sequence[int]:
+    def _blocks(self, row: ScheduledRequest) -> Sequence[int]:
         """The first group's, by column."""
         return self.engine.scheduler.requests[row.id].lists[0].columns
 
 
-def replay(options: Options, console: Console) -> int:
+def replay(options: ReplayOptions, console: Console) -> int:
     """Replay a trace, tell what happened, and leave it in files; returns the exit code.
 
     Raises:
@@ -255,7 +255,7 @@ def _serve(serving: Serving, progress: Progress) -> tuple[Violation | None, bool
     return None, False
 
 
-def _longest(options: Options) -> int:
+def _longest(options: ReplayOptions) -> int:
     """Tokens of the longest request."""
     found = arrivals(options.trace, factor=options.factor, limit=options.requests)
     return max(len(one.prompt) + one.output_length for one in found)

@@ -14,12 +14,12 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
-from properties.engine.traffic.counts import Counts
-from properties.engine.traffic.engines import Options
+from properties.engine.traffic.counts import TrafficCounts
+from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.picture import drawn
 from properties.engine.traffic.requests import Summary
 from properties.engine.world import World
@@ -40,7 +40,7 @@ _BOUNDARIES = (
 
 
 @dataclass(eq=False)
-class History:
+class BlockHistory:
     """A request's blocks: `spans` are [column, block, first step, last step], `events` are [step, column, which]."""
 
     request: str
@@ -49,7 +49,7 @@ class History:
     resumed: bool = False
     _open: dict[int, list[int]] = field(default_factory=dict)
 
-    def step(self, step: int, row: Row, blocks: Sequence[int], boundary: int | None) -> None:
+    def step(self, step: int, row: ScheduledRequest, blocks: Sequence[int], boundary: int | None) -> None:
         held = {column: block for column, block in enumerate(blocks) if block != NULL_BLOCK}
         for column in [column for column, span in self._open.items() if held.get(column) != span[1]]:
             del self._open[column]
@@ -78,11 +78,11 @@ class History:
 class Histories:
     """Those of all requests that live, and of those that are gone the one with most to see."""
 
-    alive: dict[str, History] = field(default_factory=dict)
-    best: History | None = None
+    alive: dict[str, BlockHistory] = field(default_factory=dict)
+    best: BlockHistory | None = None
 
-    def step(self, step: int, row: Row, blocks: Sequence[int], boundary: int | None) -> None:
-        self.alive.setdefault(row.id, History(row.id)).step(step, row, blocks, boundary)
+    def step(self, step: int, row: ScheduledRequest, blocks: Sequence[int], boundary: int | None) -> None:
+        self.alive.setdefault(row.id, BlockHistory(row.id)).step(step, row, blocks, boundary)
 
     def preempted(self, step: int, request: str) -> None:
         if request in self.alive:
@@ -127,7 +127,7 @@ class Progress:
     def __exit__(self, *details: object) -> None:
         self._bar.stop()
 
-    def show(self, counts: Counts) -> None:
+    def show(self, counts: TrafficCounts) -> None:
         rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
         told = f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
         self._bar.update(self._task, completed=counts.finished, description=told)
@@ -140,7 +140,7 @@ def _print(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def headline(options: Options, traffic: Summary, world: World, device: str) -> str:
+def headline(options: ReplayOptions, traffic: Summary, world: World, device: str) -> str:
     """What is replayed, and on what."""
     groups = world.setup.groups
     block = sum(world.setup.pages().values())
@@ -186,7 +186,7 @@ def told(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) 
 
 def finish(
     console: Console,
-    options: Options,
+    options: ReplayOptions,
     engine: Engine,
     *,
     content: dict[str, Any],
@@ -225,7 +225,7 @@ def _sizes(world: World) -> dict[str, Any]:
 
 
 def _tell_violation(
-    console: Console, options: Options, engine: Engine, flaw: Flaw, recent: Sequence[Mapping[str, Any]]
+    console: Console, options: ReplayOptions, engine: Engine, flaw: Flaw, recent: Sequence[Mapping[str, Any]]
 ) -> None:
     """The message, where it was, the last steps, and a picture of the last moments."""
     timeline = engine.story.timeline(flaw)
@@ -245,7 +245,7 @@ def _tell_violation(
     _print(console, f"  it comes again with the same options, {again} among them")
 
 
-def tell_no_engine(console: Console, options: Options, violation: Violation) -> None:
+def tell_no_engine(console: Console, options: ReplayOptions, violation: Violation) -> None:
     """Of a subject that cannot even be set up there is nothing to tell but why."""
     save(options.out / "violation.json", {"message": str(violation), "step": None, "steps": []})
     _print(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")

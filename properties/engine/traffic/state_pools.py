@@ -57,11 +57,11 @@ class StatePools:
         if len(groups) != len(layers):
             raise ValueError(f"len(groups) = {len(groups)}, but should be {len(layers)} [len(layers)]")
         self.window = window
-        self._groups: dict[int, list[_State]] = {group: [] for group in groups}
+        self._groups: dict[int, list[_StateTensor]] = {group: [] for group in groups}
         for layer, (states, group) in enumerate(zip(layers, groups, strict=True)):
             for number, (kind, tensor) in enumerate(states):
                 _check_tensor(kind, tensor, window, layout, f"layers[{layer}][{number}]")
-                self._groups[group].append(_State.of(kind, tensor, layout, layer, number))
+                self._groups[group].append(_StateTensor.of(kind, tensor, layout, layer, number))
         every = [state for states in self._groups.values() for state in states]
         self.device = _only_device(every)
         longest = max((state.whole.size(1) for state in every), default=0)
@@ -115,24 +115,24 @@ class StatePools:
                 total[part].add_(words.sum(1), alpha=state.weight)
         return total
 
-    def _of_kind(self, kind: str, group: int) -> list[_State]:
+    def _of_kind(self, kind: str, group: int) -> list[_StateTensor]:
         if group not in self._groups:
             raise ValueError(f"group = {group}, but should be one of {sorted(self._groups)} [groups]")
         return [state for state in self._groups[group] if kind in ("", state.kind)]
 
-    def _write(self, states: list[_State], places: _Places, seeds: _Ints) -> None:
+    def _write(self, states: list[_StateTensor], places: _Places, seeds: _Ints) -> None:
         *index, given = self._upload(*places, _checked_seeds(seeds, places[0]))
         before = given == 0 if 0 in seeds else None
         for state, masks in zip(states, self._masks(states, given), strict=True):
             for part in self._slices(len(seeds), state.nbytes):
                 state.view[tuple(numbers[part] for numbers in index)] = state.contents(masks, before, part)
 
-    def _check(self, states: list[_State], places: _Places, seeds: _Ints) -> list[Difference]:
+    def _check(self, states: list[_StateTensor], places: _Places, seeds: _Ints) -> list[Difference]:
         # The one place where the host waits for the device.
         where = self.different(states, places, seeds).cpu().T.nonzero().tolist()
         return [(i, states[number].layer, states[number].number) for i, number in where]
 
-    def different(self, states: Sequence[_State], places: _Places, seeds: _Ints) -> torch.Tensor:
+    def different(self, states: Sequence[_StateTensor], places: _Places, seeds: _Ints) -> torch.Tensor:
         """By state and place, whether something else is there; bool, on the device, which may still be at it."""
         *index, given = self._upload(*places, _checked_seeds(seeds, places[0]))
         before = given == 0 if 0 in seeds else None
@@ -143,7 +143,7 @@ class StatePools:
                 found[part] = (seen != state.contents(masks, before, part)).any(1)
         return wrong
 
-    def _masks(self, states: Sequence[_State], seeds: torch.Tensor) -> list[torch.Tensor]:
+    def _masks(self, states: Sequence[_StateTensor], seeds: torch.Tensor) -> list[torch.Tensor]:
         """For each state a vector: the mask of each seed."""
         if not states:
             return []
@@ -163,7 +163,7 @@ class StatePools:
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
+class _StateTensor:
     """A state tensor: `view[block]`, or `view[block, row]` of a conv state, is the vector of words that a seed fills."""
 
     kind: str
@@ -176,7 +176,7 @@ class _State:
     weight: int
 
     @classmethod
-    def of(cls, kind: str, tensor: torch.Tensor, layout: str, layer: int, number: int) -> _State:
+    def of(cls, kind: str, tensor: torch.Tensor, layout: str, layer: int, number: int) -> _StateTensor:
         flat = tensor.as_strided((tensor.size(0), tensor[0].numel()), (tensor.stride(0), 1))
         whole, blocks = _widest(flat), flat.unflatten(1, tensor.shape[1:])
         if kind == "temporal":
@@ -268,14 +268,14 @@ def _check_tensor(kind: str, tensor: torch.Tensor, window: int, layout: str, pla
     check("stride", tensor.stride(), apart, "that of blocks apart")
 
 
-def _only_device(states: Sequence[_State]) -> torch.device:
+def _only_device(states: Sequence[_StateTensor]) -> torch.device:
     devices = {state.view.device for state in states} or {torch.device("cpu")}
     if len(devices) > 1 or not {device.type for device in devices} <= SLICE_BYTES.keys():
         raise ValueError(f"devices = {sorted(map(str, devices))}, but should be one, of cpu or cuda [layers]")
     return devices.pop()
 
 
-def _check_places(states: Sequence[_State], places: _Places, *, once: bool = False) -> None:
+def _check_places(states: Sequence[_StateTensor], places: _Places, *, once: bool = False) -> None:
     """Blocks, or blocks and rows, are there in each of the states, and told once where they are written to."""
     for axis, (name, numbers) in enumerate(zip(("blocks", "rows"), places, strict=False)):
         _check_length(name, numbers, places[0])

@@ -19,10 +19,18 @@ from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
 from properties.harness.bench import report as bench_report
-from properties.harness.bench.cache import Cache, Shape, in_layout
-from properties.harness.bench.device import GDN, LAYOUTS, POSTPROCESS, Measured, Row, launcher, postprocess
+from properties.harness.bench.cache import BenchCache, Shape, in_layout
+from properties.harness.bench.device import (
+    GDN,
+    LAYOUTS,
+    POSTPROCESS,
+    CopyTimes,
+    Measured,
+    launcher,
+    postprocess,
+)
 from properties.harness.execution.port import choose_device
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 _COUNTED_REQUESTS = 16
 _PLAIN_WIDTH = 120
@@ -34,7 +42,7 @@ _NEEDED = _COUNTED_REQUESTS * GDN.moved_bytes(1) // 2
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """`out`: the folder for the file and the plot. `tiny`: small states, on a CPU as well, to try the bench itself."""
 
     out: Path
@@ -44,7 +52,7 @@ class Options:
     tiny: bool = False
 
 
-def run_align(options: Options) -> None:
+def run_align(options: BenchOptions) -> None:
     """Print the tables and save `align.json` and `align.svg`."""
     device, console = choose_device(options.device), _console()
     scale = bench_device.TINY if options.tiny else bench_device.FULL
@@ -80,7 +88,7 @@ def _print(console: Console, shown: Iterable[Table | str]) -> None:
 
 def _content(
     measured: Measured | None,
-    host: Sequence[bench_host.Row],
+    host: Sequence[bench_host.PreprocessTimes],
     counted: Sequence[bench_counters.Counted],
     peer: Subject | None,
 ) -> dict[str, Any]:
@@ -112,7 +120,7 @@ def _shown(measured: Measured | None) -> Iterator[Table | str]:
     yield "\n".join(_notes(measured))
 
 
-def _table(title: str, rows: Sequence[Row], with_peer: bool) -> Table:
+def _table(title: str, rows: Sequence[CopyTimes], with_peer: bool) -> Table:
     table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
     table.add_column("states", no_wrap=True)
     for name in ("requests", "crossing", "µs", "floor", "of ceiling", *["peer", "ratio"] * with_peer):
@@ -123,18 +131,18 @@ def _table(title: str, rows: Sequence[Row], with_peer: bool) -> Table:
     return table
 
 
-def _states(row: Row) -> str:
+def _states(row: CopyTimes) -> str:
     return f"{row.shape} {row.layout}"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: CopyTimes) -> list[str]:
     name = [] if row.driver == POSTPROCESS else [row.driver.removeprefix("run_fused_")]
     floor, share = ("-", "-") if row.share is None else (f"{row.floor:,.1f}", f"{row.share:.1%}")
     rows = [str(row.requests), str(row.crossing)]
     return [" ".join([_states(row), *name]), *rows, f"{row.microseconds:,.1f}", floor, share]
 
 
-def _against(row: Row) -> list[str]:
+def _against(row: CopyTimes) -> list[str]:
     if row.peer is None or row.ratio is None:
         return ["-", "-"]
     return [f"{row.peer:,.1f}", f"{row.ratio:.2f}x" + ("" if row.same else ", other bytes")]
@@ -153,7 +161,7 @@ def one_launch(layout: str, device: str = "cuda", shape: Shape = GDN) -> None:
     """One launch in which all of 16 rows cross."""
     subject = load("impl")
     with in_layout([subject], layout):
-        cache = Cache(shape, layout, _COUNTED_REQUESTS, device)
+        cache = BenchCache(shape, layout, _COUNTED_REQUESTS, device)
         all_cross = postprocess(_COUNTED_REQUESTS, _COUNTED_REQUESTS)
         launcher(cache, all_cross, cache.context(subject, subject))()
         if device == "cuda":

@@ -14,8 +14,8 @@ import torch
 from rich.table import Table
 
 from properties.harness.execution.port import InProcess, choose_device
-from properties.strategies.builders import Setup, Step, StepRequest
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 
 _SEED = 0
 _WARM_UP, _REPEATS = 20, 300
@@ -23,16 +23,16 @@ _CONTEXT = 4096
 
 
 @dataclass(frozen=True)
-class Load:
+class BuilderLoad:
     """A builder and the step that it is timed on."""
 
     name: str
-    setup: Setup
-    step: Step
+    setup: BuilderSetup
+    step: BuildCall
 
 
 @dataclass(frozen=True)
-class Result:
+class BuilderTimes:
     """Microseconds until `build` returns, and what it enqueues on a GPU (None where there is none)."""
 
     load: str
@@ -45,29 +45,29 @@ class Result:
     fills: int | None
 
 
-def measure_builders() -> list[Result]:
+def measure_builders() -> list[BuilderTimes]:
     """Time every load on the CPU and, where there is one, on the GPU."""
     devices = ("cpu", "cuda") if choose_device("auto") == "cuda" else ("cpu",)
     return [_measure(load_, device) for device in devices for load_ in loads()]
 
 
-def loads() -> Iterator[Load]:
+def loads() -> Iterator[BuilderLoad]:
     """(decodes, prefills) of Mamba-2, all-speculative steps of both kinds, and a mixed one of GDN."""
     drawn = random.Random(_SEED)
     for decodes, prefills in ((256, 0), (0, 64), (128, 16)):
         rows = (*_decodes(drawn, decodes, 0), *_prefills(drawn, prefills))
-        yield Load(f"mamba2 ({decodes}, {prefills})", _setup("mamba2", 0), Step(rows))
+        yield BuilderLoad(f"mamba2 ({decodes}, {prefills})", _setup("mamba2", 0), BuildCall(rows))
     for kind in ("mamba2", "gdn"):
-        yield Load(f"{kind} all-spec 64x3", _setup(kind, 2), Step(tuple(_decodes(drawn, 64, 2))))
+        yield BuilderLoad(f"{kind} all-spec 64x3", _setup(kind, 2), BuildCall(tuple(_decodes(drawn, 64, 2))))
     for decodes, prefills in ((256, 0), (0, 64), (128, 16)):
         rows = (*_decodes(drawn, decodes, 0), *_prefills(drawn, prefills))
-        yield Load(f"gdn ({decodes}, {prefills})", _setup("gdn", 0), Step(rows))
+        yield BuilderLoad(f"gdn ({decodes}, {prefills})", _setup("gdn", 0), BuildCall(rows))
     mixed = (*_decodes(drawn, 48, 2), *_decodes(drawn, 16, 0), *_prefills(drawn, 16))
-    yield Load("gdn mixed spec 48x3, 16x1, 16 prefills", _setup("gdn", 2), Step(mixed))
+    yield BuilderLoad("gdn mixed spec 48x3, 16x1, 16 prefills", _setup("gdn", 2), BuildCall(mixed))
 
 
-def _setup(kind: str, num_spec: int) -> Setup:
-    return Setup(
+def _setup(kind: str, num_spec: int) -> BuilderSetup:
+    return BuilderSetup(
         kind=kind,
         mode="align",
         block_size=1024,
@@ -89,7 +89,7 @@ def _prefills(drawn: random.Random, rows: int) -> Iterator[StepRequest]:
         yield StepRequest(drawn.randrange(64, 1024), drawn.choice((0, 1024)), True)
 
 
-def _measure(load_: Load, device: str) -> Result:
+def _measure(load_: BuilderLoad, device: str) -> BuilderTimes:
     build = _build(load_, load("impl"), device)
     for _ in range(_WARM_UP):
         build()
@@ -97,10 +97,10 @@ def _measure(load_: Load, device: str) -> Result:
     clocks = sorted(_clock(build, device) for _ in range(_REPEATS))
     gc.enable()
     low, median, high = statistics.quantiles(clocks, n=4)
-    return Result(load_.name, device, low, median, high, *_enqueued(build, device))
+    return BuilderTimes(load_.name, device, low, median, high, *_enqueued(build, device))
 
 
-def _build(load_: Load, subject: Subject, device: str) -> Callable[[], Any]:
+def _build(load_: BuilderLoad, subject: Subject, device: str) -> Callable[[], Any]:
     port = InProcess(subject, device)
     keywords = {name: port.materialise(value) for name, value in load_.setup.construct().keywords}
     builder = subject.resolve(load_.setup.builder)(**keywords)
@@ -136,12 +136,12 @@ def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | 
     return len(names) - uploads - fills - others, uploads, fills + others
 
 
-def tables(results: list[Result]) -> list[Table]:
+def tables(results: list[BuilderTimes]) -> list[Table]:
     """A table for each device."""
     return [_table(results, device) for device in dict.fromkeys(one.device for one in results)]
 
 
-def _table(results: list[Result], device: str) -> Table:
+def _table(results: list[BuilderTimes], device: str) -> Table:
     table = Table(
         title=f"build(), {device}; µs until it returns, median (quartiles)",
         title_justify="left",

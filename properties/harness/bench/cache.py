@@ -16,7 +16,7 @@ import torch
 
 from properties.harness.case.values import BufferMaker
 from properties.harness.execution.port import InProcess
-from properties.subjects import LAYOUT_VARIABLE, Subject
+from properties.harness.subject import LAYOUT_VARIABLE, Subject
 
 BLOCK_SIZE, DRAFTS, CONV_ROWS = 16, 2, 5
 _COLUMNS, _FIRST, _USED = 5, 1, 3
@@ -60,7 +60,7 @@ class Shape:
         return self.layers * 2 * (self.temporal_bytes + conv)
 
 
-class Cache:
+class BenchCache:
     """The cache of a model for `rows` requests, three blocks each behind the null block.
 
     Per layer one pool of bytes (`pools`), a block in it holding the conv state and then the temporal state. `table` has the

@@ -22,7 +22,7 @@ from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.clock import Times, no_collection, quartiles
 from properties.harness.rooms import home
-from properties.subjects import load as subject
+from properties.harness.subject import load as subject
 
 RESULTS = home() / "build" / "bench.json"
 REQUESTS, TOKENS, CHUNK_SIZE = (8, 64, 512), (8 * 1024, 64 * 1024), 256
@@ -34,7 +34,7 @@ VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
 
 
 @dataclass(frozen=True)
-class Load:
+class ChunkLoad:
     """What a function is called with."""
 
     function: str
@@ -49,10 +49,10 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Result:
+class ChunkTimes:
     """Times of both sides; `until` is "return", or "device done" where the device was waited for."""
 
-    load: Load
+    load: ChunkLoad
     until: str
     repeats: int
     subject: Times
@@ -64,7 +64,7 @@ class Result:
         return self.plain.median / self.subject.median
 
 
-def run_bench(only: str, align: bench_align.Options) -> int:
+def run_bench(only: str, align: bench_align.BenchOptions) -> int:
     """Time the builders and the copies of align mode, or `only` "builders" or "align"; returns the exit code."""
     code = 0 if only == "align" else _run_builders()
     if code == 0 and only != "builders":
@@ -74,7 +74,7 @@ def run_bench(only: str, align: bench_align.Options) -> int:
 
 def _run_builders() -> int:
     """Print the tables and save them as `build/bench.json`; 1 if the two sides do not build the same."""
-    results: list[Result] = []
+    results: list[ChunkTimes] = []
     for load in _loads():
         ours, plain = contenders(load.function, load.device)
         starts = load.starts()
@@ -82,7 +82,7 @@ def _run_builders() -> int:
             print(f"the results differ: {load}")
             return 1
         clocks = measure(ours, plain, starts, torch.cuda.synchronize if load.device == "cuda" else None)
-        results += [Result(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
+        results += [ChunkTimes(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
     builders = bench_builders.measure_builders()
     console = Console()
     for table in (*_tables(results), *bench_builders.tables(builders)):
@@ -91,9 +91,9 @@ def _run_builders() -> int:
     return 0
 
 
-def _loads() -> Iterator[Load]:
+def _loads() -> Iterator[ChunkLoad]:
     devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    return starmap(Load, product((VARLEN, CONV), devices, REQUESTS, TOKENS))
+    return starmap(ChunkLoad, product((VARLEN, CONV), devices, REQUESTS, TOKENS))
 
 
 def random_starts(requests: int, tokens: int) -> list[int]:
@@ -202,7 +202,7 @@ def _times(nanoseconds: list[int]) -> Times:
     return quartiles([taken / 1000 for taken in nanoseconds])
 
 
-def _tables(results: list[Result]) -> Iterator[Table]:
+def _tables(results: list[ChunkTimes]) -> Iterator[Table]:
     kinds = [(one.load.function, one.load.device, one.until) for one in results]
     for kind in dict.fromkeys(kinds):
         title = f"{kind[0]}\n{kind[1]}, until {kind[2]}; µs per call, median (quartiles)"
@@ -215,7 +215,7 @@ def _tables(results: list[Result]) -> Iterator[Table]:
         yield table
 
 
-def _save(results: list[Result], builders: list[bench_builders.Result]) -> None:
+def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes]) -> None:
     content = {
         "environment": bench_report.environment() | {"seed": _SEED},
         "unit": "microseconds",

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from properties.harness.bench.cache import Cache, Shape, in_layout
+from properties.harness.bench.cache import BenchCache, Shape, in_layout
 from properties.harness.bench.clock import Action, Clock, clock_of
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 GDN = Shape("GDN", 36, 8192, (32, 128, 128), torch.float32)
 MAMBA2 = Shape("Mamba-2", 24, 10240, (128, 64, 128), torch.bfloat16)
@@ -37,7 +37,7 @@ TINY = Scale((Shape("tiny", 2, 8, (2, 4, 4), torch.float32),), (1, 4), 1 << 20, 
 
 
 @dataclass(frozen=True)
-class Load:
+class CopyLoad:
     """One launch for `requests` rows, of which `crossing` have a state to copy that is `bias` tokens further on.
 
     `vectors`: the driver's int32 arguments.
@@ -55,7 +55,7 @@ class Load:
         }
 
 
-def postprocess(requests: int, crossing: int) -> Load:
+def postprocess(requests: int, crossing: int) -> CopyLoad:
     """Steps of 1 token and 2 drafts, 1 of them accepted: behind 30 tokens that fills a block, behind 20 it does not.
 
     A single row that crosses is the one in the middle.
@@ -69,10 +69,10 @@ def postprocess(requests: int, crossing: int) -> Load:
         "num_computed_tokens_gpu": [30 if crosses[row] else 20 for row in rows],
         "num_draft_tokens_gpu": [2 for _ in rows],
     }
-    return Load(POSTPROCESS, requests, crossing, 1, vectors)
+    return CopyLoad(POSTPROCESS, requests, crossing, 1, vectors)
 
 
-def postprocess_align(requests: int) -> Load:
+def postprocess_align(requests: int) -> CopyLoad:
     """The same steps as V2 has them, all rows crossing."""
     rows = range(requests)
     vectors = {
@@ -81,10 +81,10 @@ def postprocess_align(requests: int) -> Load:
         "new_num_computed_tokens_gpu": [32 for _ in rows],
         "idx_mapping": list(rows),
     }
-    return Load(POSTPROCESS_ALIGN, requests, requests, 1, vectors)
+    return CopyLoad(POSTPROCESS_ALIGN, requests, requests, 1, vectors)
 
 
-def precopy(requests: int) -> Load:
+def precopy(requests: int) -> CopyLoad:
     """All rows go on from column 1 to column 2, after 2 accepted drafts."""
     rows = range(requests)
     vectors = {
@@ -93,10 +93,10 @@ def precopy(requests: int) -> Load:
         "token_bias_gpu": [2 for _ in rows],
         "idx_mapping": list(rows),
     }
-    return Load(PRECOPY, requests, requests, 2, vectors)
+    return CopyLoad(PRECOPY, requests, requests, 2, vectors)
 
 
-def loads(requests: Sequence[int]) -> Iterator[Load]:
+def loads(requests: Sequence[int]) -> Iterator[CopyLoad]:
     """What is timed of each cache, V1 first."""
     few, many = min(requests), max(requests)
     yield from (postprocess(rows, rows) for rows in requests)
@@ -107,7 +107,7 @@ def loads(requests: Sequence[int]) -> Iterator[Load]:
 
 
 @dataclass(frozen=True)
-class Row:
+class CopyTimes:
     """Microseconds of a launch, of the bytes at the ceiling, and of the peer's launch (None where it has none).
 
     `same`: whether the peer left the same bytes and counts.
@@ -141,7 +141,7 @@ class Measured:
     ceiling: float
     nothing: float
     smallest_kernel: float
-    rows: tuple[Row, ...]
+    rows: tuple[CopyTimes, ...]
     left_out: tuple[str, ...]
 
 
@@ -151,7 +151,7 @@ def measure(scale: Scale, device: str, peer: Subject | None = None) -> Measured:
     ceiling = _ceiling(clock, scale, device)
     nothing, smallest_kernel = _launches(clock, scale, device)
     sides = [subject, peer] if peer else [subject]
-    rows: list[Row] = []
+    rows: list[CopyTimes] = []
     left_out = []
     for shape, layout in itertools.product(scale.shapes, LAYOUTS):
         too_large = _too_large(shape, max(scale.requests), device, len(sides))
@@ -186,7 +186,7 @@ def _free() -> int:
 
 def _too_large(shape: Shape, rows: int, device: str, sides: int) -> str:
     # With a peer one side's bytes are kept; beside the pools there is the noise that fills them, and some room.
-    needed = (sides * shape.layers + 3) * Cache.pool_bytes(shape, rows)
+    needed = (sides * shape.layers + 3) * BenchCache.pool_bytes(shape, rows)
     if device == "cpu" or needed < _free():
         return ""
     return f"needs {needed / 2**30:.0f} GiB of free GPU memory"
@@ -205,14 +205,14 @@ def _measure_cache(
     sides: Sequence[Subject],
     clock: Clock,
     ceiling: float,
-) -> Iterator[Row]:
-    cache = Cache(shape, layout, max(scale.requests), device)
+) -> Iterator[CopyTimes]:
+    cache = BenchCache(shape, layout, max(scale.requests), device)
     contexts = [cache.context(side, sides[0]) for side in sides]
     for load_ in loads(scale.requests):
         offering = [context for context in contexts if hasattr(context, load_.driver)]
         same = same_results(cache, load_, *offering) if len(offering) > 1 else None
         times = _times(cache, load_, offering, clock, scale.repeats)
-        yield Row(
+        yield CopyTimes(
             driver=load_.driver,
             shape=shape.name,
             layout=layout,
@@ -225,13 +225,15 @@ def _measure_cache(
         )
 
 
-def launcher(cache: Cache, load_: Load, context: Any) -> Action:
+def launcher(cache: BenchCache, load_: CopyLoad, context: Any) -> Action:
     """The launch, ready to be done; what it reads is on the device."""
     driver, vectors = getattr(context, load_.driver), load_.tensors(cache.device)
     return lambda: driver(num_reqs=load_.requests, **vectors)
 
 
-def _times(cache: Cache, load_: Load, contexts: Sequence[Any], clock: Clock, repeats: int) -> list[float]:
+def _times(
+    cache: BenchCache, load_: CopyLoad, contexts: Sequence[Any], clock: Clock, repeats: int
+) -> list[float]:
     """Medians of the sides, taken in turn."""
     launches = [launcher(cache, load_, context) for context in contexts]
     for launch in launches:
@@ -244,13 +246,13 @@ def _times(cache: Cache, load_: Load, contexts: Sequence[Any], clock: Clock, rep
     return [statistics.median(taken) for taken in samples]
 
 
-def same_results(cache: Cache, load_: Load, ours: Any, theirs: Any) -> bool:
+def same_results(cache: BenchCache, load_: CopyLoad, ours: Any, theirs: Any) -> bool:
     """Whether two sides leave the same bytes in all pools, and the same counts, from the same beginning."""
     expected = [found.clone() for found in _result(cache, load_, ours)]
     return all(map(torch.equal, expected, _result(cache, load_, theirs)))
 
 
-def _result(cache: Cache, load_: Load, context: Any) -> list[torch.Tensor]:
+def _result(cache: BenchCache, load_: CopyLoad, context: Any) -> list[torch.Tensor]:
     cache.fill()
     cache.rotate(0)
     vectors = load_.tensors(cache.device)

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from properties.harness.bench.cache import COPY_FUNCTIONS, DRAFTS, Cache, Shape, in_layout
+from properties.harness.bench.cache import COPY_FUNCTIONS, DRAFTS, BenchCache, Shape, in_layout
 from properties.harness.bench.clock import Times, host_clock, no_collection, quartiles
 from properties.harness.case.values import BufferMaker
 from properties.harness.execution.port import InProcess
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 REQUESTS = 64
 # As many layers as a GDN model has, of small states: how many bytes are copied makes no difference to the host.
@@ -30,7 +30,7 @@ _RUN, _BEFORE = 2, 1
 
 
 @dataclass(frozen=True)
-class Case:
+class PreprocessCase:
     """Whether the rows come from another column, and whether the batch has block tables on the device."""
 
     name: str
@@ -39,14 +39,14 @@ class Case:
 
 
 CASES = (
-    Case("every row changes its column, copies by address", moving=True, by_table=False),
-    Case("every row changes its column, copies by block table", moving=True, by_table=True),
-    Case("no row changes its column", moving=False, by_table=True),
+    PreprocessCase("every row changes its column, copies by address", moving=True, by_table=False),
+    PreprocessCase("every row changes its column, copies by block table", moving=True, by_table=True),
+    PreprocessCase("no row changes its column", moving=False, by_table=True),
 )
 
 
 @dataclass(frozen=True)
-class Row:
+class PreprocessTimes:
     """Microseconds until `preprocess_mamba` returns."""
 
     case: str
@@ -54,11 +54,11 @@ class Row:
     times: Times
 
 
-class Step:
+class PreprocessStep:
     """A V1 step of 64 requests that can be prepared again and again."""
 
-    def __init__(self, case: Case, subject: Subject, device: str) -> None:
-        self._cache = Cache(_SHAPE, "SD", REQUESTS, device)
+    def __init__(self, case: PreprocessCase, subject: Subject, device: str) -> None:
+        self._cache = BenchCache(_SHAPE, "SD", REQUESTS, device)
         self._preprocess = subject.resolve("preprocess_mamba")
         self._ids = [f"request {i}" for i in range(REQUESTS)]
         self._before = dict.fromkeys(self._ids, _BEFORE if case.moving else _RUN)
@@ -66,7 +66,7 @@ class Step:
         self.counts = np.zeros(REQUESTS, np.int32)
         self._arguments = self._made(case, subject, device)
 
-    def _made(self, case: Case, subject: Subject, device: str) -> dict[str, Any]:
+    def _made(self, case: PreprocessCase, subject: Subject, device: str) -> dict[str, Any]:
         config = self._cache.config(subject)
         copy_functions = tuple(map(subject.resolve, COPY_FUNCTIONS))
         make_buffer = InProcess(subject, device).materialise(BufferMaker())
@@ -88,7 +88,7 @@ class Step:
             "copy_bufs": buffers,
         }
 
-    def _input_batch(self, case: Case) -> SimpleNamespace:
+    def _input_batch(self, case: PreprocessCase) -> SimpleNamespace:
         batch = SimpleNamespace(req_ids=self._ids, num_accepted_tokens_cpu=self.counts)
         if case.by_table:
             table = self._cache.table
@@ -120,12 +120,13 @@ def _scheduler_output(ids: Sequence[str]) -> SimpleNamespace:
     )
 
 
-def measure_host(device: str, repeats: int) -> list[Row]:
+def measure_host(device: str, repeats: int) -> list[PreprocessTimes]:
     """One row per case. On the CPU kernels are not launched: our executor would be what is timed."""
     subject = load("impl")
     with in_layout([subject], "SD"), launches(subject, device):
         return [
-            Row(case.name, device, _times(Step(case, subject, device), device, repeats)) for case in CASES
+            PreprocessTimes(case.name, device, _times(PreprocessStep(case, subject, device), device, repeats))
+            for case in CASES
         ]
 
 
@@ -138,7 +139,7 @@ def launches(subject: Subject, device: str) -> Iterator[None]:
         yield
 
 
-def _times(step: Step, device: str, repeats: int) -> Times:
+def _times(step: PreprocessStep, device: str, repeats: int) -> Times:
     """Of so many repeats, or fewer where they would take too long."""
     samples: list[float] = []
     with no_collection():
@@ -154,7 +155,7 @@ def _long_enough(samples: list[float]) -> bool:
     return len(samples) >= _WARM_UP + _FEWEST and sum(samples) > _MICROSECONDS
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[PreprocessTimes]) -> list[Table]:
     """A table for each device."""
     return [
         _table([row for row in rows if row.device == name], name)
@@ -162,7 +163,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _table(rows: Sequence[Row], device: str) -> Table:
+def _table(rows: Sequence[PreprocessTimes], device: str) -> Table:
     left_out = "; the launch of kernels left out" if device == "cpu" else ""
     table = Table(
         title=f"preprocess_mamba, {REQUESTS} requests, {_SHAPE.layers} layers of 2 states, {device}\n"

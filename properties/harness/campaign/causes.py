@@ -16,7 +16,7 @@ _MOST_READ = 1_000
 
 
 @dataclass(frozen=True)
-class Group:
+class CauseGroup:
     """Failures that show one cause; `title` says which call and place, and `shown` is the one with the smallest input."""
 
     title: str
@@ -32,7 +32,7 @@ class Group:
         return tuple(dict.fromkeys(one.property for one in self.buckets))
 
 
-def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
+def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:
     """The buckets by cause, in their order; within a cause, those with the smallest input first."""
     found: dict[tuple[str, ...], list[BucketRecord]] = {}
     titles: dict[tuple[str, ...], str] = {}
@@ -41,7 +41,7 @@ def grouped(buckets: Iterable[BucketRecord]) -> list[Group]:
         key = (one.subject, *cause.key) if cause is not None else (one.id, one.rule)
         found.setdefault(key, []).append(one)
         titles.setdefault(key, cause.title if cause is not None else one.rule or one.property)
-    return [Group(titles[key], tuple(sorted(members, key=_weight))) for key, members in found.items()]
+    return [CauseGroup(titles[key], tuple(sorted(members, key=_weight))) for key, members in found.items()]
 
 
 def _weight(bucket: BucketRecord) -> tuple[bool, int]:
@@ -63,7 +63,7 @@ def _cause_in(case: str) -> Cause | None:
         return None
 
 
-def summed_up(groups: Iterable[Group]) -> str:
+def summed_up(groups: Iterable[CauseGroup]) -> str:
     """Such as "1 cause, 8 properties (11 failures)"."""
     every = list(groups)
     causes, failures = len(every), sum(len(group.buckets) for group in every)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from properties.harness.campaign.plan import Plan
+from properties.harness.data.locks import try_lock
 
 _LOCK = ".lock"
 _MOST = 100
@@ -63,14 +63,13 @@ def _locked(plan: Plan) -> tuple[Plan, int | None]:
         lock = os.open(_folder(plan) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
         return plan, None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    free = True
+    with suppress(OSError):
+        free = try_lock(lock)
+    if not free:
         os.close(lock)
         rule = "that of a campaign that no other process is running"
-        raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]") from None
-    except OSError:
-        """Not every file system can do it."""
+        raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]")
     return plan, lock
 
 
@@ -88,9 +87,8 @@ def unclaimed(folder: Path) -> bool:
         return False
     try:
         # Shared: two that look at the same time must not take each other for its owner.
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return try_lock(lock, shared=True)
     except OSError:
         return False
     finally:
         os.close(lock)
-    return True

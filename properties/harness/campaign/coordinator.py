@@ -26,30 +26,30 @@ from properties.harness.campaign.pending import (
     running_left_by,
 )
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import FILE, CorpusRecord, Record
+from properties.harness.campaign.record import FILE, CampaignRecord, CorpusRecord
 from properties.harness.campaign.schedule import GRACE_SECONDS, Schedule
 from properties.harness.campaign.start import begun, first_seen, terminated_like_interrupted, uninterrupted
 from properties.harness.campaign.workers.gpus import Gpus
 from properties.harness.campaign.workers.seats import Seat, hired
 from properties.harness.campaign.workers.tasks import (
     Busy,
+    ExamplesRun,
     Explore,
     Explored,
     Found,
     Gone,
     Listen,
     Listened,
-    Progress,
-    Ready,
     Replay,
     Replayed,
     Setting,
     Task,
+    WorkerReady,
 )
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.hang import as_hang
-from properties.harness.execution.replay import LEFT_OUT
+from properties.harness.device.replay import LEFT_OUT
 from properties.harness.text.command_lines import command_line
 
 _POLL_SECONDS = 0.2
@@ -65,7 +65,7 @@ _REPLAY_SHARE = 0.2
 Watch = Callable[["Campaign"], None]
 
 
-def run(plan: Plan, watch: Watch | None = None, *, resumed: Record | None = None) -> Record:
+def run(plan: Plan, watch: Watch | None = None, *, resumed: CampaignRecord | None = None) -> CampaignRecord:
     """Run one shard, or unit, on this machine to its end; its folder `reports/campaigns/<name>/` holds what is known.
 
     Args:
@@ -81,7 +81,7 @@ def run(plan: Plan, watch: Watch | None = None, *, resumed: Record | None = None
 class Campaign:
     """A campaign while it runs."""
 
-    def __init__(self, plan: Plan, watch: Watch, resumed: Record | None = None) -> None:
+    def __init__(self, plan: Plan, watch: Watch, resumed: CampaignRecord | None = None) -> None:
         self.plan, self.watch = plan, watch
         self.folder = Path(plan.reports) / "campaigns" / plan.name
         self.pending = pending_of(self.folder)
@@ -124,7 +124,7 @@ class Campaign:
     def examples(self) -> int:
         return self.ledger.examples
 
-    def run(self) -> Record:
+    def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
         self._adopt()
         self._line_up()
@@ -323,11 +323,11 @@ class Campaign:
                 self._bury(seat)
 
     def _take(self, seat: Seat, message: Any) -> None:
-        if isinstance(message, Ready):
+        if isinstance(message, WorkerReady):
             seat.ready = True
         elif isinstance(message, Busy):
             seat.stuck = message.seconds
-        elif isinstance(message, Progress):
+        elif isinstance(message, ExamplesRun):
             if isinstance(seat.task, Explore) and not seat.task.shown:
                 self.ledger.progress(message.property, message.examples, message.compared)
                 seat.examples += message.examples
@@ -579,7 +579,7 @@ class Campaign:
             self._told_at = now
             self.watch(self)
 
-    def current(self) -> Record:
+    def current(self) -> CampaignRecord:
         """What is known by now."""
         self.record.seconds = round(self.at, 3)
         self.record.known = self.defects.records()

@@ -6,7 +6,6 @@ temporary one, or at last on the standard error. `Corpus.troubles` tells where i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -22,9 +21,10 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
 from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
+from properties.harness.data.locks import lock_within
+from properties.harness.device.replay import replay_case
 from properties.harness.execution.port import Port
-from properties.harness.execution.replay import replay_case
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 _LOCK = ".lock"
 _LOCK_SECONDS = 10.0
@@ -37,7 +37,7 @@ Weight = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CorpusFile:
     """A file of the corpus; `problem` says why there is no case in it that can be read."""
 
     path: Path
@@ -56,7 +56,7 @@ class Corpus:
     def __init__(self, folder: Path, fallback: Path | None = None) -> None:
         self.folder = folder
         self._places = Places(folder, fallback, prefix="statecheck-corpus-")
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SeenCase] = {}
         self._swept: set[Path] = set()
 
     @property
@@ -80,14 +80,14 @@ class Corpus:
         self._kept[name] = kept
         return kept.path
 
-    def _put(self, name: str, case: Case, weight: Weight) -> _Kept:
+    def _put(self, name: str, case: Case, weight: Weight) -> _SeenCase:
         kept = self._places.put(lambda folder: self._put_into(folder, name, case, weight))
         if kept is not None:
             return kept
         print_case(case)
-        return _Kept(self.folder / name, weight, None)
+        return _SeenCase(self.folder / name, weight, None)
 
-    def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _Kept:
+    def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _SeenCase:
         folder.mkdir(parents=True, exist_ok=True)
         if folder not in self._swept:
             self._swept.add(folder)
@@ -97,14 +97,14 @@ class Corpus:
                 return _smaller_of_both(folder / name, case, weight)
         raise OSError(f"others keep on changing {name}")
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CorpusFile]:
         """Every file, by name; those that cannot be read with what is wrong with them."""
         try:
             names = sorted(one.name for one in os.scandir(self.folder) if one.name.endswith(".json"))
         except FileNotFoundError:
             return []
         except OSError as error:
-            return [Entry(self.folder, None, f"cannot be listed: {error.strerror}")]
+            return [CorpusFile(self.folder, None, f"cannot be listed: {error.strerror}")]
         return [entry for entry in (read(self.folder / name) for name in names) if entry is not None]
 
     def find(self, wanted: str) -> Path:
@@ -155,7 +155,9 @@ def path_of(text: str, folder: Path) -> Path:
         raise
 
 
-def replayed(entry: Entry, subject: Subject | str, device: str, port: Port | None = None) -> CorpusRecord:
+def replayed(
+    entry: CorpusFile, subject: Subject | str, device: str, port: Port | None = None
+) -> CorpusRecord:
     """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; never raises.
 
     Args:
@@ -188,21 +190,21 @@ def _weight(case: Case) -> Weight:
     return len(text), text
 
 
-def read(path: Path) -> Entry | None:
+def read(path: Path) -> CorpusFile | None:
     """A file of a corpus, or what is wrong with it; None where there is no such file."""
     try:
         require_inside(path, path.parent)
-        return Entry(path, Case.load(path))
+        return CorpusFile(path, Case.load(path))
     except FileNotFoundError:
-        return None if not path.is_symlink() else Entry(path, None, "a link to nothing")
+        return None if not path.is_symlink() else CorpusFile(path, None, "a link to nothing")
     except OSError as error:
-        return Entry(path, None, f"cannot be read: {error.strerror}")
+        return CorpusFile(path, None, f"cannot be read: {error.strerror}")
     except ValueError as error:
-        return Entry(path, None, str(error))
+        return CorpusFile(path, None, str(error))
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _SeenCase:
     """The case of a bucket as this process has last seen it; `seen` identifies the file's contents."""
 
     path: Path
@@ -222,14 +224,14 @@ def _contents(path: Path) -> tuple[int, ...] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _Kept:
+def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
     path, held = _place_of(path)
     if held is None or weight < _weight(held):
         first_seen = held.first_seen if held is not None and held.first_seen else case.first_seen
         write_whole(path, replace(case, first_seen=first_seen).to_json(), new=held is None)
     else:
         weight = _weight(held)
-    return _Kept(path, weight, _contents(path))
+    return _SeenCase(path, weight, _contents(path))
 
 
 def _place_of(path: Path) -> tuple[Path, Case | None]:
@@ -249,7 +251,8 @@ def _locked(folder: Path) -> Iterator[None]:
     lock = _opened(folder / _LOCK)
     try:
         if lock is not None:
-            _wait_for(lock)
+            with suppress(OSError):
+                lock_within(lock, _LOCK_SECONDS)
         yield
     finally:
         if lock is not None:
@@ -261,19 +264,6 @@ def _opened(path: Path) -> int | None:
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         with suppress(OSError):
             return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    return None
-
-
-def _wait_for(lock: int) -> None:
-    """Not for ever: who holds it may have been stopped."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.005)
-        except OSError:
-            return None
     return None
 
 

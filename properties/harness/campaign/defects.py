@@ -14,7 +14,7 @@ from properties.harness.campaign.record import KnownRecord
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.workers.tasks import Explore, Explored
 from properties.harness.execution.verdict import Status
-from properties.subjects import KnownDeviation
+from properties.harness.subject import KnownDeviation
 
 SHARE = 0.35
 """The part of a campaign that reports of known defects may take."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from properties.harness.campaign.defects import names_of
 from properties.harness.case import Case
-from properties.subjects import KnownDeviation
+from properties.harness.subject import KnownDeviation
 
 
 class Heard:

@@ -12,17 +12,17 @@ from oracle.situations.registry import Situation
 from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     MarkRecord,
-    Moment,
-    Record,
+    ProgressPoint,
 )
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.workers.tasks import Explored, Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import Bucket, bucket_of
 from properties.harness.execution.registry import Property
-from properties.harness.kernels.compilations import Compiled, Kernels, added
+from properties.harness.kernels.compilations import Compilation, Kernels, added
 from properties.harness.kernels.coverage import Coverage
 
 _MOST_MOMENTS = 400
@@ -54,7 +54,7 @@ class Ledger:
         self.faults: Counter[str] = Counter()
         self.troubles: list[str] = []
         self.canary = ""
-        self.series: list[Moment] = []
+        self.series: list[ProgressPoint] = []
         self._first_seen = first_seen
 
     @property
@@ -160,11 +160,11 @@ class Ledger:
 
     def moment(self, at: float) -> None:
         """Note where the campaign stands; where there are many moments, those too close to others go."""
-        self.series.append(Moment(round(at, 1), self.examples, self.behaviours, len(self.buckets)))
+        self.series.append(ProgressPoint(round(at, 1), self.examples, self.behaviours, len(self.buckets)))
         if len(self.series) > _MOST_MOMENTS:
             self.series = _thinned(self.series)
 
-    def fill(self, record: Record) -> Record:
+    def fill(self, record: CampaignRecord) -> CampaignRecord:
         """Write what is known into the record."""
         record.properties = [one.record() for one in self.standings.values()]
         record.buckets = list(self.buckets.values())
@@ -178,7 +178,7 @@ class Ledger:
         record.faults, record.series = dict(self.faults), self.series
         return record
 
-    def resume(self, record: Record) -> None:
+    def resume(self, record: CampaignRecord) -> None:
         """Go on from where another run of the same campaign ended."""
         for one in record.properties:
             standing = self.standings.get(one.name)
@@ -195,12 +195,12 @@ class Ledger:
         self.faults, self.series = Counter(record.faults), record.series
         self.covered = coverage_of(record.launched)
         self.kernels = {
-            name: Compiled(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])
+            name: Compilation(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])
             for name, told in record.kernels.items()
         }
 
 
-def _thinned(series: list[Moment]) -> list[Moment]:
+def _thinned(series: list[ProgressPoint]) -> list[ProgressPoint]:
     """The first, the last, and at most half as many as there may be between them, about equally far apart."""
     step = (series[-1].at - series[0].at) / (_MOST_MOMENTS / 2)
     kept = series[:1]

@@ -19,7 +19,7 @@ class Plan:
         gpus: indices of the GPUs to use, empty on a CPU.
         engines: processes that search, in all.
         budget: seconds, or None where `examples` alone says how much work it is.
-        commit: of the repository, see `Record`.
+        commit: of the repository, see `CampaignRecord`.
         shard: which of `shards` parts this is; `unit` tells apart pieces of work of one shard.
         first_round: where rounds go on that another campaign of the same commit has begun.
         reports: folder in which the campaign's folder is made.

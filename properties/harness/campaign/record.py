@@ -170,7 +170,7 @@ class KnownRecord:
 
 
 @dataclass
-class Moment:
+class ProgressPoint:
     """Where the campaign stood `at` seconds after it began."""
 
     at: float
@@ -180,7 +180,7 @@ class Moment:
 
 
 @dataclass
-class Record:
+class CampaignRecord:
     """One campaign, or one shard of it.
 
     Args:
@@ -231,7 +231,7 @@ class Record:
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
     seed: int | None = None
-    series: list[Moment] = field(default_factory=list)
+    series: list[ProgressPoint] = field(default_factory=list)
 
     @property
     def examples(self) -> int:
@@ -241,7 +241,7 @@ class Record:
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
+    def from_json(cls, text: str) -> CampaignRecord:
         """The record in `text`.
 
         Raises:
@@ -250,7 +250,7 @@ class Record:
         return cls.from_data(data.parsed(text, _RULE))
 
     @classmethod
-    def from_data(cls, told: Any) -> Record:
+    def from_data(cls, told: Any) -> CampaignRecord:
         """As `from_json`, of what JSON stands for; `told` stays as it is."""
         content = dict(told) if isinstance(told, dict) else {}
         schema = content.pop("schema", None)
@@ -280,7 +280,7 @@ class Record:
         return path
 
     @classmethod
-    def load(cls, path: Path) -> Record:
+    def load(cls, path: Path) -> CampaignRecord:
         """The record in a file.
 
         Raises:
@@ -308,7 +308,7 @@ _LISTS: dict[str, Callable[..., Any]] = {
     "buckets": BucketRecord,
     "marks": MarkRecord,
     "corpus": CorpusRecord,
-    "series": Moment,
+    "series": ProgressPoint,
     "launched": KernelRecord.from_fields,
 }
-assert set(_LISTS) <= {one.name for one in fields(Record)}
+assert set(_LISTS) <= {one.name for one in fields(CampaignRecord)}

@@ -13,7 +13,7 @@ from properties.harness.case.rules import require_path
 from properties.harness.data.typed import refused, require, require_once, spelled
 
 if TYPE_CHECKING:
-    from properties.harness.campaign.record import Record
+    from properties.harness.campaign.record import CampaignRecord
 
 ID_RULE = "letters, digits, '.', '_' and '-', at most 100, and begin with one of the first two"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
@@ -34,7 +34,7 @@ def require_id(name: str, place: str) -> None:
         raise refused(place, name, ID_RULE)
 
 
-def check_record(record: Record) -> None:
+def check_record(record: CampaignRecord) -> None:
     """Refuse what has all the fields of a record and is none.
 
     Raises:
@@ -70,7 +70,7 @@ def _check_time(began: str) -> None:
         raise refused("began", began, "a time as in ISO 8601") from None
 
 
-def _check_buckets(record: Record) -> None:
+def _check_buckets(record: CampaignRecord) -> None:
     for at, one in enumerate(record.buckets):
         if not _BUCKET.fullmatch(one.id):
             raise refused(f"buckets[{at}].id", one.id, "ten hexadecimal digits")

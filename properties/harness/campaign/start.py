@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from properties.harness.campaign.defects import KnownDefects
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.workers.gpus import device_names
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Beginning:
     """An empty record, what is to be known, and which of the properties are state machines."""
 
     subject: Subject
-    record: Record
+    record: CampaignRecord
     ledger: Ledger
     defects: KnownDefects
     lives: frozenset[str]
@@ -34,11 +34,11 @@ def begun(plan: Plan) -> Beginning:
     Raises:
         ValueError: a plan that cannot be carried out.
     """
+    from properties.harness.campaign.marks import expected, load
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
-    from properties.harness.expectations.marks import expected, load
     from properties.harness.report.markdown import environment
-    from properties.subjects import load as load_subject
+    from properties.harness.subject import load as load_subject
 
     if plan.budget is None and plan.examples is None:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
@@ -52,7 +52,7 @@ def begun(plan: Plan) -> Beginning:
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,
-        Record(
+        CampaignRecord(
             plan.id,
             plan.subject,
             plan.device,

@@ -7,53 +7,48 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 from properties.harness.case import failure, suspect, timeline, values
 from properties.harness.case.values import Value
 from properties.harness.data.typed import spelled
 
-_TYPES = {
-    kind.__name__: kind
-    for kind in (
-        values.Tensor,
-        values.DType,
-        values.Device,
-        values.Name,
-        values.Record,
-        values.Returns,
-        values.View,
-        values.Fake,
-        values.Function,
-        values.BufferMaker,
-        values.Rows,
-        values.NumPy,
-        values.Attribute,
-        values.SameAs,
-        values.Address,
-        values.Let,
-        values.Overwrite,
-        values.Call,
-        values.Returned,
-        values.Raised,
-        values.Refusal,
-    )
-}
-_TOLD = {
-    kind.__name__: kind
-    for kind in (
-        timeline.Cell,
-        timeline.TableRow,
-        timeline.Arrow,
-        timeline.Moment,
-        timeline.Finding,
-        timeline.Timeline,
-        suspect.Suspect,
-        failure.Failure,
-    )
-}
-_TAGS: dict[str, type] = {**_TYPES, **_TOLD}
+_SAVED: tuple[type, ...] = (
+    values.Tensor,
+    values.DType,
+    values.Device,
+    values.Name,
+    values.Record,
+    values.Returns,
+    values.View,
+    values.Fake,
+    values.Function,
+    values.BufferMaker,
+    values.Rows,
+    values.NumPy,
+    values.Attribute,
+    values.SameAs,
+    values.Address,
+    values.Let,
+    values.Overwrite,
+    values.Call,
+    values.Returned,
+    values.Raised,
+    values.Refusal,
+    timeline.Cell,
+    timeline.TableRow,
+    timeline.Arrow,
+    timeline.Moment,
+    timeline.WrongCell,
+    timeline.Timeline,
+    suspect.Suspect,
+    failure.Failure,
+)
+_SAVED_AS: dict[type, str] = {timeline.WrongCell: "Finding"}
+"""Tags of saved cases that are not the class's name."""
+_TAGS: dict[str, type] = {_SAVED_AS.get(kind, kind.__name__): kind for kind in _SAVED}
+_TAG_OF = {kind: tag for tag, kind in _TAGS.items()}
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _WIDTH = 120
 _LONG, _LONGEST = 64, 1 << 24
@@ -74,9 +69,9 @@ def encode(value: Value) -> Any:
         return _padded(value) or {"tuple": [encode(item) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
-    if is_dataclass(value) and type(value).__name__ in _TAGS:
+    if type(value) in _TAG_OF:
         content = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
-        return {type(value).__name__: content}
+        return {_TAG_OF[type(value)]: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
 
 

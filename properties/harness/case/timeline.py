@@ -92,7 +92,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Finding:
+class WrongCell:
     """The cell that is wrong, and where its bytes came from if that is known."""
 
     moment: int
@@ -118,7 +118,7 @@ class Timeline:
 
     moments: tuple[Moment, ...]
     arrows: tuple[Arrow, ...] = ()
-    finding: Finding | None = None
+    finding: WrongCell | None = None
 
     def __post_init__(self) -> None:
         for number, moment in enumerate(self.moments):

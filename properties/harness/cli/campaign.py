@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.claim import claimed
+from properties.harness.campaign.pages.console import Unbreakable, finish
 from properties.harness.campaign.plan import ENGINE, Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.cli.folders import require_own
 from properties.harness.cli.options import seconds
 from properties.harness.execution.offers import listed
-from properties.harness.report.pages.console import Unbreakable, finish
 from properties.harness.rooms import home
 
 _PLAIN_WIDTH = 120
@@ -43,7 +43,7 @@ def run_campaign(
     *,
     named: bool = False,
     ray: str = "",
-    resumed: Record | None = None,
+    resumed: CampaignRecord | None = None,
     more: More | None = None,
 ) -> int:
     """Run it, show what it comes to, and write its folder; the exit code.
@@ -80,14 +80,14 @@ def _offers(plan: Plan) -> str:
         ValueError: not what the plan requires.
     """
     from properties.harness.execution.offers import Offers
-    from properties.subjects import load
+    from properties.harness.subject import load
 
     offers = Offers(load(plan.subject))
     offers.require(plan.require)
     return offers.sentence
 
 
-def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -> Record:
+def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More | None) -> CampaignRecord:
     from properties.harness.device.forkserver import server_for
 
     # It imports what engines need while this process does the same for itself.
@@ -110,7 +110,7 @@ def _here(plan: Plan, out: Console, resumed: Record | None, more: More | None) -
     return record
 
 
-def _show(out: Console, record: Record, say: Tell) -> None:
+def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
     from properties.harness.campaign.terminal.display import kernels, summary
     from properties.harness.campaign.terminal.told import known_table, tell_failures, tell_known
 
@@ -131,10 +131,10 @@ def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
         say(shown)
 
 
-def _write(plan: Plan, record: Record, say: Tell) -> None:
+def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
+    from properties.harness.campaign.pages.page import write_reports
     from properties.harness.campaign.record import FILE
     from properties.harness.campaign.shards.comparison import find_previous
-    from properties.harness.report.pages.page import write_reports
 
     reports = Path(plan.reports)
     previous, warnings = find_previous(reports, record)
@@ -147,14 +147,14 @@ def _write(plan: Plan, record: Record, say: Tell) -> None:
         say(f"{reports} could not be written: {error.strerror or error}")
 
 
-def _on_ray(plan: Plan, out: Console, address: str) -> Record:
+def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
     from properties.harness.campaign.shards.ray_actors import Cluster
     from properties.harness.campaign.shards.ray_cluster import run_on_ray
     from properties.harness.text.terminal import said
 
     told: set[str] = set()
 
-    def watch(record: Record) -> None:
+    def watch(record: CampaignRecord) -> None:
         for one in record.buckets:
             if one.id not in told:
                 told.add(one.id)
@@ -170,7 +170,7 @@ def _say(out: Console, text: str) -> None:
     out.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _announce(out: Console, plan: Plan, resumed: Record | None) -> None:
+def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
     from properties.harness.campaign.plan import seed_of
 
     amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
@@ -192,11 +192,11 @@ def _announce(out: Console, plan: Plan, resumed: Record | None) -> None:
         _say(out, f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")
 
 
-def _conclude(plan: Plan, out: Console, record: Record) -> int:
+def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
+    from properties.harness.campaign.pages.summary import verdict
     from properties.harness.campaign.shards.comparison import compared, find_previous
     from properties.harness.campaign.terminal.display import conclusion
     from properties.harness.campaign.terminal.told import not_reached
-    from properties.harness.report.pages.summary import verdict
 
     told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
     missed = not_reached(record)

@@ -35,7 +35,7 @@ _LOG = "log.txt"
 
 
 @dataclass(frozen=True)
-class Runner:
+class ReleaseCampaigns:
     """Runs the campaigns.
 
     Args:
@@ -107,7 +107,7 @@ def _campaigns(options: argparse.Namespace) -> list[Path]:
         wanted_release(release)
     require_own(options.reports, "compatibility", "reports", "compatibility")
     mark(options.reports, "compatibility")
-    runner = Runner(Maker(this_base(ROOT), tell=_tell), _command(options), options.reports)
+    runner = ReleaseCampaigns(Maker(this_base(ROOT), tell=_tell), _command(options), options.reports)
     return [_told(runner, release) for release in releases]
 
 
@@ -118,7 +118,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     return (*command, "--device", options.device, *chosen, *seeded)
 
 
-def _told(runner: Runner, release: str) -> Path:
+def _told(runner: ReleaseCampaigns, release: str) -> Path:
     _tell(f"{release}: a campaign, told of in {runner.reports / release / _LOG}")
     folder = runner.run(release)
     column = collected([folder], {}).columns[0]

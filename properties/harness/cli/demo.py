@@ -46,7 +46,7 @@ VARIANTS = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class DemoReport:
     """One report: its case, and the exit codes of its `repro.py` on the broken and on the intact implementation."""
 
     case: Case
@@ -71,7 +71,7 @@ class Caught:
 
     variant: Variant
     exit_code: int
-    findings: list[Finding]
+    findings: list[DemoReport]
 
     def as_expected(self) -> bool:
         found = [finding.as_expected() for finding in self.findings]
@@ -126,9 +126,9 @@ def _without_kernels() -> str:
     return " and ".join(f"not {name}" for name in launching)
 
 
-def _check(script: Path, root: Path) -> Finding:
+def _check(script: Path, root: Path) -> DemoReport:
     case = Case.load(script.with_name("case.json"))
-    return Finding(case, _repro(script), _repro(script, SUBJECT="impl", SUBJECT_PATH=str(root)))
+    return DemoReport(case, _repro(script), _repro(script, SUBJECT="impl", SUBJECT_PATH=str(root)))
 
 
 def _repro(script: Path, **variables: str) -> int:

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Exits with `MISCONFIGURED`, where argparse has a 2."""
 
     def error(self, message: str) -> NoReturn:
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     """Of all commands."""
     # make has variables for these options; its help is its own.
     program = f"{python()} -m properties" if by_make() else command_lines.program()
-    parser = _Parser(prog=program, description=__doc__)
+    parser = _CommandParser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
@@ -172,7 +172,7 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from properties.harness.campaign.corpus import path_of
-    from properties.harness.execution.replay import FAILED, FIXED, KNOWN, replay_file
+    from properties.harness.device.replay import FAILED, FIXED, KNOWN, replay_file
 
     path = path_of(options.case, options.corpus)
     found = replay_file(path, options.subject, options.device)
@@ -196,13 +196,13 @@ def _bench(options: argparse.Namespace) -> int:
     mark(options.out, "bench")
     if options.tiny:
         _prepare_kernels(options.device)
-    from properties.harness.bench.align import Options
+    from properties.harness.bench.align import BenchOptions
     from properties.harness.bench.cache import load_peer
     from properties.harness.bench.chunks import run_bench
 
     # First of all: a file that is no peer should not be found out after a minute of timing.
     peer = load_peer(options.peer) if options.peer is not None else None
-    align = Options(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
+    align = BenchOptions(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
     return run_bench(options.only, align)
 
 

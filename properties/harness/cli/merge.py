@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.campaign.record_rules import require_id
 from properties.harness.cli.folders import require_own
 from properties.harness.text.terminal import said, say
@@ -41,7 +41,7 @@ def add_merge(commands: Any) -> None:
 class _Found:
     """Records of one campaign by their files, and sentences about what is not among them."""
 
-    records: dict[Path, Record] = field(default_factory=dict)
+    records: dict[Path, CampaignRecord] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -70,9 +70,9 @@ def run_merge(options: argparse.Namespace) -> int:
     return _tell(write_down(whole, options.reports, keeper), options.reports, complete=not found.left_out)
 
 
-def _tell(whole: Record, reports: Path, *, complete: bool) -> int:
+def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
+    from properties.harness.campaign.pages.summary import verdict
     from properties.harness.campaign.shards.comparison import compared, find_previous
-    from properties.harness.report.pages.summary import verdict
 
     directory = reports / "campaigns" / whole.id
     told = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
@@ -96,7 +96,7 @@ def _found(folders: Iterable[Path], wanted: str) -> _Found:
     found = _Found()
     for path in _files(folders):
         try:
-            record = Record.load(path)
+            record = CampaignRecord.load(path)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             found.left_out.append(f"{path} cannot be read: {why}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.campaign.record_rules import require_id
 from properties.harness.campaign.shards.sharding import campaign_of, shard_of
 from properties.harness.cli.campaign import commit_of, console, name_by_time, run_campaign
@@ -183,12 +183,12 @@ def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tup
     return workers, engines
 
 
-def _earlier(plan: Plan) -> list[Record]:
+def _earlier(plan: Plan) -> list[CampaignRecord]:
     """Campaigns of the same kind under the reports, the latest first; what cannot be read says nothing."""
     found = []
     for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
         try:
-            record = Record.load(path)
+            record = CampaignRecord.load(path)
         except (OSError, ValueError):
             continue
         same = (record.subject, record.device, record.only, record.shard, record.shards)
@@ -210,7 +210,7 @@ def _first_round(plan: Plan) -> int:
     return max((one.first_round + one.rounds for one in same), default=0)
 
 
-def _to_resume(plan: Plan, options: argparse.Namespace) -> Record:
+def _to_resume(plan: Plan, options: argparse.Namespace) -> CampaignRecord:
     wanted = [one for one in _earlier(plan) if not one.complete and options.id in ("", one.id)]
     if not wanted:
         raise ValueError(

@@ -64,9 +64,9 @@ def run_replay_trace(options: argparse.Namespace) -> int:
     require_own(options.out, "replay-trace", "out", "replay-trace")
     # Decided before the subject is imported, which its models' shapes come with.
     triton_mode.prepare(choose_device(options.device))
-    from properties.engine.traffic.engines import Options
+    from properties.engine.traffic.engines import ReplayOptions
     from properties.engine.traffic.replay import replay
 
     given = {name: value for name, value in vars(options).items() if name != "run"}
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
-    return replay(Options(**given), console)
+    return replay(ReplayOptions(**given), console)

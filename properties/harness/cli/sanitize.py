@@ -45,10 +45,14 @@ def run_sanitize(options: argparse.Namespace) -> int:
     Raises:
         ValueError: no such file, or an option that cannot be.
     """
-    from properties.harness.kernels.sanitizer.script import Script, sanitize_script
+    from properties.harness.kernels.sanitizer.script import SanitizedScript, sanitize_script
 
     _take_ours(options)
-    script = Script(
+    if options.script.suffix == ".json" and options.script.is_file():
+        from properties.harness.report.witness import explain_case
+
+        return explain_case(options.script)
+    script = SanitizedScript(
         options.script, tuple(options.arguments), options.order, options.every_order, options.empties
     )
     return sanitize_script(script, Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH))

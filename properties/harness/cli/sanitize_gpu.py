@@ -57,9 +57,9 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, no compute-sanitizer, or no GPU.
     """
-    from properties.harness.device.compute_sanitizer.start import Options, sanitize
+    from properties.harness.device.compute_sanitizer.start import SanitizeOptions, sanitize
 
-    asked = Options(
+    asked = SanitizeOptions(
         cases=options.cases,
         subject=options.subject,
         tools=_tools(options.tools),

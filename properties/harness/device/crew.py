@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from properties.harness.case.faults import DIED, UNSEEN, Fault, Faulted, death, hang
-from properties.harness.device.channel import Channel
 from properties.harness.device.fork_wire import UNKNOWN
 from properties.harness.device.forkserver import fork, worker_environment
 from properties.harness.device.wire import (
@@ -34,7 +34,7 @@ class WorkerProcess:
 
     def __init__(self, device: str, subject: str) -> None:
         self._server, self.pid, end = fork(device)
-        self._channel = Channel(end)
+        self._way = Connection(end.detach())
         self._ready, self._closed = False, False
         self._send(request("prepare", surroundings(), subject))
 
@@ -76,12 +76,13 @@ class WorkerProcess:
     @property
     def usable(self) -> bool:
         """Whether it lives and nobody waits for an answer of it any more, as after Ctrl-C."""
-        return not (self._closed or self._owes_answer or self._channel.ended)
+        # A worker says nothing that it is not asked for: what could be read is the end.
+        return not (self._closed or self._owes_answer or self._way.poll())
 
     def _send(self, message: bytes) -> None:
         self._owes_answer = True
         try:
-            self._channel.send(message)
+            self._way.send_bytes(message)
         except OSError:
             """It is dead: who waits for the answer finds out, and of what."""
 
@@ -100,12 +101,12 @@ class WorkerProcess:
 
     def _received(self, limit: float) -> bytes:
         try:
-            return self._channel.receive(limit)
-        except TimeoutError:
-            self.close()
-            raise Faulted(hang(limit)) from None
-        except EOFError:
+            if self._way.poll(limit):
+                return self._way.recv_bytes()
+        except (EOFError, OSError):
             raise Faulted(self._cause_of_death()) from None
+        self.close()
+        raise Faulted(hang(limit))
 
     def _cause_of_death(self) -> Fault:
         status = self.close(_LAST_WORDS_SECONDS)
@@ -116,7 +117,7 @@ class WorkerProcess:
         if self._closed:
             return UNKNOWN
         self._closed = True
-        self._channel.close()
+        self._way.close()
         return self._server.end(self.pid, patience)
 
 

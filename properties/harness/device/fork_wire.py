@@ -1,4 +1,7 @@
-"""What is said to a process that forks others: `Fork` and `Reap`, each answered with a number."""
+"""What is said to a process that forks others: `Fork` and `Reap`, each answered with a number.
+
+Descriptors go along with a request, in one piece; `multiprocessing.connection` would send them behind it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def ask(control: socket.socket, number: int, what: Fork | Reap, descriptors: Seq
 
 
 @dataclass(frozen=True)
-class Request:
+class ForkRequest:
     """A request, its number, and the descriptors that came with it."""
 
     number: int
@@ -69,7 +72,7 @@ class Request:
     descriptors: tuple[int, ...]
 
 
-def asked(control: socket.socket) -> Request | None:
+def asked(control: socket.socket) -> ForkRequest | None:
     """The next request, None where nobody is left to ask."""
     head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
     head += _exactly(control, _HEAD.size - len(head)) if head else b""
@@ -78,10 +81,10 @@ def asked(control: socket.socket) -> Request | None:
     number, size = _HEAD.unpack(head)
     # Ours, since nobody else has the other end.
     what = pickle.loads(_exactly(control, size))  # noqa: S301
-    return Request(number, what, tuple(descriptors))
+    return ForkRequest(number, what, tuple(descriptors))
 
 
-def answer(control: socket.socket, request: Request, value: int) -> None:
+def answer(control: socket.socket, request: ForkRequest, value: int) -> None:
     control.sendall(_REPLY.pack(request.number, value))
 
 

@@ -6,7 +6,6 @@ its length, a checksum, and JSON: a torn one at the end is the message that was 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -22,6 +21,7 @@ from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Raised, Step
+from properties.harness.data.locks import try_lock
 from properties.harness.execution.run import Follower, rules_of
 
 _RECORD = struct.Struct("<II")
@@ -34,7 +34,7 @@ def running_path(pending: Path, name: str) -> Path:
     return pending / f"{name}{SUFFIX}"
 
 
-class Log:
+class StepLog:
     """An open log, which nobody else takes for one that was left behind."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
@@ -78,14 +78,12 @@ def _opened(path: Path) -> tuple[Path, int]:
     """The file, locked; another name where another process has it open."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed it since it was opened here.
-            if os.fstat(file).st_nlink:
-                return path, file
-        except BlockingIOError:
+        if not try_lock(file):
             # The end of a name says whose log it is.
             path = path.with_name(f"{os.getpid()}-{path.name}")
+        # The process that had it may have removed it since it was opened here.
+        elif os.fstat(file).st_nlink:
+            return path, file
         os.close(file)
 
 
@@ -144,7 +142,8 @@ def _left_behind(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no file")
         # Shared: two that look at the same time must not take each other for its writer.
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not try_lock(file.fileno(), shared=True):
+            raise BlockingIOError(f"{path} is being written")
         return file.read()
 
 

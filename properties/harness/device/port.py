@@ -14,7 +14,7 @@ from properties.harness.case.faults import HANG, INTERRUPTED, Fault, Faulted, ha
 from properties.harness.case.values import Call, Outcome, Raised, Step
 from properties.harness.device.crew import Crew
 from properties.harness.device.forkserver import server_for
-from properties.harness.device.log import Log
+from properties.harness.device.log import StepLog
 from properties.harness.device.shared import SharedCrew
 from properties.harness.kernels.compilations import Kernels, added
 from properties.harness.kernels.coverage import Coverage
@@ -81,9 +81,9 @@ class InWorker:
 
     def _opened(
         self, path: Path, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
-    ) -> Log:
+    ) -> StepLog:
         about = {"property_name": name, "sentence": sentence, "property_id": id_, "seed": seed}
-        return Log(path, about | {"subject": self._subject, "device": self.device})
+        return StepLog(path, about | {"subject": self._subject, "device": self.device})
 
     def __enter__(self) -> Self:
         return self

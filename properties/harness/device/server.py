@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import socket
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -25,12 +25,11 @@ from properties.harness.case.faults import (
 )
 from properties.harness.case.raised import message_of, name_of, spelled
 from properties.harness.case.values import Outcome, Raised, Step
-from properties.harness.device.channel import Channel
 from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.kernels import compilations, coverage
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 Surroundings = tuple[dict[str, str], str, list[str]]
 """Environment, folder and import path."""
@@ -41,9 +40,9 @@ Message = tuple[bool, Sequence[Step]]
 class Server:
     """Answers requests one after another until nobody is there to ask."""
 
-    def __init__(self, device: str, channel: Channel) -> None:
+    def __init__(self, device: str, way: Connection) -> None:
         self.device = device
-        self._channel = channel
+        self._way = way
         self._subject: Subject | None = None
         self._ports: dict[int, InProcess] = {}
 
@@ -52,13 +51,13 @@ class Server:
         tell_compilations(self._tell_compiling)
         while True:
             try:
-                method, *arguments = pickle.loads(self._channel.receive())  # noqa: S301 - our own parent's
-                self._channel.send(self._answer(method, arguments))
+                method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
+                self._way.send_bytes(self._answer(method, arguments))
             except (EOFError, OSError):
                 return
 
     def _tell_compiling(self, state: str) -> None:
-        self._channel.send(answer(COMPILING, state))
+        self._way.send_bytes(answer(COMPILING, state))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
@@ -188,7 +187,7 @@ def _can_be_sent(error: Exception) -> bool:
 def main(descriptor: int, device: str) -> None:
     """A worker's life."""
     _silence()
-    Server(device, Channel(socket.socket(fileno=descriptor))).run()
+    Server(device, Connection(descriptor)).run()
 
 
 def _silence() -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import struct
 import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Listener
 
 from properties.harness.case.faults import Faulted
-from properties.harness.device.channel import Channel
 from properties.harness.device.crew import Crew, WorkerProcess
 from properties.harness.device.forking import die_with_parent
 from properties.harness.device.server import Surroundings, move_to
@@ -54,7 +53,7 @@ class _Seat:
             self.current, self.generation = found, self.generation + 1
         return found
 
-    def asked(self, generation: int, message: bytes, channel: Channel) -> tuple[int, bytes]:
+    def asked(self, generation: int, message: bytes, client: Connection) -> tuple[int, bytes]:
         """The generation that the client's example is in from now on, and the answer to its message."""
         limit, begins = HEAD.unpack_from(message)
         try:
@@ -64,7 +63,7 @@ class _Seat:
         if not begins and generation != self.generation:
             return -1, answer(ANEW, None)
         try:
-            return self.generation, worker.ask_with(limit, message[HEAD.size :], channel.send)
+            return self.generation, worker.ask_with(limit, message[HEAD.size :], client.send_bytes)
         except Faulted as faulted:
             return -1, answer(FAULT, faulted.fault)
 
@@ -85,26 +84,26 @@ class Share:
         self._seats = [_Seat(Crew(device, subject)) for _ in range(workers)]
         self._clients = 0
 
-    def serve(self, listener: socket.socket) -> None:
+    def serve(self, listener: Listener) -> None:
         """Until the process ends."""
         while True:
-            end, _ = listener.accept()
+            client = listener.accept()
             number, self._clients = self._clients, self._clients + 1
             seat = self._seats[number % len(self._seats)]
-            threading.Thread(target=_serve, args=(number, seat, Channel(end)), daemon=True).start()
+            threading.Thread(target=_serve, args=(number, seat, client), daemon=True).start()
 
 
-def _serve(number: int, seat: _Seat, channel: Channel) -> None:
+def _serve(number: int, seat: _Seat, client: Connection) -> None:
     """One client, until it is gone."""
     generation = -1
     with contextlib.suppress(EOFError, OSError):
-        channel.send(NUMBER.pack(number))
+        client.send_bytes(NUMBER.pack(number))
         while True:
-            message = channel.receive()
+            message = client.recv_bytes()
             with seat.turn:
-                generation, reply = seat.asked(generation, message, channel)
-            channel.send(reply)
-    channel.close()
+                generation, reply = seat.asked(generation, message, client)
+            client.send_bytes(reply)
+    client.close()
     with seat.turn:
         seat.forget(number)
 
@@ -123,9 +122,7 @@ def serve(device: str, subject: str, workers: int, address: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(address)  # noqa: PTH108 - a socket's address
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(256)
+    with Listener(address, "AF_UNIX", backlog=256) as listener:
         Share(device, subject, workers).serve(listener)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import time
+from multiprocessing.connection import Client, Connection
 from typing import Any
 
 from properties.harness.case.faults import INTERRUPTED, Faulted
-from properties.harness.device.channel import Channel
 from properties.harness.device.share import HEAD, NUMBER
 from properties.harness.device.wire import (
     ANEW,
@@ -36,23 +35,25 @@ class SharedCrew:
         self.address = address
         self.replaced = 0
         self.pids: tuple[int, ...] = ()
-        self._channel: Channel | None = None
+        self._way: Connection | None = None
         self.number = 0
 
     def worker(self, *, fresh: bool = True) -> SharedCrew:  # noqa: ARG002 - whoever shares it sees to that
         """Raises DeviceGone where nobody is at the address."""
         deadline = time.monotonic() + _CONNECT_SECONDS
-        while self._channel is None:
-            channel = _connected(self.address, deadline)
+        while self._way is None:
+            way = _connected(self.address, deadline)
             try:
-                (self.number,) = NUMBER.unpack(channel.receive(_CONNECT_SECONDS))
+                if not way.poll(_CONNECT_SECONDS):
+                    raise TimeoutError
+                (self.number,) = NUMBER.unpack(way.recv_bytes())
             except (EOFError, OSError) as error:
                 # It has ended since; another one is on its way.
-                channel.close()
+                way.close()
                 if time.monotonic() > deadline:
                     raise DeviceGone(f"nobody answers at {self.address}: {error}") from error
             else:
-                self._channel = channel
+                self._way = way
         return self
 
     def ask(self, limit: float, method: str, number: int, begins: bool, *rest: Any) -> tuple[Any, Meanwhile]:
@@ -76,33 +77,29 @@ class SharedCrew:
         return value, meanwhile
 
     def _answered(self, message: bytes) -> tuple[bytes, Any, Meanwhile]:
-        assert self._channel is not None
+        assert self._way is not None
         try:
-            self._channel.send(message)
+            self._way.send_bytes(message)
             # Others may have their turn first, each with a limit of its own.
-            reply = self._channel.receive()
+            reply = self._way.recv_bytes()
             while letter_of(reply) == COMPILING:
-                reply = self._channel.receive()
+                reply = self._way.recv_bytes()
         except (EOFError, OSError):
             self.close()
             raise Faulted(INTERRUPTED) from None
         return letter_of(reply), *content_of(reply)
 
     def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._channel = None
+        if self._way is not None:
+            self._way.close()
+        self._way = None
 
 
-def _connected(address: str, deadline: float) -> Channel:
-    end = socket.socket(socket.AF_UNIX)
+def _connected(address: str, deadline: float) -> Connection:
     while True:
         try:
-            end.connect(address)
+            return Client(address, "AF_UNIX")
         except OSError as error:
             if time.monotonic() > deadline:
-                end.close()
                 raise DeviceGone(f"nobody answers at {address}: {error}") from error
             time.sleep(_POLL_SECONDS)
-        else:
-            return Channel(end)

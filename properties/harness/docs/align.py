@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from properties.harness.case.values import Fake, Let, Step, Value, View, int32, record
 from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_batches import After, Before, Standing
+from properties.strategies.align_batches import After, BatchLayout, Before
 from properties.strategies.align_cache import Cache
-from properties.strategies.align_pointers import Run, Runs, collect, do_copies
+from properties.strategies.align_pointers import MovedRun, MovedRuns, collect, do_copies
 from properties.strategies.align_requests import Sampled, Starting
 from properties.strategies.align_runner import (
     RunnerStep,
@@ -43,7 +43,7 @@ def _stored_by_slot(setup: Setup, one: Sampled, schedule: str = "") -> tuple[Ste
 
 
 def _advanced_without_slot() -> tuple[Step, ...]:
-    return tuple(Before(TEMPORAL, (LEAVES,), Standing(skipped=(0,))).advance())
+    return tuple(Before(TEMPORAL, (LEAVES,), BatchLayout(skipped=(0,))).advance())
 
 
 def _created(setup: Setup) -> tuple[Step, ...]:
@@ -64,8 +64,8 @@ def _written_down(src_col: int, dst_col: int, *, times: int = 1, size: int = 1) 
     return Let("config", TEMPORAL.config(3)), copy_buffers(TEMPORAL, 1), *(once,) * times
 
 
-def _copied(run: Run) -> tuple[Step, ...]:
-    runs = Runs((run,))
+def _copied(run: MovedRun) -> tuple[Step, ...]:
+    runs = MovedRuns((run,))
     return *runs.steps(), runs.collect(), do_copies(["pool0"])
 
 
@@ -238,7 +238,7 @@ ROWS: tuple[tuple[str, str, str, str, tuple[Step, ...]], ...] = (
         "1 run of 1,025 bytes that moves by 1 byte towards higher addresses",
         "the second tile of 1,024 bytes reads what the first one wrote; within a tile there is no barrier either",
         "as through a temporary, from the back where that is what it takes",
-        _copied(Run(1025, 1)),
+        _copied(MovedRun(1025, 1)),
     ),
     (
         "contract 1.8, `collect_mamba_copy_meta`, sizes",

@@ -5,31 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 
 from properties.harness.case.values import Call, Name, Step, call
-from properties.strategies.builders import Setup, StepRequest, captured_step
-from properties.strategies.builders import Step as Batch
+from properties.strategies.builders import BuildCall as Batch
+from properties.strategies.builders import BuilderSetup, StepRequest, captured_step
 
-MAMBA = Setup(kind="mamba2", mode="none", max_num_seqs=2, max_model_len=8)
+MAMBA = BuilderSetup(kind="mamba2", mode="none", max_num_seqs=2, max_model_len=8)
 GDN = replace(MAMBA, kind="gdn")
 DECODE = StepRequest(1, 1)
 PROMPT = StepRequest(1, 0, prefilling=True)
 DRAFTED = StepRequest(2, 1, accepted=2, drafts=1)
 
 
-def _built(setup: Setup, *requests: StepRequest, padded_rows: int = 0, **host: bool) -> tuple[Step, ...]:
+def _built(
+    setup: BuilderSetup, *requests: StepRequest, padded_rows: int = 0, **host: bool
+) -> tuple[Step, ...]:
     batch = Batch(requests, padded_rows=padded_rows, **host)
     return setup.construct(), batch.build(setup)
 
 
-def _owned(setup: Setup, *requests: StepRequest) -> tuple[Step, ...]:
+def _owned(setup: BuilderSetup, *requests: StepRequest) -> tuple[Step, ...]:
     owned = call("harness.owned_fields", owner=Name("builder"), result=Name("metadata"))
     return (*_built(setup, *requests), owned)
 
 
-def _captured(setup: Setup) -> tuple[Step, ...]:
+def _captured(setup: BuilderSetup) -> tuple[Step, ...]:
     return setup.construct(), captured_step(setup, 1, 1)
 
 
-def _refused(setup: Setup) -> tuple[Call]:
+def _refused(setup: BuilderSetup) -> tuple[Call]:
     return (setup.construct(),)
 
 

@@ -24,6 +24,7 @@ from properties.harness.case.values import (
 )
 from properties.harness.docs import align as align_deviations
 from properties.harness.docs import builders as builder_deviations
+from properties.harness.text import markdown
 
 _CALCULATOR = "MambaStateShapeCalculator"
 
@@ -314,6 +315,6 @@ DEVIATIONS += tuple(starmap(Deviation, (*builder_deviations.ROWS, *align_deviati
 
 def table() -> str:
     """The table, a row for each deviation."""
-    rows = ["| place | smallest input | the documents | what we do, and why |", "|---|---|---|---|"]
-    rows += [f"| {row.place} | {row.shown_by} | {row.documents} | {row.ours} |" for row in DEVIATIONS]
-    return "\n".join(rows)
+    head = ("place", "smallest input", "the documents", "what we do, and why")
+    rows = ((row.place, row.shown_by, row.documents, row.ours) for row in DEVIATIONS)
+    return "\n".join(markdown.table(head, rows))

@@ -6,13 +6,12 @@ import difflib
 import sys
 from pathlib import Path
 
-from properties.harness.docs import citations, deviations, property_table
+from properties.harness.docs import citations, deviations, property_table, symbols
 from properties.harness.execution.registry import load_properties
-from properties.harness.expectations import symbols
 from properties.harness.releases.compatibility import record as compatibility
 from properties.harness.releases.compatibility import table as compatibility_table
+from properties.harness.subject import load
 from properties.harness.text.command_lines import command_line
-from properties.subjects import load
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = {

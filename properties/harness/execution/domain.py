@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 NOT_OFFERED = "NotOffered"
 """The name of the exception by which an adapter says that a release does not have what an input needs."""

@@ -29,8 +29,8 @@ from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offer
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run, rules_of
 from properties.harness.kernels import schedules
+from properties.harness.subject import KnownDeviation, Subject
 from properties.harness.text import visible
-from properties.subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property

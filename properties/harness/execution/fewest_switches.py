@@ -13,12 +13,12 @@ from itertools import accumulate
 
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.switches import ProgramSchedule, Switch, parsed, spelled
 from properties.harness.case.values import Call
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.replay import replay
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders.schedule import switches_told
-from properties.harness.kernels.orders.switches import Plan, Switch, parsed, spelled
 
 SECONDS, MOST_RUNS = 15.0, 600
 
@@ -139,7 +139,7 @@ def simpler(schedule: str) -> Iterator[str]:
             yield _changed(plan, at, Switch(one.after, to))
 
 
-def _without(plan: Plan, first: int, end: int, *, keeping: bool) -> str:
+def _without(plan: ProgramSchedule, first: int, end: int, *, keeping: bool) -> str:
     """Without some of its switches; the others stay after as many operations of the launch, or of their program."""
 
     def kept(launch: list[tuple[int, Switch]]) -> Iterator[Switch]:
@@ -154,7 +154,7 @@ def _without(plan: Plan, first: int, end: int, *, keeping: bool) -> str:
     return _edited(plan, kept)
 
 
-def _changed(plan: Plan, changed: int, new: Switch) -> str:
+def _changed(plan: ProgramSchedule, changed: int, new: Switch) -> str:
     """With another one in place of a switch, and the next one after as many operations of the launch as before."""
 
     def kept(launch: list[tuple[int, Switch]]) -> Iterator[Switch]:
@@ -166,7 +166,7 @@ def _changed(plan: Plan, changed: int, new: Switch) -> str:
     return _edited(plan, kept)
 
 
-def _edited(plan: Plan, edit: Callable[[list[tuple[int, Switch]]], Iterator[Switch]]) -> str:
+def _edited(plan: ProgramSchedule, edit: Callable[[list[tuple[int, Switch]]], Iterator[Switch]]) -> str:
     at, launches = 0, []
     for launch in plan.launches:
         launches.append(list(edit(list(enumerate(launch, at)))))

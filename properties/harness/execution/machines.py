@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine
 
 from properties.harness.case.values import Step
 from properties.harness.execution.example import Bench, Falsified, KnownFailure, Trial
+from properties.harness.execution.private.hypothesis import run_machine
 from properties.harness.execution.registry import Property, put_at, remember
 
 
@@ -86,13 +87,11 @@ class MachineProperty(Property):
         def begin() -> TrialMachine:
             return self.machine(bench.begin(self))
 
-        # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
-        begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
         shrinks = Phase.shrink in chosen.phases
         if self.machine.reduces:
             chosen = settings(chosen, phases=[phase for phase in chosen.phases if phase is not Phase.shrink])
         try:
-            run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+            run_machine(begin, chosen, seed)
         except Falsified as error:
             if error.origin is not None and shrinks:
                 self.machine.reduce(bench, self, error.origin)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
-from properties.subjects import ALIKE, BUILT_IN, Subject
+from properties.harness.subject import BUILT_IN, Subject
+from properties.harness.text.names import meant_by
 
 _SHOWN = 8
 
@@ -39,7 +39,8 @@ class Offers:
             return {}
         missing = [name for name in self.names if name not in self.offered]
         own = [name for name in dir(self.subject.module) if not name.startswith("_")]
-        return {name: near for name in own if name not in self.names for near in _near(name, missing)}
+        near = {name: meant_by(name, missing) for name in own if name not in self.names}
+        return {name: meant for name, meant in near.items() if meant}
 
     @property
     def sentence(self) -> str:
@@ -61,7 +62,8 @@ class Offers:
         """
         for name in wanted:
             if name not in self.names:
-                near = "".join(f"; did you mean {one}?" for one in _near(name, list(self.names)))
+                meant = meant_by(name, self.names)
+                near = f"; did you mean {meant}?" if meant else ""
                 rule = f"functions that there are properties of: {', '.join(self.names)}"
                 raise ValueError(f"require = {name!r}, but should be {rule}{near} [{self.subject.name}]")
         missing = [name for name in wanted if name not in self.offered]
@@ -70,10 +72,6 @@ class Offers:
             raise ValueError(
                 f"require = {','.join(wanted)!r}, but should be {rule}{''.join(self._questions())} [require]"
             )
-
-
-def _near(name: str, among: list[str]) -> list[str]:
-    return get_close_matches(name, among, n=1, cutoff=ALIKE)
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -27,13 +27,20 @@ from properties.harness.case.values import (
     Value,
 )
 from properties.harness.execution.objects.arena import Arena
-from properties.harness.execution.objects.blocks import GUARD_BYTES, Block, Named, Scope, SubjectError, Window
+from properties.harness.execution.objects.blocks import (
+    GUARD_BYTES,
+    Allocation,
+    Named,
+    Scope,
+    SubjectError,
+    Window,
+)
 from properties.harness.execution.objects.build import Bound, Builder
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.kernels.sanitizer.port import Watched
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 class Port(Protocol):
@@ -169,7 +176,7 @@ class InProcess:
         names = self._builder.names
         after = tuple((name, self._describer.observed(names, name)) for name in call.observes)
         observed = [names[name] for name in call.observes if name in names]
-        blocks = [bound for bound in observed if isinstance(bound, Block)]
+        blocks = [bound for bound in observed if isinstance(bound, Allocation)]
         for bound in observed:
             if isinstance(bound, Window):
                 bound.accept()

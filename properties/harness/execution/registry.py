@@ -16,14 +16,14 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 import properties
 from oracle.profile import Profile
 from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
-from properties.subjects import Subject
+from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
+from properties.harness.subject import Subject
 
 KINDS = frozenset(
     {
@@ -226,7 +226,7 @@ def discards_counted(bench: Bench) -> Iterator[None]:
     """Count the example that ends here because the property itself, or Hypothesis, does not want it."""
     try:
         yield
-    except (UnsatisfiedAssumption, StopTest):
+    except ENDS_EXAMPLES:
         bench.counts.discarded += 1
         raise
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from oracle.profile import Profile
 from properties.harness.case.values import Call, Expected, Outcome, Step, Value
-from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.port import Port, executed
 from properties.harness.expectations import answer
 
@@ -51,7 +51,7 @@ class Follower:
     """
 
     def __init__(self, expect: Expectation) -> None:
-        self.memory = Memory()
+        self.memory = KnownMemory()
         self._expect = expect
 
     def asked(self, step: Step) -> Asked | None:
@@ -100,7 +100,7 @@ class Run:
         self._unasked: list[tuple[Step, Outcome | None]] = []
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> KnownMemory:
         return self._rules.memory
 
     def asked(self, step: Step) -> Asked | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
-    from properties.subjects import Subject
+    from properties.harness.subject import Subject
 
 
 def applicable(
@@ -51,22 +51,11 @@ def select(names: list[str], expression: str, tested: Mapping[str, Property] | N
     """
     if not expression:
         return names
-    # The expression language is pytest's own; its evaluator has no other public home.
-    from _pytest.mark.expression import Expression
+    from properties.harness.execution.private.pytest import chosen_by
 
-    try:
-        compiled = Expression.compile(expression)
-    except Exception as error:  # SyntaxError; ParseError before pytest 9
-        raise ValueError(
-            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
-        ) from error
     ids = {name: one.id for name, one in (tested or {}).items()}
-    found = [name for name in names if compiled.evaluate(_containing(name, ids.get(name, "")))]
+    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""))]
     if not found:
         listed = ", ".join(ids.get(name) or name for name in names)
         raise ValueError(f"only = {expression!r}, but should match a property; there are {listed} [fuzz]")
     return found
-
-
-def _containing(name: str, id_: str) -> Callable[..., bool]:
-    return lambda word, **_: word in (id_ if "/" in word or "-" in word else name)

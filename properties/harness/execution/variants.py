@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 
 @dataclass(frozen=True)

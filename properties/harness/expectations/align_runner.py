@@ -81,14 +81,14 @@ class _Step:
     def by_table(self) -> bool:
         return "block_table" in fields_of(self.batch)
 
-    def _request(self, request: Record) -> rules.Request:
+    def _request(self, request: Record) -> rules.RunnerRequest:
         blocks = request["block_ids"]
         if max(self.group_ids) >= len(blocks):
             raise Refused("requests", blocks, f"have blocks of the groups {self.group_ids}")
         own = tuple(tuple(blocks[group_id]) for group_id in self.group_ids)
-        return rules.Request(own, request["num_computed_tokens"])
+        return rules.RunnerRequest(own, request["num_computed_tokens"])
 
-    def _plan(self, named: Mapping[str, Any]) -> rules.Plan:
+    def _plan(self, named: Mapping[str, Any]) -> rules.StepPlan:
         if not named["cache_config"]["enable_prefix_caching"]:
             raise Refused("enable_prefix_caching", False, "be True")
         return rules.preprocess(

@@ -17,8 +17,8 @@ from oracle import layout
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bound_states, mamba_groups
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
+from properties.harness.case.raw import as_bytes, as_elements
 from properties.harness.case.values import Attribute, Call, Fake, Function, Record, Rows, Tensor, Value, View
-from properties.harness.execution.objects.memory import as_bytes, as_elements
 from properties.harness.expectations.types import ITEM_SIZES
 
 Known = dict[str, Value]

@@ -142,7 +142,7 @@ def _found(built: Call, profile: Profile) -> Any:
     return _metadata(_KINDS[name][0], step_of(built), config, capture=capture)
 
 
-def step_of(built: Call) -> batch.Step:
+def step_of(built: Call) -> batch.BuilderStep:
     """The oracle's step of a call that builds metadata or captures them."""
     arguments = built.named
     return _step(
@@ -152,14 +152,14 @@ def step_of(built: Call) -> batch.Step:
     )
 
 
-def _metadata(kind: str, step: batch.Step, config: batch.BuilderConfig, *, capture: bool) -> Any:
+def _metadata(kind: str, step: batch.BuilderStep, config: batch.BuilderConfig, *, capture: bool) -> Any:
     if kind == "gdn":
         return gdn.gdn_metadata(step, config, capture=capture)
     return base.base_metadata(step, config, kind=kind, capture=capture)
 
 
 def _answer(
-    kind: str, result: str, step: batch.Step, config: batch.BuilderConfig, width: int, *, capture: bool
+    kind: str, result: str, step: batch.BuilderStep, config: batch.BuilderConfig, width: int, *, capture: bool
 ) -> Value:
     found = _metadata(kind, step, config, capture=capture)
     if kind == "gdn":
@@ -178,7 +178,7 @@ def _mamba_fields(
     return {name: value for name, value in fields.items() if name not in gone}
 
 
-def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.Step:
+def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:
     fields: dict[str, Any] = dict(common.fields)
     starts = vector(fields["query_start_loc_cpu"], "query_start_loc_cpu", host=True)
     marks, bounds = fields.get("is_prefilling"), fields.get("seq_lens_cpu_upper_bound")
@@ -197,7 +197,7 @@ def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch
         )
         for row in range(len(starts) - 1)
     )
-    return batch.Step(
+    return batch.BuilderStep(
         rows=tuple(replace(row, prefilling=None if marks is None else bool(row.prefilling)) for row in rows),
         num_actual_tokens=fields["num_actual_tokens"],
         max_query_len=fields["max_query_len"],

@@ -16,20 +16,20 @@ Variant = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compilation:
     """What was compiled of one kernel."""
 
     variants: frozenset[Variant] = frozenset()
     compilations: int = 0
 
-    def __add__(self, other: Compiled) -> Compiled:
-        return Compiled(self.variants | other.variants, self.compilations + other.compilations)
+    def __add__(self, other: Compilation) -> Compilation:
+        return Compilation(self.variants | other.variants, self.compilations + other.compilations)
 
 
-Kernels = Mapping[str, Compiled]
+Kernels = Mapping[str, Compilation]
 """By the kernels' names."""
 
-_compiled: dict[str, Compiled] = {}
+_compiled: dict[str, Compilation] = {}
 
 
 def count() -> None:
@@ -51,7 +51,7 @@ class _Hook:
     def __call__(self, **told: Any) -> Any:
         compiled, name = told["compile"], told["fn"].name.rpartition(".")[2]
         variant = (_spelled(compiled["signature"]), _spelled(compiled["constants"] or {}))
-        _compiled[name] = _compiled.get(name, Compiled()) + Compiled(frozenset({variant}), 1)
+        _compiled[name] = _compiled.get(name, Compilation()) + Compilation(frozenset({variant}), 1)
         return self.before(**told) if self.before is not None else None
 
 
@@ -59,14 +59,14 @@ def _spelled(mapping: Mapping[Any, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in mapping.items())
 
 
-def take() -> dict[str, Compiled]:
+def take() -> dict[str, Compilation]:
     """What was compiled since the last time that this was asked."""
     taken = dict(_compiled)
     _compiled.clear()
     return taken
 
 
-def added(one: Kernels, other: Kernels) -> dict[str, Compiled]:
+def added(one: Kernels, other: Kernels) -> dict[str, Compilation]:
     """Both counts in one, as those of two processes."""
     names = sorted({*one, *other})
-    return {name: one.get(name, Compiled()) + other.get(name, Compiled()) for name in names}
+    return {name: one.get(name, Compilation()) + other.get(name, Compilation()) for name in names}

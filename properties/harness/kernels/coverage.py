@@ -73,7 +73,7 @@ _taken_over: Counter[How] = Counter()
 class _Variant:
     """A variant of a kernel: its branches by number, and which of them were taken since they were asked for."""
 
-    def __init__(self, kernel: str, place: str, branches: Sequence[sites.Branch]) -> None:
+    def __init__(self, kernel: str, place: str, branches: Sequence[sites.BranchSite]) -> None:
         self.branches = [_branch(kernel, place, one) for one in branches]
         self.taken = set[int]()
         self.handed_over = False
@@ -82,7 +82,7 @@ class _Variant:
 _variants: list[_Variant] = []
 
 
-def noted(kernel: str, place: str, branches: Sequence[sites.Branch]) -> set[int]:
+def noted(kernel: str, place: str, branches: Sequence[sites.BranchSite]) -> set[int]:
     """A set for the numbers of the branches that launches of this variant take."""
     _variants.append(_Variant(kernel, place, branches))
     return _variants[-1].taken
@@ -109,7 +109,7 @@ def place_of(function: Any) -> str:
     return f"{_short(code.co_filename)}:{code.co_firstlineno}"
 
 
-def _branch(kernel: str, place: str, one: sites.Branch) -> Branch | None:
+def _branch(kernel: str, place: str, one: sites.BranchSite) -> Branch | None:
     """None for what has no line, such as a loop that Triton has made."""
     file, line = one.place.file, one.place.line
     if not file:

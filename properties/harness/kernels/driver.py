@@ -6,12 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from triton.backends import Backend, backends
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
-from triton.backends.nvidia.compiler import CUDABackend
-from triton.runtime import driver
 
+from properties.harness.kernels.private import Backend, CUDABackend, DriverBase, GPUTarget, backends, driver
 from properties.harness.kernels.source.compile import TARGET, lowering
 
 _HERE = GPUTarget("cpu", 0, 0)

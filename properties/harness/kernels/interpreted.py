@@ -9,10 +9,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
-
 from properties.harness.kernels.language import replace_language_once
+from properties.harness.kernels.private import InterpretedFunction, JITFunction
 from properties.harness.kernels.sanitizer.hooks import listening
 
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)

@@ -26,7 +26,8 @@ class _Patched:
 def replace_language_once() -> None:
     """From now on, interpreted launches of this process replace the language once."""
     import triton.language as tl
-    from triton.runtime import interpreter
+
+    from properties.harness.kernels.private import interpreter
 
     plain, patched = interpreter._patch_lang, _Patched()
 

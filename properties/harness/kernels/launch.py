@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from triton import knobs
-from triton.compiler.compiler import ASTSource
-from triton.runtime import driver
-from triton.runtime.jit import JITFunction
 
 from properties.harness.kernels import coverage, interpreted
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
 from properties.harness.kernels.driver import use
 from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.private import ASTSource, JITFunction, driver
 from properties.harness.kernels.source.compile import Compiled, compiled
 from properties.harness.kernels.source.ir import NotUnderstoodError, Type
 from properties.harness.kernels.source.values import dtype_of

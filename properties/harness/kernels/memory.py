@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.arithmetic import atomic
+from properties.harness.kernels.private import native_interpreter as native
 from properties.harness.kernels.source.sites import Site
 from properties.harness.kernels.source.values import dtype_of, stored_dtype
 

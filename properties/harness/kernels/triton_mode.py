@@ -89,7 +89,7 @@ def _warps(text: str) -> int:
 
 @cache
 def _launch_with(num_warps: int) -> None:
-    from triton.runtime.jit import JITFunction
+    from properties.harness.kernels.private import JITFunction
 
     plain = JITFunction.run
 

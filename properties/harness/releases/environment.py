@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.data.files import write_whole
+from properties.harness.data.locks import try_lock, wait_for_lock
 from properties.harness.releases import checkout as checkouts
 from properties.harness.releases.base import Base
 from properties.harness.releases.pip import install, install_release
@@ -106,21 +106,19 @@ class Maker:
 
     def _make_sure(self, wanted: Wanted, lock: int) -> None:
         while True:
-            self._wait(lock, fcntl.LOCK_SH, wanted)
+            self._wait(lock, wanted, shared=True)
             if self.is_ready(wanted):
                 return
-            self._wait(lock, fcntl.LOCK_EX, wanted)
+            self._wait(lock, wanted, shared=False)
             if not self._says(wanted, _FILLED):
                 self._make(wanted)
             if not self.is_ready(wanted):
                 self._complete(wanted)
 
-    def _wait(self, lock: int, kind: int, wanted: Wanted) -> None:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
+    def _wait(self, lock: int, wanted: Wanted, *, shared: bool) -> None:
+        if not try_lock(lock, shared=shared):
             self.tell(f"statecheck: waiting for another process that sets up or uses {self._folder(wanted)}")
-            fcntl.flock(lock, kind)
+            wait_for_lock(lock, shared=shared)
 
     def _make(self, wanted: Wanted) -> None:
         folder = self._folder(wanted)

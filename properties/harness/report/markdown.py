@@ -18,8 +18,8 @@ from types import ModuleType
 from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.switches import for_interpreter
 from properties.harness.data.files import in_file_name, write_text
-from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
 from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page
@@ -27,9 +27,9 @@ from properties.harness.report.picture import svg
 from properties.harness.report.repro.adapter import subject_of, titled
 from properties.harness.report.repro.script import repro_script
 from properties.harness.report.sections import Section, fitted, shortened
+from properties.harness.subject import Subject
 from properties.harness.text.command_lines import command_line, script_line
-from properties.harness.text.markdown import code, escaped, inert
-from properties.subjects import Subject
+from properties.harness.text.markdown import code, escaped, inert, table
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _MOST_OF_ONE_INPUT = 100
@@ -177,9 +177,7 @@ def environment() -> dict[str, str]:
 
 def _environment(case: Case) -> str:
     rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
-    return "| | |\n|---|---|\n" + "\n".join(
-        f"| {name} | {escaped(value, 200)} |" for name, value in rows.items()
-    )
+    return "\n".join(table(("", ""), ((name, escaped(value, 200)) for name, value in rows.items())))
 
 
 @cache

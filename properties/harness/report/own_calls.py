@@ -12,11 +12,10 @@ from properties.harness.case import Case
 from properties.harness.case.compare import brief
 from properties.harness.case.faults import DEVICE_FAULT
 from properties.harness.case.values import Call, Let, Raised, Tensor
-from properties.harness.execution.objects.blocks import Block, Window
+from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.port import InProcess
-from properties.subjects import Subject
-from properties.subjects.plain import PlainSubject
+from properties.harness.subject import Subject
 
 
 def with_own_calls(case: Case, subject: Subject) -> Case:
@@ -25,7 +24,7 @@ def with_own_calls(case: Case, subject: Subject) -> Case:
     The steps are taken once more, in this process: not where they would end it, or need another device.
     """
     ends = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
-    if not isinstance(subject, PlainSubject) or case.device != "cpu" or ends or case.own_calls:
+    if not subject.functions or case.device != "cpu" or ends or case.own_calls:
         return case
     try:
         found = _Recorder(case, subject).texts()
@@ -44,7 +43,7 @@ def _shown(case: Case, found: tuple[str, ...]) -> str:
 
 
 class _Recorder:
-    def __init__(self, case: Case, subject: PlainSubject) -> None:
+    def __init__(self, case: Case, subject: Subject) -> None:
         self._lines: list[str] = []
         self._case, self._subject = case, subject
         self._port = InProcess(subject.told_of(self._note), "cpu")
@@ -107,4 +106,4 @@ class _Recorder:
             name for name, value in named.items() if isinstance(value, Tensor) and value.dtype == "uint8"
         )
         bound = ((name, self._port.bound(name)) for name in bytes_only)
-        return {name: one.view for name, one in bound if isinstance(one, Block | Window)}
+        return {name: one.view for name, one in bound if isinstance(one, Allocation | Window)}

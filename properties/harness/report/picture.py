@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from properties.harness.case.timeline import LONG, Arrow, Cell, Finding, Moment, Spot, TableRow, Timeline
+from properties.harness.case.timeline import LONG, Arrow, Cell, Moment, Spot, TableRow, Timeline, WrongCell
 
 EM = 0.6
 """Width of a monospaced character, of the font's size."""
@@ -293,7 +293,7 @@ class _Sheet:
         out, back = above + min(depth, _GAP - 4), below + min(depth, _GAP - 4)
         return (start, above), (start, out), (gutter, out), (gutter, back), (end, back), (end, below)
 
-    def finding(self, parent: Element, finding: Finding) -> None:
+    def finding(self, parent: Element, finding: WrongCell) -> None:
         group = _group(parent, "finding", finding.text)
         for line in _wrapped(f"✗ column {finding.column}: {finding.text}", self.right - self.left, 11):
             _write(group, (self.left, self.y + 8), line, 11, bold=True, fill=_RED_TEXT)

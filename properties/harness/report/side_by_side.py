@@ -6,20 +6,26 @@ for, since all others could as well be made at another time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from properties.harness.case import Case
+from properties.harness.case.switches import SWITCHES, WARP_SWITCHES, parsed
 from properties.harness.case.values import Call, Let
-from properties.harness.execution.objects.blocks import Block, Window
+from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.orders.footprints import Footprints
-from properties.harness.kernels.orders.recording import Array, Operation, RecordedLaunch, launches_recorded
-from properties.harness.kernels.orders.switches import SWITCHES, WARP_SWITCHES, parsed
-from properties.subjects import Subject
+from properties.harness.kernels.orders.recording import (
+    Array,
+    RecordedLaunch,
+    RecordedOperation,
+    launches_recorded,
+)
+from properties.harness.subject import Subject
+from properties.harness.text import markdown
 
 _ALL_SHOWN, _MOST_ROWS, _MOST_COLUMNS, _MOST_VALUES = 24, 60, 5, 6
 
@@ -36,7 +42,9 @@ def side_by_side(case: Case, subject: Subject) -> str:
     launch = _recorded(case, port, call)
     if launch is None:
         return ""
-    table = _Table(launch, _Names(case, port, launch), by_warps=parsed(case.calls[call].schedule).by_warps)
+    table = _ProgramTable(
+        launch, _Names(case, port, launch), by_warps=parsed(case.calls[call].schedule).by_warps
+    )
     who = "Warps of every program" if table.by_warps else "Programs"
     return (
         f"{who} of `{launch.launch.kernel}` in call {call + 1} (`{case.calls[call].function}`), in the order "
@@ -70,7 +78,9 @@ class _Names:
 
     def __init__(self, case: Case, port: InProcess, launch: RecordedLaunch) -> None:
         bound = {step.name: port.bound(step.name) for step in case.steps if isinstance(step, Let)}
-        self._views = [(name, one.view) for name, one in bound.items() if isinstance(one, Block | Window)]
+        self._views = [
+            (name, one.view) for name, one in bound.items() if isinstance(one, Allocation | Window)
+        ]
         one = launch.launch
         handed = zip(one.names, one.arguments, strict=True)
         self._views += [(name, each) for name, each in handed if isinstance(each, torch.Tensor)]
@@ -108,7 +118,7 @@ class _Row:
     text: str
 
 
-class _Table:
+class _ProgramTable:
     def __init__(self, recorded: RecordedLaunch, names: _Names, *, by_warps: bool) -> None:
         self._operations, self._names, self.by_warps = recorded.operations, names, by_warps
         self._contended = self._contenders()
@@ -118,7 +128,7 @@ class _Table:
     def left_out(self) -> str:
         return "" if self._shown else "; operations are left out that touch nothing which another one writes"
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> list[str]:
         rows = list(self._rows())
         columns = list(dict.fromkeys(row.who for row in rows))
         if len(columns) > _MOST_COLUMNS:
@@ -126,24 +136,24 @@ class _Table:
             columns = [""]
         else:
             columns.sort()
-        yield f"| | {' | '.join(columns)} |"
-        yield "|---" * (len(columns) + 1) + "|"
-        for row in rows[:_MOST_ROWS]:
-            cells = (row.text if one == row.who else "" for one in columns)
-            yield f"| {row.number} | {' | '.join(cells)} |"
+        cells = [
+            [str(row.number), *(row.text if one == row.who else "" for one in columns)]
+            for row in rows[:_MOST_ROWS]
+        ]
         if len(rows) > _MOST_ROWS:
-            yield f"| ... | {len(rows) - _MOST_ROWS} more |{' |' * (len(columns) - 1)}"
+            cells.append(["...", f"{len(rows) - _MOST_ROWS} more", *[""] * (len(columns) - 1)])
+        return markdown.table(("", *columns), cells)
 
     def _rows(self) -> Iterator[_Row]:
         for number, one in enumerate(self._operations):
             if self._shown or number in self._contended:
                 yield _Row(number + 1, self._who(one), self._text(one, self._contended.get(number)))
 
-    def _who(self, one: Operation) -> str:
+    def _who(self, one: RecordedOperation) -> str:
         program = f"program {one.program}"
         return f"{program}, warp {one.warp}" if self.by_warps else program
 
-    def _text(self, one: Operation, contended: Array | None) -> str:
+    def _text(self, one: RecordedOperation, contended: Array | None) -> str:
         """The line of code, and what was read and written: of a long tile, what others touch too."""
         chosen = slice(None) if contended is None or len(one.addresses) <= _MOST_VALUES else contended
         what = self._names.of(one.addresses[chosen], one.site.nbytes)
@@ -165,7 +175,10 @@ class _Table:
             footprints.number(one.addresses, one.site.nbytes, writes=one.left is not None)
             for one in self._operations
         ]
-        who: Callable[[Operation], object] = lambda one: (one.program, one.warp if self.by_warps else 0)  # noqa: E731
+
+        def who(one: RecordedOperation) -> object:
+            return one.program, one.warp if self.by_warps else 0
+
         for at, one in enumerate(self._operations):
             others = [
                 other
@@ -182,6 +195,6 @@ class _Table:
         return found
 
 
-def _bytes_of(one: Operation) -> Iterator[int]:
+def _bytes_of(one: RecordedOperation) -> Iterator[int]:
     for place in one.addresses.tolist():
         yield from range(place, place + one.site.nbytes)

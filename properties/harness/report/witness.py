@@ -29,7 +29,7 @@ from properties.harness.case.compare import outcome_difference
 from properties.harness.case.faults import DEVICE_FAULT, HANG
 from properties.harness.case.findings import FINDINGS, RACES, Access, OutsideView
 from properties.harness.case.values import Expected, Outcome, Raised
-from properties.harness.execution.objects.blocks import GUARD_BYTES, Block, Window
+from properties.harness.execution.objects.blocks import GUARD_BYTES, Allocation, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import launches
 from properties.harness.execution.replay import replay
@@ -37,7 +37,7 @@ from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import triton_mode
 from properties.harness.report.repro.races import touches_told
 from properties.harness.report.repro.script import TRACED
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
@@ -235,7 +235,7 @@ class _Inquiry:
         if suspect is None:
             return ""
         bound = self.port.bound(suspect.name)
-        assert isinstance(bound, Block)
+        assert isinstance(bound, Allocation)
         told = self._told(
             f"byte {suspect.first} of `{suspect.name}`", bound.inside.data_ptr() + suspect.first
         )
@@ -264,16 +264,16 @@ class _Inquiry:
         guard, element = _GUARD.match(place), _ELEMENT.fullmatch(place)
         if guard is not None:
             block = self.port.bound(guard[3])
-            return _in_guard(block, int(guard[1]), guard[2]) if isinstance(block, Block) else None
+            return _in_guard(block, int(guard[1]), guard[2]) if isinstance(block, Allocation) else None
         if element is None:
             return None
         bound, index = self.port.bound(element[1]), tuple(map(int, element[2].split(", ")))
-        if isinstance(bound, Block):
+        if isinstance(bound, Allocation):
             return _in_view(bound.inside.view(bound.view.dtype), index)
         return _in_view(bound.view, index) if isinstance(bound, Window) else None
 
 
-def _in_guard(block: Block, number: int, side: str) -> int:
+def _in_guard(block: Allocation, number: int, side: str) -> int:
     first = block.inside.data_ptr()
     assert number <= GUARD_BYTES
     return first - number if side == "before" else first + block.inside.numel() + number - 1

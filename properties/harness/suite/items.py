@@ -17,14 +17,14 @@ from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import Port, choose_device, ordinary_port
 from properties.harness.execution.registry import load_properties, put_at
 from properties.harness.kernels import triton_mode
-from properties.subjects import KnownDeviation, Subject, adapted, load
-from properties.subjects.known import known_in, numbers_of
+from properties.harness.subject import KnownDeviation, Subject, adapted, load
+from properties.harness.subject.known import known_in
 
 MOST = "--statecheck-max-examples"
 
 
 @dataclass(frozen=True)
-class Place:
+class SuitePlace:
     """A line of a test module, which pytest shows as where the test stands."""
 
     file: str
@@ -33,7 +33,7 @@ class Place:
 
 def suite_of(
     subject: ModuleType | str,
-    place: Place,
+    place: SuitePlace,
     *,
     device: str,
     known: str | Path | None,
@@ -70,7 +70,7 @@ def suite_of(
 
 def _declared(path: Path, subject: Subject) -> tuple[KnownDeviation, ...]:
     try:
-        return known_in(path, numbers_of(subject.release))
+        return known_in(path, subject.release)
     except OSError as error:
         raise ValueError(
             f"known = {str(path)!r}, but should be a readable file [properties]: {error}"

@@ -17,8 +17,8 @@ from properties.harness.execution.port import Port, choose_device, ordinary_port
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.sanitizer.fixture import sanitizer
 from properties.harness.rooms import FOLDER
+from properties.harness.subject import Subject, load
 from properties.harness.suite.verdicts import PropertyTests
-from properties.subjects import Subject, load
 
 __all__ = ["sanitizer"]
 

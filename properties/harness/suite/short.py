@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from textwrap import shorten, wrap
 
-from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
-
 from properties.harness.case import Case
 from properties.harness.case.compare import brief_outcome
+from properties.harness.execution.private.pytest import (
+    ReprEntryNative,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+)
 
 _WIDTH = 110
 _LONG = 320

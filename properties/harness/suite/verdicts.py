@@ -71,7 +71,7 @@ class PropertyTests:
 
     def __init__(self, reports: Path, bench: Bench | None = None) -> None:
         self._bench = bench
-        self._kept = _Kept(reports)
+        self._kept = _LastFailure(reports)
         self._summary = _Summary()
 
     def bench_of(self, item: pytest.Item) -> Bench:
@@ -219,7 +219,7 @@ def _spelled(launches: Mapping[How, int]) -> Iterator[str]:
     return (json.dumps([*astuple(one), times]) for one, times in launches.items())
 
 
-class _Kept:
+class _LastFailure:
     """The last input that failed in a test: on disk from that moment on, until its report is complete."""
 
     def __init__(self, reports: Path) -> None:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from properties.harness.text import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """What a page asks of the browser: no script, no picture and no font from anywhere."""
 
@@ -13,3 +21,21 @@ def rendered(markdown: str) -> str:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
     text: str = parser.render(markdown)
     return text
+
+
+def templates(folder: Path) -> Environment:
+    """The templates in a folder: what they are given is text, and escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """What a page can hold of a value; what is HTML already stays."""
+    return visible(value) if type(value) is str else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 
 from properties.harness.text import brief, visible
 
@@ -47,3 +48,13 @@ def _inert_line(line: str) -> str:
         end = found.end()
     pieces.append(_OUTSIDE_OF_CODE.sub(r"\\\1", line[end:]))
     return _BLOCK.sub(r"\1\\\2", "".join(pieces))
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]], *, numbers: Collection[int] = ()) -> list[str]:
+    """The lines of a table of cells that are Markdown already; `numbers` are the columns that stand to the right."""
+    rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
+    return [_row(head), f"{rule}|", *map(_row, rows)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from properties.harness.execution.registry import Property
-from properties.harness.vectors.record import Asked
+from properties.harness.vectors.record import RecordedCall
 from properties.harness.vectors.topics import FUNCTIONS, parts_of
 from properties.harness.vectors.values import Blob, NotPlain
 
@@ -69,7 +69,7 @@ class Recording:
 
     found: dict[str, dict[str, Vector]] = field(default_factory=dict)
 
-    def note(self, tested: Property, asked: Asked) -> None:
+    def note(self, tested: Property, asked: RecordedCall) -> None:
         """Keep a call that can be told, and has not been."""
         if asked.function not in FUNCTIONS:
             return

@@ -10,11 +10,11 @@ from oracle.align.memory import StateTensor
 from oracle.align.pointers import Entry
 from properties.harness.case.values import Tensor, Value
 from properties.harness.expectations.align_values import Context
-from properties.harness.vectors.record import Asked
+from properties.harness.vectors.record import RecordedCall
 from properties.harness.vectors.values import NotPlain, blob, plain_tensor
 
 
-def pools_of(asked: Asked, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def pools_of(asked: RecordedCall, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Pools before and after a call: their bytes in pieces, of which one too large to spell has a few."""
     after = dict(asked.known) | dict(asked.outcome.after)
     chosen = sorted(set(names))
@@ -23,7 +23,7 @@ def pools_of(asked: Asked, names: Iterable[str]) -> tuple[dict[str, Any], dict[s
     }
 
 
-def _pool(asked: Asked, pool: str, held: Mapping[str, Value]) -> dict[str, Any]:
+def _pool(asked: RecordedCall, pool: str, held: Mapping[str, Value]) -> dict[str, Any]:
     whole = held.get(pool)
     pieces = [(0, whole)] if whole is not None else _windows(asked, pool, held)
     return {"size": asked.sizes[pool], "pieces": [_piece(start, tensor) for start, tensor in pieces]}
@@ -34,7 +34,7 @@ def _piece(start: int, tensor: Tensor) -> dict[str, Any]:
     return {"offset": start, "bytes": blob("uint8", (len(raw),), raw)}
 
 
-def _windows(asked: Asked, pool: str, held: Mapping[str, Value]) -> list[tuple[int, Tensor]]:
+def _windows(asked: RecordedCall, pool: str, held: Mapping[str, Value]) -> list[tuple[int, Tensor]]:
     """The pages that have contents, each called after its block, and all of one distance from each other."""
     blocks = {
         int(found[1]): tensor
@@ -74,7 +74,7 @@ def state_of(layer: str, state: StateTensor) -> dict[str, Any]:
     }
 
 
-def tables_of(context: Context, asked: Asked) -> list[Any]:
+def tables_of(context: Context, asked: RecordedCall) -> list[Any]:
     """The block tables, one per group."""
     found = []
     for rows in context.tables(dict(asked.known)):

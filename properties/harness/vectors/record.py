@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import oracle
 from oracle.situations.registry import take
+from properties.harness.campaign.marks import drawing_only, load, unnoted
 from properties.harness.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations.marks import drawing_only, load, unnoted
-from properties.harness.expectations.rules_port import NOTHING, RulesPort
-from properties.subjects import Subject
+from properties.harness.execution.rules_port import NOTHING, RulesPort
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedCall:
     """One call, resolved, with its outcome by the rules.
 
     `known` are contents by name before the call, `sizes` the bytes of each tensor of bytes that has a name, `marks` the
@@ -42,7 +42,7 @@ class Asked:
 class RecordingPort(RulesPort):
     """Tells every call and what the rules answer to it."""
 
-    def __init__(self, note: Callable[[Asked], None]) -> None:
+    def __init__(self, note: Callable[[RecordedCall], None]) -> None:
         super().__init__(around=self._asking)
         self._note = note
         self._reached = frozenset[str]()
@@ -64,12 +64,16 @@ class RecordingPort(RulesPort):
         expected = self.expected[-1]
         unknown = tuple((name, NOTHING) for name in step.observes if name not in dict(expected.after))
         whole = replace(expected, after=expected.after + unknown)
-        self._note(Asked(resolved, known, sizes, whole, self._reached))
+        self._note(RecordedCall(resolved, known, sizes, whole, self._reached))
         return outcome
 
 
 def recorded(
-    properties: Iterable[Property], note: Callable[[Property, Asked], None], *, seed: int, examples: int
+    properties: Iterable[Property],
+    note: Callable[[Property, RecordedCall], None],
+    *,
+    seed: int,
+    examples: int,
 ) -> None:
     """Draw so many examples of each property, and note every call. The same calls every time."""
     load()

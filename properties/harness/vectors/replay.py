@@ -21,7 +21,7 @@ from properties.harness.case.values import (
 from properties.harness.execution.port import InProcess
 from properties.harness.expectations.align_values import CONTEXT
 from properties.harness.vectors.load import Vector
-from properties.harness.vectors.record import Asked
+from properties.harness.vectors.record import RecordedCall
 from properties.harness.vectors.replay_copies import fused_difference, listed_difference
 from properties.harness.vectors.topics import FUNCTIONS, parts_of
 from properties.harness.vectors.values import Blob
@@ -57,7 +57,7 @@ def _outcome_difference(expected: dict[str, Any], call: Call, outcome: Returned 
         found = (
             outcome
             if isinstance(outcome, Raised)
-            else _spelled(parts_of(Asked(call, {}, {}, outcome, frozenset()))[1])
+            else _spelled(parts_of(RecordedCall(call, {}, {}, outcome, frozenset()))[1])
         )
         return "" if found == expected else f"{found}, but should be {expected}"
     if not isinstance(outcome, Raised):

@@ -27,7 +27,7 @@ from properties.harness.case.values import (
     int64,
     record,
 )
-from properties.harness.execution.objects.blocks import Block
+from properties.harness.execution.objects.blocks import Allocation
 from properties.harness.execution.port import InProcess
 from properties.harness.expectations.align_values import CONTEXT
 from properties.harness.vectors.load import Vector
@@ -230,5 +230,5 @@ def _register(port: InProcess, pool: str) -> None:
 
 def _memory(port: InProcess, pool: str) -> torch.Tensor:
     block = port.bound(pool)
-    assert isinstance(block, Block), f"{pool} is no pool"
+    assert isinstance(block, Allocation), f"{pool} is no pool"
     return block.view

@@ -11,7 +11,7 @@ from properties.harness.expectations.align import zeros
 from properties.harness.expectations.align_buffers import Lists, lists_of
 from properties.harness.expectations.align_values import CONTEXT, context_of
 from properties.harness.vectors.pools import copies_of, pools_of, states_of, tables_of
-from properties.harness.vectors.record import Asked
+from properties.harness.vectors.record import RecordedCall
 from properties.harness.vectors.values import NotPlain, plain, plain_tensor
 
 Parts = tuple[dict[str, Any], dict[str, Any]]
@@ -40,24 +40,24 @@ _ADVANCED = {
 """What the preprocess kernel writes to: the names of the vectors in the steps, and those of the arguments."""
 
 
-def _returned(asked: Asked) -> Parts:
+def _returned(asked: RecordedCall) -> Parts:
     """A function that only returns something."""
     return plain(asked.call.named), {"result": plain(_value(asked))}
 
 
-def _value(asked: Asked) -> Value:
+def _value(asked: RecordedCall) -> Value:
     assert not isinstance(asked.outcome, Refusal), "a refusal has no value"
     return asked.outcome.value
 
 
-def _specified(asked: Asked) -> Parts:
+def _specified(asked: RecordedCall) -> Parts:
     """A copy specification, as an offset and a count of elements: addresses are everybody's own."""
     arguments, found = plain(asked.call.named), _value(asked)
     start = found["start_addr"].offset // ITEM_SIZES[arguments["state"]["dtype"]]
     return arguments, {"result": {"start_element": start, "num_elements": found["num_elements"]}}
 
 
-def _remembered(asked: Asked) -> Parts:
+def _remembered(asked: RecordedCall) -> Parts:
     """A function that changes the dictionary `mamba_state_idx` in place."""
     columns = [value for _, value in asked.outcome.after if isinstance(value, dict)]
     if len(columns) != 1:
@@ -65,7 +65,7 @@ def _remembered(asked: Asked) -> Parts:
     return plain(asked.call.named), {"after": {"mamba_state_idx": plain(columns[0])}}
 
 
-def _advanced(asked: Asked) -> Parts:
+def _advanced(asked: RecordedCall) -> Parts:
     """The preprocess kernel, which decides the columns of a step by slot."""
     named, after = asked.call.named, dict(asked.outcome.after)
     given = {name: plain(value) for name, value in named["arguments"].items()}
@@ -74,7 +74,7 @@ def _advanced(asked: Asked) -> Parts:
     return {**given, "MAMBA_BLOCK_SIZE": block_size}, {"after": left}
 
 
-def _fused(asked: Asked) -> Parts:
+def _fused(asked: RecordedCall) -> Parts:
     """A launch through a context: what it copies between blocks, and the accepted counts that it changes."""
     found = context_of(asked.call.named["self"])
     if found is None or found.bound is None:
@@ -95,7 +95,7 @@ def _fused(asked: Asked) -> Parts:
     return given, {"after": {**counts_after, "pools": after}}
 
 
-def _counts(asked: Asked, path: str, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _counts(asked: RecordedCall, path: str, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Accepted counts before and after: those of rows go to a vector of their own, those of slots change in place."""
     function, after = asked.call.function, dict(asked.outcome.after)
     if function.endswith("precopy"):
@@ -107,7 +107,7 @@ def _counts(asked: Asked, path: str, size: int) -> tuple[dict[str, Any], dict[st
     return {_OUT: plain_tensor(old)}, {_OUT: plain_tensor(new if new.shape == old.shape else old)}
 
 
-def _listed(asked: Asked) -> Parts:
+def _listed(asked: RecordedCall) -> Parts:
     """Copies that are written down as addresses, here as places in pools."""
     lists = _lists(asked)
     places = [place.pool for entry in lists.listed for place in entry[:2]]
@@ -116,7 +116,7 @@ def _listed(asked: Asked) -> Parts:
     return {"copies": copies_of(lists.listed, unused), "pools": before}, {"after": {"pools": after}}
 
 
-def _lists(asked: Asked) -> Lists:
+def _lists(asked: RecordedCall) -> Lists:
     named = asked.call.named
     owner = named["bufs"] if "bufs" in named else named["src_ptrs"]
     if "bufs" not in named and not isinstance(owner, Attribute):
@@ -124,7 +124,7 @@ def _lists(asked: Asked) -> Lists:
     return lists_of(owner, DOCUMENTS)
 
 
-TOPICS: dict[str, dict[str, Callable[[Asked], Parts]]] = {
+TOPICS: dict[str, dict[str, Callable[[RecordedCall], Parts]]] = {
     "arithmetic": dict.fromkeys(
         ("cdiv", "divide", "MambaSpec.page_size_bytes.fget", "MambaSpec.max_memory_usage_bytes"), _returned
     ),
@@ -173,7 +173,7 @@ FUNCTIONS = {name: topic for topic, functions in TOPICS.items() for name in func
 _EFFECTS = frozenset(("columns", "copies"))
 
 
-def parts_of(asked: Asked) -> Parts:
+def parts_of(asked: RecordedCall) -> Parts:
     """Arguments and what is expected.
 
     Raises:

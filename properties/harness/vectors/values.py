@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from properties.harness.case.raw import as_bytes
 from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
@@ -20,7 +21,6 @@ from properties.harness.case.values import (
     Tensor,
     Value,
 )
-from properties.harness.execution.objects.memory import as_bytes
 
 MOST_INLINE = 64
 """Elements that a tensor may have to be spelled in the JSON file."""

@@ -17,9 +17,9 @@ from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
 from properties.harness.bench import report as bench_report
-from properties.harness.bench.cache import Cache, in_layout, load_peer
+from properties.harness.bench.cache import BenchCache, in_layout, load_peer
 from properties.harness.bench.clock import DeviceClock
-from properties.harness.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Load, Measured, launcher
+from properties.harness.bench.device import GDN, LAYOUTS, MAMBA2, TINY, CopyLoad, Measured, launcher
 from properties.harness.cli.main import main
 from properties.harness.execution.example import Bench
 from properties.harness.execution.exit_codes import MISCONFIGURED
@@ -55,16 +55,18 @@ def file(folder: Path, text: str) -> Path:
     return path
 
 
-def launched(subject: Subject, layout: str, load_: Load, device: str) -> tuple[Cache, list[torch.Tensor]]:
+def launched(
+    subject: Subject, layout: str, load_: CopyLoad, device: str
+) -> tuple[BenchCache, list[torch.Tensor]]:
     """The cache after one launch, and its pools before."""
     with in_layout([subject], layout):
-        cache = Cache(TINY_STATES, layout, ROWS, device)
+        cache = BenchCache(TINY_STATES, layout, ROWS, device)
         before = [pool.clone() for pool in cache.pools]
         launcher(cache, load_, cache.context(subject, subject))()
     return cache, before
 
 
-def block(cache: Cache, pool: torch.Tensor, row: int, column: int) -> tuple[torch.Tensor, torch.Tensor]:
+def block(cache: BenchCache, pool: torch.Tensor, row: int, column: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Conv and temporal bytes of the block in one column of one row."""
     number, page = int(cache.table[row, column]), cache.shape.page_bytes
     found = pool[number * page : (number + 1) * page]
@@ -95,7 +97,9 @@ def test_a_row_that_crosses_has_its_states_copied_from_another_column_and_no_oth
 @pytest.mark.parametrize(
     ("load_", "rows"), [(bench_device.postprocess(ROWS, 0), []), (bench_device.postprocess(ROWS, 1), [2])]
 )
-def test_only_rows_that_cross_are_copied(subject: Subject, load_: Load, rows: list[int], device: str) -> None:
+def test_only_rows_that_cross_are_copied(
+    subject: Subject, load_: CopyLoad, rows: list[int], device: str
+) -> None:
     cache, before = launched(subject, "SD", load_, device)
     found = zip(cache.pools, before, strict=True)
     changed = {
@@ -108,7 +112,7 @@ def test_only_rows_that_cross_are_copied(subject: Subject, load_: Load, rows: li
 
 
 @pytest.mark.parametrize("load_", [bench_device.postprocess_align(ROWS), bench_device.precopy(ROWS)])
-def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: Load, device: str) -> None:
+def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, device: str) -> None:
     cache, before = launched(subject, "SD", load_, device)
     dest = RUN if load_.driver == bench_device.PRECOPY else DEST
     for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
@@ -116,7 +120,7 @@ def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: Load, device
 
 
 def test_rotation_hands_each_row_other_blocks() -> None:
-    cache = Cache(TINY_STATES, "SD", ROWS, "cpu")
+    cache = BenchCache(TINY_STATES, "SD", ROWS, "cpu")
     tables = []
     for repeat in range(ROWS):
         cache.rotate(repeat)
@@ -202,9 +206,9 @@ def test_preprocess_is_timed_for_every_step(device: str) -> None:
 
 @pytest.mark.parametrize("case", bench_host.CASES, ids=lambda case: case.name)
 def test_the_steps_that_preprocess_is_timed_on_move_what_they_say(
-    case: bench_host.Case, device: str, subject: Subject
+    case: bench_host.PreprocessCase, device: str, subject: Subject
 ) -> None:
-    step = bench_host.Step(case, subject, device)
+    step = bench_host.PreprocessStep(case, subject, device)
     for _ in range(2):
         step.reset()
         with bench_host.launches(subject, device):

@@ -158,14 +158,16 @@ print(json.dumps({"results": results, "modules": sorted(sys.modules)}))
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BreakageVerdict:
     """How a script ended: its exit code, or the traceback it died of, and what it printed."""
 
     code: int | str
     output: str
 
 
-def run_scripts(folder: Path, jobs: list[tuple[Path, dict[str, str]]]) -> tuple[list[Verdict], set[str]]:
+def run_scripts(
+    folder: Path, jobs: list[tuple[Path, dict[str, str]]]
+) -> tuple[list[BreakageVerdict], set[str]]:
     """Run scripts one after the other in one process, which imports torch once; also its modules at the end.
 
     Args:
@@ -183,7 +185,7 @@ def run_scripts(folder: Path, jobs: list[tuple[Path, dict[str, str]]]) -> tuple[
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    return [Verdict(code, output) for code, output in found["results"]], set(found["modules"])
+    return [BreakageVerdict(code, output) for code, output in found["results"]], set(found["modules"])
 
 
 FAULTY = """

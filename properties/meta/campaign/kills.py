@@ -30,7 +30,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.device.log import SUFFIX, recover
@@ -75,7 +75,7 @@ _LINE = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Ground:
+class KillGround:
     """Where campaigns run: the folder of the broken subject, and what they have in common.
 
     `seconds`: what one may take at most. `engines`: its processes that search. `explored`: of `FAILING`. `examples`: of each of
@@ -105,7 +105,7 @@ def broken_in(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Process:
+class CampaignProcess:
     """A process as the system sees it."""
 
     pid: int
@@ -115,13 +115,13 @@ class Process:
     state: str
 
 
-def processes_of(mark: str) -> list[Process]:
+def processes_of(mark: str) -> list[CampaignProcess]:
     """The processes that run with `mark` in their environment, whoever their parents are by now."""
     found = (_process(folder, mark.encode()) for folder in Path("/proc").iterdir() if folder.name.isdigit())
     return [one for one in found if one is not None]
 
 
-def _process(folder: Path, mark: bytes) -> Process | None:
+def _process(folder: Path, mark: bytes) -> CampaignProcess | None:
     try:
         if mark not in (folder / "environ").read_bytes():
             return None
@@ -130,7 +130,7 @@ def _process(folder: Path, mark: bytes) -> Process | None:
         state, parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
     except OSError:
         return None
-    return Process(int(folder.name), int(parent), name, command, state) if state not in "ZX" else None
+    return CampaignProcess(int(folder.name), int(parent), name, command, state) if state not in "ZX" else None
 
 
 class Trail:
@@ -166,12 +166,12 @@ class Trail:
         return {path.stem.rpartition("-")[2]: path for path in self.corpus.glob("*.json")}
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> CampaignRecord | None:
         """Of the latest campaign here that has one."""
         found = sorted(self.reports.glob(f"campaigns/*/{FILE}"))
-        return Record.load(found[-1]) if found else None
+        return CampaignRecord.load(found[-1]) if found else None
 
-    def survivors(self) -> list[Process]:
+    def survivors(self) -> list[CampaignProcess]:
         """What still runs after a while; it is then ended."""
         deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
@@ -186,7 +186,7 @@ class Running(Trail):
     """A campaign in a process group of its own."""
 
     def __init__(
-        self, ground: Ground, folder: Path, *, name: str = "first", examples: int | None = None
+        self, ground: KillGround, folder: Path, *, name: str = "first", examples: int | None = None
     ) -> None:
         super().__init__(folder, name)
         wanted = examples or ground.examples * len(ground.explored)
@@ -211,7 +211,7 @@ class Running(Trail):
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def victims(self, kind: str) -> list[Process]:
+    def victims(self, kind: str) -> list[CampaignProcess]:
         """The processes of a kind that there are at the moment."""
         ours = processes_of(self.mark)
         engines = [one for one in ours if one.name == "engine"]
@@ -248,7 +248,7 @@ class Seen:
 class Jury:
     """Replays cases on the broken subject, in a worker that stays."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: KillGround) -> None:
         self._lock = threading.Lock()
         sys.path.insert(0, str(ground.folder))
         self._port = InWorker(_SUBJECT, ground.device)
@@ -370,7 +370,7 @@ def _put_down(running: Trail, case: Case) -> bool:
     return any(Case.load(path).steps == case.steps for path in put_down)
 
 
-def followed(running: Running, ground: Ground, seen: Seen) -> None:
+def followed(running: Running, ground: KillGround, seen: Seen) -> None:
     """The next campaign replays what this one has left, and puts down what it was killed in."""
     held = {path: case for path in running.logs if (case := recover(path)) is not None}
     left = running.pending - unfinished(running.pending)
@@ -390,7 +390,7 @@ def followed(running: Running, ground: Ground, seen: Seen) -> None:
 
 
 def struck(
-    running: Running, kind: str, moment: float, ground: Ground, jury: Jury, dice: random.Random
+    running: Running, kind: str, moment: float, ground: KillGround, jury: Jury, dice: random.Random
 ) -> Seen:
     """One campaign from its start to its end, which comes early where a process of it takes the rest along."""
     seen = kill(running, kind, moment, dice)
@@ -406,7 +406,7 @@ def struck(
 class Range:
     """A place for campaigns that are killed, `jobs` at a time, at random moments of a life of `life` seconds."""
 
-    def __init__(self, ground: Ground, *, jobs: int = 1, life: float = 0.0) -> None:
+    def __init__(self, ground: KillGround, *, jobs: int = 1, life: float = 0.0) -> None:
         self.ground, self.jobs = ground, jobs
         broken_in(ground.folder)
         self.jury = Jury(ground)
@@ -489,7 +489,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory() as folder:
-        ground = Ground(
+        ground = KillGround(
             Path(folder), options.device, options.seconds, options.engines, examples=options.examples
         )
         place = Range(ground, jobs=options.jobs)

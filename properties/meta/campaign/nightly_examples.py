@@ -11,16 +11,15 @@ from xml.etree.ElementTree import Element, fromstring
 from properties.harness.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
 from properties.harness.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     MarkRecord,
-    Moment,
+    ProgressPoint,
     PropertyRecord,
-    Record,
 )
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.case.timeline import Arrow, Cell, Finding, TableRow, Timeline
-from properties.harness.case.timeline import Moment as Step
+from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 from properties.harness.case.values import call
 from properties.meta.breakages.broken import a_case
 
@@ -31,7 +30,7 @@ _ROW = TableRow(
     "a", 0, 1, (Cell(1, "2 tokens", 2, "a"), Cell(2, "stale", wrong=True)), reads=(0,), writes=(1,)
 )
 TIMELINE = Timeline(
-    (Step("step 1: a is computed", (_ROW,)),), (Arrow(0, "a", 0, 0, 1),), Finding(0, "a", 0, 1, "stale")
+    (Moment("step 1: a is computed", (_ROW,)),), (Arrow(0, "a", 0, 0, 1),), WrongCell(0, "a", 0, 1, "stale")
 )
 
 
@@ -81,7 +80,7 @@ def bucket_of_its_own(number: int, **changes: Any) -> BucketRecord:
     return a_bucket(number, a_case(steps=(call(f"divide_{number}", x=5, y=2),)), **changes)
 
 
-def a_record(*buckets: BucketRecord, **changes: Any) -> Record:
+def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
     """A clean campaign on a GPU, or one that has met `buckets`."""
     falsified = dict.fromkeys(one.property for one in buckets)
     fields: dict[str, Any] = {
@@ -107,12 +106,12 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> Record:
         "kernels": {"copy_kernel": {"variants": ["BLOCK=64", "BLOCK=128"], "compilations": 2}},
         "faults": {"hang": 1},
         "canary": "found after 3 s by its worker",
-        "series": [Moment(30.0 * n, 400 * n, 3 * n, len(buckets) * (n > 2)) for n in range(1, 5)],
+        "series": [ProgressPoint(30.0 * n, 400 * n, 3 * n, len(buckets) * (n > 2)) for n in range(1, 5)],
     }
-    return Record(**fields | changes)
+    return CampaignRecord(**fields | changes)
 
 
-def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> Record:
+def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> CampaignRecord:
     """As `a_record`, of another time and therefore of another name."""
     return a_record(*buckets, id=re.sub(r"[:+]", "-", began), began=began, **changes)
 
@@ -128,22 +127,22 @@ LAUNCHED = [
 ]
 
 
-def on_a_cpu(**changes: Any) -> Record:
+def on_a_cpu(**changes: Any) -> CampaignRecord:
     fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED, "faults": {}}
     return a_record(**fields | changes)
 
 
-def empty() -> Record:
+def empty() -> CampaignRecord:
     """A campaign that ended before it ran anything."""
-    return Record("nothing", "toy", "cpu", "")
+    return CampaignRecord("nothing", "toy", "cpu", "")
 
 
-def two_buckets() -> Record:
+def two_buckets() -> CampaignRecord:
     pictured = a_case(property_name="states_stay", timeline=TIMELINE, finding="Program 0 wrote it.")
     return a_record(a_bucket(1), a_bucket(2, pictured, fault="illegal access", note="It did not repeat."))
 
 
-def hostile() -> Record:
+def hostile() -> CampaignRecord:
     """Everything that a subject, a property or a person can name is an attack on the page."""
     case = a_case(message=HOSTILE, finding=HOSTILE, sentence=HOSTILE)
     bucket = a_bucket(
@@ -194,7 +193,7 @@ EXAMPLES = {
 }
 
 
-def campaigns(reports: Path, *records: Record) -> Path:
+def campaigns(reports: Path, *records: CampaignRecord) -> Path:
     """The folder of reports, with a campaign for each of `records`."""
     for one in records:
         one.save(reports / "campaigns" / one.id / "campaign.json")

@@ -19,11 +19,12 @@ import pytest
 from hypothesis import settings
 
 from properties.harness.campaign.coordinator import Campaign
-from properties.harness.campaign.record import FILE, PropertyRecord, Record
+from properties.harness.campaign.pages import page
+from properties.harness.campaign.record import FILE, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards import comparison
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.terminal.display import Display
-from properties.harness.campaign.workers.tasks import Explore, Explored, Progress, Setting
+from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Setting
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Returned
 from properties.harness.cli import main as cli
@@ -31,7 +32,6 @@ from properties.harness.cli import options as cli_options
 from properties.harness.execution import profiles, selection
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status
-from properties.harness.report.pages import page
 from properties.meta.breakages.broken import (
     DEVIANT,
     EXACT,
@@ -85,8 +85,8 @@ class Ended:
     folder: Path
 
     @property
-    def record(self) -> Record:
-        return Record.load(self.folder / "reports" / FILE)
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.folder / "reports" / FILE)
 
     def of(self, name: str) -> PropertyRecord:
         (found,) = [one for one in self.record.properties if one.name == name]
@@ -271,7 +271,7 @@ def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_p
 
 def test_a_campaign_that_compared_nothing_exits_2(tmp_path: Path) -> None:
     def nothing(task: Explore, actor: Actor) -> None:
-        actor.say(Progress(task.property, 10, 0))
+        actor.say(ExamplesRun(task.property, 10, 0))
         actor.say(Explored(task.property, "passed", 0.02))
 
     ended = pretend(tmp_path, nothing)
@@ -319,7 +319,7 @@ def test_whoever_listens_a_campaign_ends_as_it_would(
     monkeypatch.setattr(sys, "stdout", stream)
     with stage(body):
         assert cli.main([*arguments(tmp_path, command, "0.3s"), "--only", EXACT]) == code
-    record = Record.load(tmp_path / "reports" / FILE)
+    record = CampaignRecord.load(tmp_path / "reports" / FILE)
     assert [one.status for one in record.properties] == ["FALSIFIED" if code else "passed"]
 
 
@@ -335,7 +335,7 @@ def test_letters_that_the_terminal_lacks_change_no_exit_code(tmp_path: Path, mon
         assert cli.main([*arguments(tmp_path, budget="0.3s"), "--only", EXACT]) == 1
     ascii_only.flush()
     assert b"FALSIFIED" in ascii_only.buffer.getvalue()
-    assert Record.load(tmp_path / "reports" / FILE).buckets
+    assert CampaignRecord.load(tmp_path / "reports" / FILE).buckets
 
 
 @pytest.mark.parametrize("command", ["fuzz", "nightly"])
@@ -386,7 +386,7 @@ def test_ctrl_c_twice_still_prints_the_summary_and_saves_it(tmp_path: Path) -> N
         rest, complaints = running.communicate()
     assert (running.returncode, complaints) == (2, "")
     assert re.search(r"^interrupted; 1 (not tested|passed); ", rest, re.MULTILINE)
-    assert Record.load(tmp_path / "reports" / FILE).interrupted
+    assert CampaignRecord.load(tmp_path / "reports" / FILE).interrupted
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 from properties.harness.campaign.coordinator import Campaign
-from properties.harness.campaign.record import FILE, CorpusRecord, Record
+from properties.harness.campaign.pages.summary import verdict
+from properties.harness.campaign.record import FILE, CampaignRecord, CorpusRecord
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.workers.tasks import (
     Busy,
+    ExamplesRun,
     Explore,
     Explored,
     Found,
-    Progress,
     Replay,
     Replayed,
 )
@@ -32,7 +33,6 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import call
 from properties.harness.execution.counts import Counts
 from properties.harness.kernels.coverage import EXECUTED, Coverage, How
-from properties.harness.report.pages.summary import verdict
 from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from properties.meta.subjects.pretended import Actor, falsifies, found_in, passes, pretended
 
@@ -42,15 +42,15 @@ ALL = {EXACT, ROUNDS_UP, PADDED}
 pytestmark = pytest.mark.usefixtures("signals_are_heard")
 
 
-def code_of(record: Record) -> int:
+def code_of(record: CampaignRecord) -> int:
     return verdict(record, Comparison(None)).exit_code
 
 
-def saved(folder: Path) -> Record:
-    return Record.load(folder / "reports" / "campaigns" / "pretended" / FILE)
+def saved(folder: Path) -> CampaignRecord:
+    return CampaignRecord.load(folder / "reports" / "campaigns" / "pretended" / FILE)
 
 
-def statuses(record: Record) -> dict[str, str]:
+def statuses(record: CampaignRecord) -> dict[str, str]:
     return {one.name: one.status for one in record.properties}
 
 
@@ -135,8 +135,8 @@ def test_a_failing_property_is_explored_past_what_was_found(tmp_path: Path) -> N
 def fresh(task: Explore, actor: Actor) -> None:
     """One new behaviour each time, and none of `PADDED`."""
     time.sleep(task.seed % 7 / 1000)
-    actor.say(Progress(task.property, task.max_examples // 3))
-    actor.say(Progress(task.property, task.max_examples - task.max_examples // 3))
+    actor.say(ExamplesRun(task.property, task.max_examples // 3))
+    actor.say(ExamplesRun(task.property, task.max_examples - task.max_examples // 3))
     new = frozenset() if task.property == PADDED else frozenset({task.seed})
     actor.say(Explored(task.property, "passed", 0.02, behaviours=new))
 
@@ -234,7 +234,7 @@ def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
     def partly(task: Explore, actor: Actor) -> None:
         rest = Counts(examples=4, compared=1)
         rest.outside.update({"too large": 2})
-        actor.say(Progress(task.property, 6, 5), Explored(task.property, "passed", 0.1, counts=rest))
+        actor.say(ExamplesRun(task.property, 6, 5), Explored(task.property, "passed", 0.1, counts=rest))
 
     record, given = pretended(tmp_path, partly, budget=0.3, only=EXACT)
     (one,), times = record.properties, len(given)
@@ -244,7 +244,7 @@ def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
 
 def test_examples_of_a_worker_that_ended_before_its_task_did_count(tmp_path: Path) -> None:
     def dies(task: Explore, actor: Actor) -> None:
-        actor.say(Progress(task.property, 6, 5))
+        actor.say(ExamplesRun(task.property, 6, 5))
         actor.die()
 
     record, given = pretended(tmp_path, dies, budget=1.0, only=EXACT)
@@ -256,7 +256,7 @@ def test_a_message_that_is_unread_when_the_time_is_up_still_counts(tmp_path: Pat
 
     def busy(task: Explore, actor: Actor) -> None:
         stopped.wait(20)
-        actor.say(Progress(EXACT, 5, 5), found_in(task))
+        actor.say(ExamplesRun(EXACT, 5, 5), found_in(task))
         said.set()
 
     def watch(campaign: Campaign) -> None:
@@ -280,7 +280,7 @@ def test_what_an_exploration_finds_beside_its_own_failure_is_told_too(tmp_path: 
     ]
 
     def finds(task: Explore, actor: Actor) -> None:
-        actor.say(Progress(EXACT, 5, 5), found_in(task, *cases))
+        actor.say(ExamplesRun(EXACT, 5, 5), found_in(task, *cases))
 
     record, _ = pretended(tmp_path, finds, budget=0.3, only=EXACT)
     assert {one.id for one in record.buckets} == {bucket_of(one).id for one in cases}

@@ -14,7 +14,7 @@ import torch
 
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Let, Name, Step, call, int32
-from properties.harness.cli.demo import VARIANTS, Caught, Finding, is_minimal
+from properties.harness.cli.demo import VARIANTS, Caught, DemoReport, is_minimal
 from properties.harness.execution.variants import Variant, broken_copy, broken_subject, implementation
 from properties.meta.breakages.broken import a_case
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
@@ -122,7 +122,7 @@ def test_a_variant_is_caught_only_if_its_reports_fail_on_the_copy_and_pass_on_th
     small = case(
         varlen(int32([0, 4])), message="x = 1, but should be 2 [compute_varlen_chunk_metadata(a=int32[0])]"
     )
-    good = Finding(small, broken=1, intact=0)
+    good = DemoReport(small, broken=1, intact=0)
     assert good.shrunk == "compute_varlen_chunk_metadata(a=int32[0])"
     assert Caught(VARIANTS[0], 1, [good]).as_expected()
     assert not Caught(VARIANTS[0], 0, [good]).as_expected()

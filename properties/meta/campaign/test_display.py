@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from properties.harness.campaign.record import KnownRecord, Record
+from properties.harness.campaign.record import CampaignRecord, KnownRecord
 from properties.harness.campaign.terminal.display import summary
-from properties.harness.campaign.terminal.names import Name
+from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.campaign.terminal.told import known_table
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status
@@ -18,7 +18,7 @@ from properties.meta.campaign.nightly_examples import a_property, a_record
 NAMES = sorted(load_properties(), key=len)[-3:]
 
 
-def record() -> Record:
+def record() -> CampaignRecord:
     """A property of each verdict, with the longest names that there are."""
     statuses = [status.value for status in Status]
     names = [f"{name}_{status.split()[0]}" for status in statuses for name in NAMES[:1]]
@@ -79,4 +79,4 @@ STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")
     ],
 )
 def test_a_name_goes_on_in_the_next_line_with_a_word(text: str, width: int, lines: list[str]) -> None:
-    assert list(Name(text).lines(width)) == lines
+    assert list(BrokenName(text).lines(width)) == lines

@@ -19,16 +19,16 @@ from properties.harness.campaign.defects import pending_name
 from properties.harness.campaign.heard import Heard
 from properties.harness.campaign.workers import exploration
 from properties.harness.campaign.workers.exploration import Exploration
-from properties.harness.campaign.workers.tasks import Explore, Explored, Found, Progress, Setting
+from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
 from properties.harness.campaign.workers.watchdog import Watchdog
 from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Raised, call
+from properties.harness.device import confirm as confirm_module
+from properties.harness.device.confirm import Confirmation
 from properties.harness.device.log import recover, running_path
-from properties.harness.execution import confirm as confirm_module
 from properties.harness.execution import profiles
-from properties.harness.execution.confirm import Confirmation
 from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
@@ -165,7 +165,7 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
 
     worker = make(half, most=40)
     end = explored(worker, max_examples=30)
-    progress = [one for one in said(worker) if isinstance(one, Progress)]
+    progress = [one for one in said(worker) if isinstance(one, ExamplesRun)]
     assert len(progress) > 5
     assert sum(one.examples for one in progress) + end.counts.examples == 30
     compared = sum(one.compared for one in progress) + end.counts.compared
@@ -178,7 +178,7 @@ def test_a_later_task_counts_for_itself(make: Make) -> None:
     for _ in range(2):
         before = len(said(worker))
         end = explored(worker, max_examples=7)
-        progress = [one for one in said(worker)[before:] if isinstance(one, Progress)]
+        progress = [one for one in said(worker)[before:] if isinstance(one, ExamplesRun)]
         totals.append(sum(one.examples for one in progress) + end.counts.examples)
     assert totals == [7, 7]
 

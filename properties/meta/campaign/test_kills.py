@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.campaign.record import BucketRecord, Record
+from properties.harness.campaign.record import BucketRecord, CampaignRecord
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Returned, call
 from properties.harness.execution.example import Bench
@@ -21,7 +21,7 @@ from properties.meta.campaign.kills import (
     ENGINE,
     FAILING,
     WORKER,
-    Ground,
+    KillGround,
     Range,
     Seen,
     Trail,
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, trial: Bench) -> Iterator[Ra
     explored = (FAILING[0], FAILING[-1])
     folder, device = tmp_path_factory.mktemp("kills"), trial.port.device
     made = Range(
-        Ground(folder, device, engines=1, explored=explored, examples=40, warm=True), jobs=2, life=6.0
+        KillGround(folder, device, engines=1, explored=explored, examples=40, warm=True), jobs=2, life=6.0
     )
     yield made
     made.close()
@@ -82,7 +82,7 @@ def test_a_bucket_of_the_record_without_its_report_is_a_violation(trail: Trail, 
     told = BucketRecord(
         bucket.id, "toys_divide", "", "", "", "", "", 1, 0.0, report=str(trail.reports / "gone")
     )
-    record = Record("first", "toy", "cpu", "", buckets=[told])
+    record = CampaignRecord("first", "toy", "cpu", "", buckets=[told])
     record.save(trail.reports / "campaigns" / "first" / "campaign.json")
     missing = [f"{trail.reports / 'gone' / name} is missing" for name in ("report.md", "repro.py")]
     assert judged(trail, place).wrong == missing

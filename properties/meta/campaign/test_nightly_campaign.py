@@ -16,7 +16,7 @@ import pytest
 
 from properties.harness.campaign.coordinator import Campaign
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison, compared, find_previous
 from properties.harness.case import Case
 from properties.harness.case.values import call
@@ -62,8 +62,8 @@ class Night:
         return self.folder / "reports" / "campaigns" / self.id
 
     @property
-    def record(self) -> Record:
-        return Record.load(self.home / FILE)
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.home / FILE)
 
     @property
     def bucket(self) -> BucketRecord:

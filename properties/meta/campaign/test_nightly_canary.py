@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from properties.harness.campaign import canary
 from properties.harness.campaign.canary import NAME, Silent, listen
+from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.workers.tasks import Listen, Listened, Setting
 from properties.harness.campaign.workers.worker import Worker
@@ -23,7 +24,6 @@ from properties.harness.execution.objects.own import LAST_TRUE_SONG
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages.summary import verdict
 from properties.meta.breakages.broken import EXACT, Pipe
 from properties.meta.subjects.pretended import passes, pretended
 from properties.subjects import load

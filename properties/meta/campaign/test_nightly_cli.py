@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from properties.harness.campaign.plan import Plan, seed_of
-from properties.harness.campaign.record import FILE, PropertyRecord, Record
+from properties.harness.campaign.record import FILE, CampaignRecord, PropertyRecord
 from properties.harness.cli import main as cli
 from properties.harness.cli import nightly as cli_nightly
 from properties.harness.cli.campaign import commit_of
@@ -134,7 +134,7 @@ def test_a_shard_s_campaign_has_a_folder_of_its_own(tmp_path: Path) -> None:
     with stage(passes):
         made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, SHARD="1", SHARDS="3")
     folder = made.home.with_name("sharded-shard1")
-    record = Record.load(folder / FILE)
+    record = CampaignRecord.load(folder / FILE)
     assert (made.code, record.id, record.shard, record.shards) == (0, "sharded", 1, 3)
     assert (folder / "report.html").is_file()
     assert f"commit {COMMIT}, shard 1 of 3, round 0: seed " in made.output
@@ -271,7 +271,7 @@ def test_an_interrupted_campaign_goes_on_with_resume_and_adds_up(tmp_path: Path)
         os.killpg(process.pid, signal.SIGINT)
         _, complaints = process.communicate()
     path = tmp_path / "reports" / "campaigns" / "night" / FILE
-    before = Record.load(path)
+    before = CampaignRecord.load(path)
     assert (process.returncode, complaints) == (2, "")
     assert (before.interrupted, before.complete) == (True, False)
     assert before.examples > 0

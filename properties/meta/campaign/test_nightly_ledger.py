@@ -14,7 +14,7 @@ import pytest
 from oracle.situations.registry import Situation
 from properties.harness.campaign.launched import coverage_of
 from properties.harness.campaign.ledger import Ledger
-from properties.harness.campaign.record import CorpusRecord, Record
+from properties.harness.campaign.record import CampaignRecord, CorpusRecord
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.workers.tasks import Explored, Found
 from properties.harness.case import Case
@@ -22,7 +22,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Raised, call
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.verdict import Status
-from properties.harness.kernels.compilations import Compiled
+from properties.harness.kernels.compilations import Compilation
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
 from properties.meta.breakages.broken import a_case, a_property
 
@@ -303,8 +303,8 @@ def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
     assert (standing.known, standing.unshrunk) == (frozenset({ONE}), set())
 
 
-def filled(ledger: Ledger) -> Record:
-    return Record.from_json(ledger.fill(Record("night", "toy", "cpu", "")).to_json())
+def filled(ledger: Ledger) -> CampaignRecord:
+    return CampaignRecord.from_json(ledger.fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
 
 
 def went_on(ledger: Ledger, *marks: Situation) -> Ledger:
@@ -326,7 +326,7 @@ def rich() -> Ledger:
         behaviours=frozenset({1, 2}),
         marks={"empty batch": 3},
         faults={"hang": 2},
-        compiled={"copy": Compiled(variants, 2)},
+        compiled={"copy": Compilation(variants, 2)},
         covered=LAUNCHED,
         troubles=("the disk is full",),
     )
@@ -360,9 +360,9 @@ def test_launches_and_branches_after_a_resume_are_added_to_those_before() -> Non
 
 
 def test_a_record_from_before_launches_were_counted_is_read_as_one_without() -> None:
-    content = json.loads(rich().fill(Record("night", "toy", "cpu", "")).to_json())
+    content = json.loads(rich().fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
     del content["launched"]
-    assert Record.from_json(json.dumps(content | {"schema": 2})).launched == []
+    assert CampaignRecord.from_json(json.dumps(content | {"schema": 2})).launched == []
 
 
 def test_an_error_is_tried_again_after_a_resume_and_forgotten_where_all_is_well() -> None:

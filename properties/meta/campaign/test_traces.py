@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from properties.engine.marks import MARKS
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.campaign.workers.tasks import Explore
 from properties.harness.case import Case
 from properties.harness.cli import main as cli
@@ -47,8 +47,8 @@ class Ended:
         return {one[0].strip(): one[1].strip() for one in cells if one[0].strip() in MARKS}
 
     @property
-    def record(self) -> Record:
-        return Record.load(self.folder / "reports" / FILE)
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.folder / "reports" / FILE)
 
 
 def traces(folder: Path, *options: str) -> Ended:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from properties.harness.campaign.corpus import Corpus, replayed
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.values import call
 from properties.harness.cli import main as cli
@@ -86,7 +86,7 @@ def test_what_is_no_file_of_a_case_is_told_of_and_the_other_cases_are_read(
 def test_what_is_no_record_is_refused_by_file_place_value_and_rule(tmp_path: Path, hostile: Hostile) -> None:
     path = written(tmp_path / FILE, hostile)
     with pytest.raises(ValueError, match=r"but should|JSON") as refused:
-        Record.load(path)
+        CampaignRecord.load(path)
     assert hostile.refused in str(refused.value)
     assert str(path) in str(refused.value)
 
@@ -113,7 +113,7 @@ def test_what_is_no_record_does_not_keep_another_campaign_from_being_reported(
     night = a_record(id="2026-11-22-night").save(tmp_path / "from" / FILE)
     merged = ["merge", str(night), "--reports", str(reports), "--corpus", str(tmp_path / "corpus")]
     assert cli.main(merged) == 0
-    whole = Record.load(reports / "campaigns" / "2026-11-22-night" / FILE)
+    whole = CampaignRecord.load(reports / "campaigns" / "2026-11-22-night" / FILE)
     assert [hostile.refused in trouble for trouble in whole.troubles] == [True]
 
 
@@ -130,7 +130,7 @@ def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
     found = everything(tmp_path)
     assert not [name for name in found if MARKER in name or name.endswith(("repro.py", "case.json"))]
     (whole,) = Path("reports").rglob(FILE)
-    assert any(hostile.refused in trouble for trouble in Record.load(whole).troubles)
+    assert any(hostile.refused in trouble for trouble in CampaignRecord.load(whole).troubles)
 
 
 @pytest.mark.parametrize("hostile", FILES, ids=lambda one: one.tries)

@@ -17,6 +17,7 @@ from properties.harness.case import SCHEMA, Case, Failure, codec, values
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.compare import Difference, brief, difference, outcome_difference
 from properties.harness.case.failure import KINDS as KINDS_OF_FAILURE
+from properties.harness.case.timeline import WrongCell
 from properties.harness.case.values import (
     Address,
     Attribute,
@@ -139,7 +140,9 @@ def same(one: Any, other: Any) -> bool:
     return one == other and repr(one) == repr(other)
 
 
-KINDS = sorted(codec._TYPES.values(), key=lambda kind: kind.__name__)
+KINDS = sorted(
+    (kind for kind in codec._SAVED if kind.__module__ == values.__name__), key=lambda kind: kind.__name__
+)
 
 
 def test_every_kind_of_value_and_step_has_a_place_in_json() -> None:
@@ -153,6 +156,12 @@ def test_every_kind_of_value_and_step_has_a_place_in_json() -> None:
 def test_every_kind_of_value_comes_back_from_json_as_it_was(kind: type, data: st.DataObject) -> None:
     value = data.draw(built(kind, trees))
     assert same(decode(json.loads(json.dumps(encode(value)))), value)
+
+
+def test_a_wrong_cell_has_the_tag_that_saved_cases_have() -> None:
+    assert encode(WrongCell(0, "a", 0, 1, "stale")) == {
+        "Finding": {"moment": 0, "request": "a", "group": 0, "column": 1, "text": "stale", "origin": None}
+    }
 
 
 @given(value=trees)

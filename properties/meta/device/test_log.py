@@ -17,7 +17,7 @@ from properties.device import InWorker, recover, recover_all
 from properties.harness.campaign.pending import running_left_by
 from properties.harness.case import Case
 from properties.harness.case.values import Let, Overwrite, Refusal, Returned, call, int32
-from properties.harness.device.log import UNKNOWN_OUTCOME, Log, running_path
+from properties.harness.device.log import UNKNOWN_OUTCOME, StepLog, running_path
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
@@ -35,8 +35,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(path: Path) -> Iterator[Log]:
-    made = Log(path, ABOUT)
+def log(path: Path) -> Iterator[StepLog]:
+    made = StepLog(path, ABOUT)
     yield made
     made.close()
 
@@ -52,7 +52,7 @@ def found(path: Path) -> Case:
     return case
 
 
-def test_the_example_in_hand_is_recovered_with_what_the_rules_expect(log: Log, path: Path) -> None:
+def test_the_example_in_hand_is_recovered_with_what_the_rules_expect(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     log.note(SECOND)
     case = found(path)
@@ -62,21 +62,21 @@ def test_the_example_in_hand_is_recovered_with_what_the_rules_expect(log: Log, p
     assert {name: getattr(case, name) for name in ABOUT} == ABOUT
 
 
-def test_only_the_latest_example_is_in_hand(log: Log, path: Path) -> None:
+def test_only_the_latest_example_is_in_hand(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     log.begin()
     log.note(SECOND)
     assert found(path).steps == SECOND
 
 
-def test_between_examples_nothing_is_in_hand(log: Log, path: Path) -> None:
+def test_between_examples_nothing_is_in_hand(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     log.begin()
     assert recover(left(path)) is None
 
 
 @pytest.mark.parametrize("lost", [1, 5, 40])
-def test_a_message_that_was_not_written_to_its_end_was_not_sent(log: Log, path: Path, lost: int) -> None:
+def test_a_message_that_was_not_written_to_its_end_was_not_sent(log: StepLog, path: Path, lost: int) -> None:
     log.note(FIRST)
     log.note(SECOND)
     torn = left(path)
@@ -86,7 +86,7 @@ def test_a_message_that_was_not_written_to_its_end_was_not_sent(log: Log, path: 
     assert case.steps == FIRST
 
 
-def test_a_message_whose_checksum_is_wrong_is_not_read(log: Log, path: Path) -> None:
+def test_a_message_whose_checksum_is_wrong_is_not_read(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     log.note(SECOND)
     torn = left(path)
@@ -103,15 +103,15 @@ def test_a_file_without_a_whole_record_holds_nothing(tmp_path: Path) -> None:
     assert recover(tmp_path / "no_such.running") is None
 
 
-def test_a_log_that_is_being_written_was_not_left_behind(log: Log, path: Path) -> None:
+def test_a_log_that_is_being_written_was_not_left_behind(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     assert recover(path) is None
     assert recover_all(path.parent) == []
     assert path.exists()
 
 
-def test_two_processes_with_one_property_write_two_logs(log: Log, path: Path) -> None:
-    other = Log(path, ABOUT)
+def test_two_processes_with_one_property_write_two_logs(log: StepLog, path: Path) -> None:
+    other = StepLog(path, ABOUT)
     log.note(FIRST)
     other.note(SECOND)
     assert found(log.path).steps == FIRST
@@ -121,7 +121,7 @@ def test_two_processes_with_one_property_write_two_logs(log: Log, path: Path) ->
 
 def test_of_a_worker_that_is_gone_both_logs_are_put_down(path: Path) -> None:
     worker = os.getpid()
-    logs = [Log(path.with_name(f"toys_divide.{worker}.running"), ABOUT) for _ in range(2)]
+    logs = [StepLog(path.with_name(f"toys_divide.{worker}.running"), ABOUT) for _ in range(2)]
     for log in logs:
         log.note(FIRST)
         # As if the worker had been killed.
@@ -133,13 +133,13 @@ def test_of_a_worker_that_is_gone_both_logs_are_put_down(path: Path) -> None:
 
 
 def test_a_log_that_is_closed_is_gone(path: Path) -> None:
-    log = Log(path, ABOUT)
+    log = StepLog(path, ABOUT)
     log.note(FIRST)
     log.close()
     assert not path.exists()
 
 
-def test_logs_that_were_left_become_cases(log: Log, path: Path) -> None:
+def test_logs_that_were_left_become_cases(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     saved = left(path)
     assert recover_all(path.parent) == [path.with_name("left.unfinished.json")]
@@ -147,12 +147,12 @@ def test_logs_that_were_left_become_cases(log: Log, path: Path) -> None:
     assert not saved.exists()
 
 
-def test_a_case_that_was_recovered_is_replayed(log: Log, path: Path) -> None:
+def test_a_case_that_was_recovered_is_replayed(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     assert replay(found(path), InProcess(load("impl"), "cpu")) is None
 
 
-def test_what_is_known_of_names_is_part_of_a_recovered_case(log: Log, path: Path) -> None:
+def test_what_is_known_of_names_is_part_of_a_recovered_case(log: StepLog, path: Path) -> None:
     table = int32([[1, 2], [3, 4]])
     steps = (Let("table", table), Overwrite("table", (5, 6, 7, 8)), *FIRST, Let("unused", 1))
     log.note(steps)

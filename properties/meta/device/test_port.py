@@ -25,7 +25,7 @@ from properties.harness.device.wire import request
 from properties.harness.execution.example import Bench
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.registry import load_properties
-from properties.harness.kernels.compilations import Compiled
+from properties.harness.kernels.compilations import Compilation
 from properties.meta.breakages.broken import FAULTY, ROOT, module
 from properties.subjects import load
 
@@ -213,7 +213,7 @@ def alive(pid: int) -> bool:
 
 def test_what_a_worker_compiles_is_counted_here(port: InWorker) -> None:
     port.execute(call("compile_one"))
-    assert port.take_compilations() == {"kernel": Compiled(frozenset({("x: i32", "")}), 1)}
+    assert port.take_compilations() == {"kernel": Compilation(frozenset({("x: i32", "")}), 1)}
     assert port.take_compilations() == {}
 
 

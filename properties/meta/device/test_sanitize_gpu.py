@@ -20,9 +20,9 @@ from properties.harness.case import Case
 from properties.harness.case.values import call, int32
 from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
 from properties.harness.device.compute_sanitizer import replay as sanitize_gpu_replay
-from properties.harness.device.compute_sanitizer.parse import Finding, Parsed, parse
+from properties.harness.device.compute_sanitizer.parse import Parsed, ToolFinding, parse
 from properties.harness.device.compute_sanitizer.record import Recorded, Recorder, launches
-from properties.harness.device.compute_sanitizer.run import ERROR_EXITCODE, Sanitizer
+from properties.harness.device.compute_sanitizer.run import ERROR_EXITCODE, ComputeSanitizer
 from properties.harness.device.compute_sanitizer.start import kernel_names
 from properties.harness.execution import exit_codes
 from properties.harness.execution.example import Bench, Trial
@@ -154,7 +154,7 @@ def parsed(*parts: str, tool: str = "memcheck") -> Parsed:
     return parse("\n".join([HEAD, *parts]), tool, {KERNEL})
 
 
-def only(*parts: str, tool: str = "memcheck") -> Finding:
+def only(*parts: str, tool: str = "memcheck") -> ToolFinding:
     (finding,) = parsed(*parts, tool=tool).findings
     return finding
 
@@ -421,7 +421,7 @@ def test_options_that_a_version_does_not_know_are_left_out(folder: Path) -> None
 
 
 def test_memcheck_gets_room_between_allocations_where_it_can() -> None:
-    known = Sanitizer("compute-sanitizer", "", frozenset({"--padding"}))
+    known = ComputeSanitizer("compute-sanitizer", "", frozenset({"--padding"}))
     assert known.command("memcheck")[-2:] == ["--padding", "4096"]
     assert known.command("initcheck")[-1] == "initcheck"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.meta.walk import STEPS, Walk, room_of, walk
+from properties.meta.walk import STEPS, ExampleWalk, room_of, walk
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -18,7 +18,7 @@ ELSEWHERE = {"properties.harness.device.port"}
 
 
 @pytest.fixture(scope="module")
-def walked() -> Walk:
+def walked() -> ExampleWalk:
     return walk()
 
 
@@ -36,7 +36,7 @@ def test_the_page_has_every_step() -> None:
 
 
 @pytest.mark.parametrize("number", range(1, len(STEPS) + 1), ids=STEPS)
-def test_an_example_comes_through_the_modules_that_the_page_names(walked: Walk, number: int) -> None:
+def test_an_example_comes_through_the_modules_that_the_page_names(walked: ExampleWalk, number: int) -> None:
     modules = walked.steps[list(STEPS)[number - 1]]
     assert set(named()[number]) - set(modules) == set()
     assert modules
@@ -44,7 +44,7 @@ def test_an_example_comes_through_the_modules_that_the_page_names(walked: Walk, 
 
 def test_a_module_counts_once_in_a_step_and_is_returned_to_in_later_ones() -> None:
     steps = {"draw": ["oracle.a", "oracle.b"], "trial": ["oracle.a", "properties.test_a"]}
-    assert str(Walk(steps)).splitlines()[-2:] == [
+    assert str(ExampleWalk(steps)).splitlines()[-2:] == [
         "3 modules, 4 stays, 1 returns",
         "2 rooms, 3 stays, 1 returns",
     ]

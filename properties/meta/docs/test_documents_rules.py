@@ -10,15 +10,15 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import strategies as st
 
-from oracle.lifecycle.requests import Row
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties import test_lifecycle
-from properties.engine.metadata import Batch
+from properties.engine.metadata import ForwardBatch
 from properties.engine.runners import RUNNERS, ByRow
 from properties.engine.world import World
 from properties.harness.case import Case
+from properties.harness.device.replay import replay_file
 from properties.harness.execution.registry import load_properties
-from properties.harness.execution.replay import replay_file
 from properties.harness.kernels import triton_mode
 from properties.harness.report.markdown import write_report
 from properties.meta.breakages.broken import module, run_scripts
@@ -75,14 +75,14 @@ class PromptsAlone(ByRow):
 
     _prompts: dict[str, int] = field(default_factory=dict)
 
-    def batch(self, rows: tuple[Row, ...], padding: int) -> Batch:
+    def batch(self, rows: tuple[ScheduledRequest, ...], padding: int) -> ForwardBatch:
         for row in rows:
             if row.samples:
                 self._prompts.setdefault(row.id, row.end)
         marked = (replace(row, is_prefilling=self._in_prompt(row)) for row in rows)
         return super().batch(tuple(marked), padding)
 
-    def _in_prompt(self, row: Row) -> bool:
+    def _in_prompt(self, row: ScheduledRequest) -> bool:
         return row.computed < self._prompts.get(row.id, row.end)
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.docs import citations
+from properties.harness.docs import citations, symbols
 from properties.harness.docs import generated as readme
-from properties.harness.expectations import symbols
 
 PARTS = ("symbols", "properties", "deviations")
 EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in PARTS}

@@ -18,11 +18,12 @@ from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
 from oracle.profile import DOCUMENTS
+from properties.harness.docs import symbols
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations import symbols
 from properties.harness.expectations.builders import config_of
-from properties.strategies.builders import Setup
+from properties.harness.expectations.symbols import MANIFEST, Symbol
+from properties.strategies.builders import BuilderSetup
 from properties.subjects import LAYOUT_VARIABLE, Subject, load
 
 IMPL = load("impl")
@@ -41,7 +42,7 @@ def test_every_symbol_has_its_three_rooms_and_every_public_name_is_a_symbol() ->
 
 
 def test_every_symbol_stands_in_the_manifest_once() -> None:
-    names = [symbol.name for symbol in symbols.MANIFEST]
+    names = [symbol.name for symbol in MANIFEST]
     assert len(names) == len(set(names))
 
 
@@ -51,7 +52,7 @@ def test_a_missing_implementation_is_reported(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_private_symbol_need_not_be_exported() -> None:
-    private = next(symbol for symbol in symbols.MANIFEST if symbol.name == "_copy_mamba_state_block")
+    private = next(symbol for symbol in MANIFEST if symbol.name == "_copy_mamba_state_block")
     assert not IMPL.has(private.name)
     assert symbols._defined(private, IMPL)
     assert not symbols._defined(replace(private, impl="align/kernels/work_"), IMPL)
@@ -75,7 +76,7 @@ def test_missing_properties_are_reported() -> None:
 
 def test_a_room_in_another_topic_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     # oracle.chunks imports query_lens from oracle.batch; its rule is not there.
-    wrong = symbols.Symbol("0", VARLEN, "batch", "chunks.query_lens")
+    wrong = Symbol("0", VARLEN, "batch", "chunks.query_lens")
     monkeypatch.setattr(symbols, "MANIFEST", (wrong,))
     assert complaints() == [
         f"{VARLEN}: no impl, but should be defined in impl/batch.py and exported",
@@ -84,12 +85,12 @@ def test_a_room_in_another_topic_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_function_without_a_rule_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbols, "MANIFEST", (symbols.Symbol("contract 1.7", "MambaSpec", "types", ""),))
+    monkeypatch.setattr(symbols, "MANIFEST", (Symbol("contract 1.7", "MambaSpec", "types", ""),))
     assert "MambaSpec: no oracle, but its rule should be named" in symbols.complaints(IMPL, load_properties())
 
 
 def test_a_test_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = next(symbol for symbol in symbols.MANIFEST if symbol.name == VARLEN)
+    known = next(symbol for symbol in MANIFEST if symbol.name == VARLEN)
     renamed = replace(known, exercised_by=("properties/meta/docs/test_symbols.py::test_of_old",))
     monkeypatch.setattr(symbols, "MANIFEST", (renamed,))
     expected = (
@@ -99,7 +100,7 @@ def test_a_test_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_symbol_that_the_manifest_does_not_have_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorter = tuple(symbol for symbol in symbols.MANIFEST if symbol.name != VARLEN)
+    shorter = tuple(symbol for symbol in MANIFEST if symbol.name != VARLEN)
     monkeypatch.setattr(symbols, "MANIFEST", shorter)
     user = next(name for name, one in load_properties().items() if VARLEN in one.functions)
     assert f"{VARLEN}: is public in impl, but has no row in MANIFEST" in complaints()
@@ -107,7 +108,7 @@ def test_a_symbol_that_the_manifest_does_not_have_is_reported(monkeypatch: pytes
 
 
 def test_constants_are_those_of_the_oracle() -> None:
-    constants = [symbol for symbol in symbols.MANIFEST if symbol.name.isupper() and "." in symbol.oracle]
+    constants = [symbol for symbol in MANIFEST if symbol.name.isupper() and "." in symbol.oracle]
     assert len(constants) == 4
     for symbol in constants:
         topic, _, name = symbol.oracle.partition(".")
@@ -228,7 +229,7 @@ def test_the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_sta
     builder._init_reorder_batch_threshold(*options)
     assert builder.reorder_batch_threshold == threshold
     for kind in ("mamba2", "gdn"):
-        setup = Setup(
+        setup = BuilderSetup(
             kind=kind,
             num_spec=runner.speculative_config.num_speculative_tokens if runner.speculative_config else 0,
             decode_context_parallel_size=runner.parallel_config.decode_context_parallel_size,

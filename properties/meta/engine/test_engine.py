@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oracle.lifecycle.requests import Row, Step, Wish
+from oracle.lifecycle.requests import ScheduledRequest, SchedulerStep, Wish
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.world import NEVER, World
@@ -172,12 +172,12 @@ class Driven:
     def tokens(self, number: int) -> list[int]:
         return [next(self.fresh) for _ in range(number)]
 
-    def step(self, verb: str, parts: Sequence[Part]) -> Step:
+    def step(self, verb: str, parts: Sequence[Part]) -> SchedulerStep:
         wishes = [Wish(one.id, one.tokens, tuple(self.tokens(one.drafts))) for one in parts]
         ranks = {one.id: -number if verb == "swap" else number for number, one in enumerate(parts)}
         return self.engine.step(wishes, self.sampler(parts), priority=ranks, padding=verb == "pad")
 
-    def sampler(self, parts: Sequence[Part]) -> Callable[[Row, Sequence[int]], Sequence[int]]:
+    def sampler(self, parts: Sequence[Part]) -> Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]:
         accepts = {one.id: one.accepts for one in parts}
         return lambda row, _: [*row.drafts[: accepts[row.id] - 1], *self.tokens(1)]
 

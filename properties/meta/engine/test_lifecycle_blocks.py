@@ -9,7 +9,7 @@ import pytest
 
 from oracle.lifecycle.blocks import BlockPool, OutOfBlocks
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Request, Row, Stage
+from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Stage
 from properties.meta.strategies.test_lifecycle_examples import (
     ALIGN,
     ALL,
@@ -220,7 +220,7 @@ def test_a_boundary_behind_accepted_drafts_is_registered_with_the_next_step() ->
 # Hits.
 
 
-def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Lives, Row]:
+def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Lives, ScheduledRequest]:
     """The row of request b, whose first tokens are those of a, after a has been computed in chunks."""
     lives = chunks(*lengths)
     lives.arrive("b", [*lives.scheduler.requests["a"].tokens[:tokens], *lives.new(more)])
@@ -356,7 +356,7 @@ def small(num_blocks: int, *prompts: int, max_num_seqs: int = 8) -> Lives:
 EVERYBODY = (Turn("a"), Turn("b"), Turn("c"))
 
 
-def ids(rows: Iterable[Row | Request]) -> str:
+def ids(rows: Iterable[ScheduledRequest | Request]) -> str:
     return "".join(row.id for row in rows)
 
 

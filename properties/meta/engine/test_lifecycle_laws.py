@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.lifecycle.ledger import Held, Window
-from oracle.lifecycle.requests import Geometry, Request, Row, Stage, Step
+from oracle.lifecycle.ledger import ConvRows, Held
+from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, SchedulerStep, Stage
 from properties.meta.strategies.test_lifecycle_examples import ALIGN, CONV_ROWS, Lives, Turn
 
 
@@ -82,7 +82,7 @@ class Laws(Lives):
         step = self.step(*turns)
         assert not self.written & before.keys() - set(step.lost), "a step writes what was registered before"
 
-    def _execute(self, step: Step, accepts: dict[str, int]) -> None:
+    def _execute(self, step: SchedulerStep, accepts: dict[str, int]) -> None:
         writable = self.scheduler.writable(step)
         taken = {row.id: min(accepts[row.id], 1 + len(row.drafts)) for row in step.rows}
         before = self.ledger.held
@@ -117,10 +117,10 @@ class Laws(Lives):
 
     def registered_blocks_are_promised_exactly(self) -> None:
         for block, (group, prefix) in self.scheduler.pool.registered.items():
-            assert self.ledger.held[group, block] == Held(prefix, Window(prefix))
+            assert self.ledger.held[group, block] == Held(prefix, ConvRows(prefix))
             assert self.scheduler.prefixes.length(prefix) % self.geometry.block_size == 0
 
-    def is_found_where_the_next_step_reads(self, row: Row, accepts: int) -> None:
+    def is_found_where_the_next_step_reads(self, row: ScheduledRequest, accepts: int) -> None:
         """I1 and I5: the state after the tokens that will be computed is `accepts` - 1 behind, or in front."""
         known = row.end - len(row.drafts) + accepts - 1
         prefix = row.prefixes[known - row.computed - 1]

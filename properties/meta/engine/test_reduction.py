@@ -12,12 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.lifecycle.requests import Request, Stage, Wish
-from oracle.lifecycle.requests import Step as Scheduled
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine import reduction
 from properties.engine.driver import Engine, Sampler
 from properties.engine.flaws import Flaw, Violation
-from properties.engine.lives import FIRST_SAMPLE, Arrive, Event, Finish, GreedyLife, Life, Reset, Step, Turn
+from properties.engine.lives import (
+    FIRST_SAMPLE,
+    Arrive,
+    EngineStep,
+    Event,
+    Finish,
+    GreedyLife,
+    Life,
+    Reset,
+    Turn,
+)
 from properties.engine.plainer_worlds import PLENTY, plainer_worlds, plainness
 from properties.engine.recurrent import Recurrent
 from properties.engine.reduction import Failing, Fails, reduced
@@ -177,8 +187,8 @@ def three_in_a_step(_: World, past: Sequence[Past]) -> bool:
     return len(past[-1][0].rows) == 3
 
 
-def everybody(requests: str, turn: Turn) -> Step:
-    return Step(tuple((request, turn) for request in requests))
+def everybody(requests: str, turn: Turn) -> EngineStep:
+    return EngineStep(tuple((request, turn) for request in requests))
 
 
 HOPES, PROVES = Turn(drafts=2), Turn(drafts=2, accepted=2)
@@ -189,27 +199,27 @@ COME = (
 )
 LONG: tuple[Event, ...] = (
     *COME,
-    *(Step(order=("z", "x"), padding=1),) * 4,
+    *(EngineStep(order=("z", "x"), padding=1),) * 4,
     everybody("y", HOPES),
-    Step(preempted=("y",)),
+    EngineStep(preempted=("y",)),
     everybody("yz", HOPES),
-    Step((("x", Turn(skipped=True, blocks=1)), ("z", HOPES))),
+    EngineStep((("x", Turn(skipped=True, blocks=1)), ("z", HOPES))),
     Reset(),
-    *(Step(padding=2),) * 4,
+    *(EngineStep(padding=2),) * 4,
     Finish("z"),
-    Step(),
+    EngineStep(),
     *(everybody("xy", HOPES),) * 4,
-    Step((("x", PROVES), ("y", HOPES))),
-    *(Step(order=("y",)),) * 4,
+    EngineStep((("x", PROVES), ("y", HOPES))),
+    *(EngineStep(order=("y",)),) * 4,
 )
 
 
-SLOW = (Arrive("x", (1, 2, 3)), *(Step(),) * 8, everybody("x", PROVES))
-NEAR = (Arrive("x", tuple(range(10))), Step(), Step(), everybody("x", PROVES))
+SLOW = (Arrive("x", (1, 2, 3)), *(EngineStep(),) * 8, everybody("x", PROVES))
+NEAR = (Arrive("x", tuple(range(10))), EngineStep(), EngineStep(), everybody("x", PROVES))
 
 
-def steps(found: Failing) -> list[Step]:
-    return [event for event in found.events if isinstance(event, Step)]
+def steps(found: Failing) -> list[EngineStep]:
+    return [event for event in found.events if isinstance(event, EngineStep)]
 
 
 # What reduction leaves.
@@ -219,7 +229,7 @@ def test_of_a_long_life_the_few_steps_are_left_that_break_the_law() -> None:
     first = begun(no_drafts_after_two, LONG)
     assert len(first.events) >= 20
     found = reduced(first, failing_by(no_drafts_after_two), FOREVER)
-    assert found.events == (Arrive("r0", (0,)), Step(), Step((("r0", PROVES),)), Step())
+    assert found.events == (Arrive("r0", (0,)), EngineStep(), EngineStep((("r0", PROVES),)), EngineStep())
 
 
 def test_of_an_engine_as_little_is_left_as_there_can_be() -> None:
@@ -237,7 +247,7 @@ def test_a_life_far_from_its_beginning_begins_there() -> None:
 
 def test_requests_that_have_to_be_together_stay_together() -> None:
     found = small(three_in_a_step, LONG)
-    assert found.events == (Arrive("r0", (0,)), Arrive("r1", (1,)), Arrive("r2", (0,)), Step())
+    assert found.events == (Arrive("r0", (0,)), Arrive("r1", (1,)), Arrive("r2", (0,)), EngineStep())
     assert found.world.max_num_seqs == 3
 
 
@@ -250,14 +260,14 @@ def scripts(draw: st.DrawFn) -> tuple[Event, ...]:
     """Any events, of three requests."""
     names = st.sampled_from("xyz")
     steps = st.builds(
-        Step,
+        EngineStep,
         st.lists(st.tuples(names, turns(2)), max_size=3, unique_by=lambda one: one[0]).map(tuple),
         st.lists(names, max_size=1).map(tuple),
         st.lists(names, max_size=2, unique=True).map(tuple),
         st.integers(0, 2),
     )
     more = st.lists(steps | steps | st.builds(Finish, names) | st.just(Reset()), max_size=12)
-    return (*COME, *draw(more), *(everybody("xyz", PROVES), Step()) * 2)
+    return (*COME, *draw(more), *(everybody("xyz", PROVES), EngineStep()) * 2)
 
 
 @pytest.mark.parametrize("law", [no_drafts_after_two, passes_second_block, three_in_a_step])
@@ -274,7 +284,7 @@ def test_what_is_left_fails_and_is_never_bigger(law: Law, events: tuple[Event, .
 
 def test_a_life_that_is_not_smaller_is_not_taken() -> None:
     first = begun(takes_a_step, LONG[:4], World(Setup((PLAIN_STATE,), block_size=2), ("mamba2",)))
-    bigger = begun(takes_a_step, (*COME, Reset(), Step()), first.world).life
+    bigger = begun(takes_a_step, (*COME, Reset(), EngineStep()), first.world).life
     assert reduced(first, lambda world, events: bigger, FOREVER) is first
 
 
@@ -332,9 +342,9 @@ def relabelled(found: Failing) -> bool:
 TWINS = (
     Arrive("b", (50, 40)),
     Arrive("a", (50, 60)),
-    Step((("a", Turn(blocks=1)),), ("b",), ("b", "a")),
+    EngineStep((("a", Turn(blocks=1)),), ("b",), ("b", "a")),
     everybody("ab", PROVES),
-    Step(),
+    EngineStep(),
 )
 
 
@@ -345,7 +355,7 @@ TWINS = (
         case("without events", 1, no_drafts_after_two, LONG, lambda found: len(found.events) <= 6),
         case("plainer worlds", 2, takes_a_step, LONG, plainest),
         case("smaller blocks", 3, passes_second_block, NEAR, shortened_prompts),
-        case("plainer events", 4, takes_a_step, LONG, lambda found: steps(found) == [Step()]),
+        case("plainer events", 4, takes_a_step, LONG, lambda found: steps(found) == [EngineStep()]),
         case("relabelled", 5, no_drafts_after_two, TWINS, relabelled),
     ],
 )
@@ -382,7 +392,7 @@ def decoding(life: LifeOnPaper) -> bool:
 def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None:
     events: tuple[Event, ...] = (
         *COME[:2],
-        *(Step(),) * 3,
+        *(EngineStep(),) * 3,
         *(everybody("xy", turn) for turn in (HOPES, PROVES) * 4),
     )
     assert decoding(lived(events[:number]))
@@ -398,7 +408,7 @@ def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None
 
 @pytest.mark.parametrize("length", [4, 5, 6, 10, 11, 12, 16])
 def test_with_smaller_blocks_prompts_end_as_far_before_their_boundary(length: int) -> None:
-    first = Failing(LAVISH, lived((Arrive("x", tuple(range(length))), Step())), Flaw(""))
+    first = Failing(LAVISH, lived((Arrive("x", tuple(range(length))), EngineStep())), Flaw(""))
     for world, (arrival, _) in reduction._smaller_blocks(first):
         assert isinstance(arrival, Arrive)
         blocks = -(-length // LAVISH.block_size)
@@ -424,7 +434,7 @@ def test_every_plainer_engine_can_be_made_and_computes(
         port.begin()
         Engine(world, port.execute)
     life = Life(world, port.execute)
-    assert broken_by(life, (Arrive("a", (1, 2)), Step(), Step())) is None
+    assert broken_by(life, (Arrive("a", (1, 2)), EngineStep(), EngineStep())) is None
 
 
 def windows(world: World) -> list[tuple[int, int]]:
@@ -502,15 +512,15 @@ class Forgetful:
 IN_ROWS = "requests_in_rows_live_by_the_states_of_exactly_their_tokens"
 DRAWN_OUT: tuple[Event, ...] = (
     *COME,
-    Step(order=("z", "x"), padding=1),
-    Step(),
-    Step((("y", HOPES), ("x", Turn(skipped=True)))),
-    Step(preempted=("z",)),
-    *(Step(order=("y",), padding=1),) * 4,
+    EngineStep(order=("z", "x"), padding=1),
+    EngineStep(),
+    EngineStep((("y", HOPES), ("x", Turn(skipped=True)))),
+    EngineStep(preempted=("z",)),
+    *(EngineStep(order=("y",), padding=1),) * 4,
     Reset(),
-    *(Step(),) * 3,
+    *(EngineStep(),) * 3,
     Finish("z"),
-    *(Step(padding=2),) * 4,
+    *(EngineStep(padding=2),) * 4,
     *(everybody("xy", PROVES),) * 4,
 )
 
@@ -544,7 +554,11 @@ Forgot = tuple[Failing, Failing, Falsified]
 def test_a_forgotten_copy_is_shown_by_a_request_that_accepts_across_a_boundary(forgot: Forgot) -> None:
     first, found, _ = forgot
     assert len(first.events) >= 20
-    assert found.events == (Arrive("r0", (0,)), Step(), Step((("r0", Turn(drafts=1, accepted=1)),)))
+    assert found.events == (
+        Arrive("r0", (0,)),
+        EngineStep(),
+        EngineStep((("r0", Turn(drafts=1, accepted=1)),)),
+    )
 
 
 def test_a_forgotten_copy_is_shown_by_an_engine_with_one_small_state(forgot: Forgot) -> None:
@@ -562,7 +576,7 @@ def test_what_is_reported_is_the_smaller_life_with_its_picture(forgot: Forgot) -
     assert timeline.moments[-1].title == "step 1, after it: r0 accepts 2"
 
 
-FEW = (Arrive("r0", (0,)), Step(), Step((("r0", Turn(drafts=1, accepted=1)),)))
+FEW = (Arrive("r0", (0,)), EngineStep(), EngineStep((("r0", Turn(drafts=1, accepted=1)),)))
 TWO_GROUPS = World(
     Setup((PLAIN_STATE, PLAIN_STATE), block_size=2, num_spec=1), ("gdn", "gdn"), max_num_seqs=1
 )
@@ -595,7 +609,7 @@ def test_new_requests_with_the_prompts_of_a_moment_are_soon_where_it_found_the_o
     data: st.DataObject, world: World
 ) -> None:
     more = data.draw(st.lists(st.builds(everybody, st.just("xyz"), turns(3)), max_size=8))
-    for computed, prompt in decoded(world, (*COME, Step(), *more, Step())):
+    for computed, prompt in decoded(world, (*COME, EngineStep(), *more, EngineStep())):
         assert len(prompt) == computed
         assert reached(world, prompt) == computed
 
@@ -615,23 +629,23 @@ def reached(world: World, prompt: tuple[int, ...]) -> int:
     life = on_paper(replace(world, max_model_len=world.max_model_len + 8))
     life.happens(Arrive("r0", prompt))
     for _ in range(2):
-        life.happens(Step())
+        life.happens(EngineStep())
         if life.requests["r0"].is_decoding:
             return life.requests["r0"].computed
     return -1
 
 
 def test_a_moment_s_prompts_are_all_tokens_of_those_who_do_not_decode() -> None:
-    life = lived((*COME, Step(), Step(), Step(preempted=("x",)), Reset()))
+    life = lived((*COME, EngineStep(), EngineStep(), EngineStep(preempted=("x",)), Reset()))
     assert {name: len(prompt) for name, prompt in life.prompts[-1].items()} == {"x": 8, "y": 7, "z": 8}
     life.happens(Reset())
     assert {name: len(prompt) for name, prompt in life.prompts[-1].items()} == {"x": 8, "y": 8, "z": 9}
 
 
 def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
-    life = lived((*COME, Step(), Finish("x")))
+    life = lived((*COME, EngineStep(), Finish("x")))
     tokens = list(life.requests["x"].tokens)
-    for event in (Finish("x"), Step((("x", PROVES),), ("x",), ("x",)), Finish("x"), Finish("nobody")):
+    for event in (Finish("x"), EngineStep((("x", PROVES),), ("x",), ("x",)), Finish("x"), Finish("nobody")):
         life.happens(event)
     assert (life.requests["x"].stage, life.requests["x"].tokens) == (Stage.FINISHED, tokens)
     assert [request.id for request in life.live] == ["y", "z"]
@@ -639,7 +653,7 @@ def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
 
 
 def test_a_request_that_is_not_running_cannot_make_way() -> None:
-    life = lived((*COME, Step(preempted=("x", "y"))))
+    life = lived((*COME, EngineStep(preempted=("x", "y"))))
     assert life.past[-1][0].preempted == ()
 
 
@@ -650,7 +664,7 @@ def test_a_request_that_is_as_long_as_it_may_get_ends_by_itself() -> None:
 
 
 def test_a_prompt_leaves_room_for_a_token_and_its_drafts() -> None:
-    life = lived((Arrive("x", tuple(range(100))), *(Step(),) * 3))
+    life = lived((Arrive("x", tuple(range(100))), *(EngineStep(),) * 3))
     assert life.requests["x"].num_prompt == LAVISH.max_model_len - 4
     assert len(life.requests["x"].tokens) > life.requests["x"].num_prompt
 
@@ -670,9 +684,9 @@ REAL = World(RECURRENT.setup, ("gdn", "mamba2"), num_blocks=40, max_num_seqs=3, 
 SPOKEN: tuple[Event, ...] = (
     Arrive("x", (1, 2, 3, 4, 5, 6)),
     Arrive("y", (7, 5, 3)),
-    *(Step(),) * 2,
+    *(EngineStep(),) * 2,
     *(everybody("xy", PROVES), everybody("x", HOPES), everybody("y", Turn(drafts=2, accepted=1))) * 2,
-    Step(preempted=("x",)),
+    EngineStep(preempted=("x",)),
     *(everybody("xy", PROVES),) * 2,
 )
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from oracle.lifecycle.ledger import Ledger
+from oracle.lifecycle.ledger import StateLedger
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Row
+from oracle.lifecycle.requests import Geometry, ScheduledRequest
 from properties.engine.flaws import Violation
 from properties.engine.traffic import engines as replay_engines
 from properties.engine.traffic.counts import Moves, moves_of
 from properties.engine.traffic.device_states import DeviceEngine
-from properties.engine.traffic.engines import Options, make_engine
+from properties.engine.traffic.engines import ReplayOptions, make_engine
 from properties.engine.traffic.replay import Serving
 from properties.engine.traffic.report import Histories, Progress, draw
 from properties.engine.traffic.requests import arrivals
@@ -120,7 +120,7 @@ def broken(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def served(trace: Path, device: str, **options: Any) -> Serving:
     """Traffic before its first step."""
-    chosen = Options(trace=trace, device=device, max_num_seqs=4, tokens=64, **options)
+    chosen = ReplayOptions(trace=trace, device=device, max_num_seqs=4, tokens=64, **options)
     engine = make_engine(chosen, load("impl"), device, 150)
     return Serving(engine, arrivals(trace, factor=chosen.factor), chosen)
 
@@ -161,7 +161,7 @@ def test_models_with_one_kind_of_state_are_served(
 def test_the_states_of_a_published_model_are_of_the_shapes_that_it_has(
     trace: Path, model: Any, layout: str
 ) -> None:
-    options = Options(trace=trace, num_spec=0, layout=layout)
+    options = ReplayOptions(trace=trace, num_spec=0, layout=layout)
     kind, states, layers = replay_engines._states(model.name, options)
     with SUBJECT.environment(environment(layout)):
         assert tuple(state.shape for state in states) == model.state_shapes()
@@ -343,17 +343,17 @@ def test_a_block_that_is_not_what_it_was_is_found_when_it_is_hit(trace: Path, de
 def test_a_move_is_counted_where_a_state_is_not_where_it_has_to_be(
     computed: int, drafts: int, column: int, accepted: int, moves: Moves
 ) -> None:
-    ledger = Ledger(Geometry(block_size=4, num_spec=2), Prefixes())
+    ledger = StateLedger(Geometry(block_size=4, num_spec=2), Prefixes())
     length = 1 + drafts
     numbers = tuple(range(1, length + 1))
-    row = Row("r", computed, length, numbers[:drafts], numbers, numbers, ())
+    row = ScheduledRequest("r", computed, length, numbers[:drafts], numbers, numbers, ())
     assert moves_of(ledger, row, {"r": column}, accepted) == moves
 
 
 def test_a_request_that_comes_in_brings_the_column_of_its_hit() -> None:
-    ledger = Ledger(Geometry(block_size=4), Prefixes())
-    fresh = Row("r", 0, 4, (), (1, 2, 3, 4), (1, 2, 3, 4), (), is_new=True)
-    hit = Row("r", 4, 4, (), (1, 2, 3, 4), (1, 2, 3, 4), (), is_resumed=True, hit=1)
+    ledger = StateLedger(Geometry(block_size=4), Prefixes())
+    fresh = ScheduledRequest("r", 0, 4, (), (1, 2, 3, 4), (1, 2, 3, 4), (), is_new=True)
+    hit = ScheduledRequest("r", 4, 4, (), (1, 2, 3, 4), (1, 2, 3, 4), (), is_resumed=True, hit=1)
     assert moves_of(ledger, fresh, {}, 1) == Moves(False, 0, False)
     assert moves_of(ledger, hit, {"r": 9}, 1) == Moves(True, 1, False)
 
@@ -362,9 +362,9 @@ def test_the_history_of_a_resumed_request_is_chosen_and_has_a_span_for_each_time
     None
 ):
     found = Histories()
-    row = Row("r", 0, 4, (), (), (), ())
-    other = Row("s", 0, 4, (), (), (), ())
-    again = Row("r", 4, 4, (), (), (), (), is_resumed=True, hit=1)
+    row = ScheduledRequest("r", 0, 4, (), (), (), ())
+    other = ScheduledRequest("s", 0, 4, (), (), (), ())
+    again = ScheduledRequest("r", 4, 4, (), (), (), (), is_resumed=True, hit=1)
     found.step(0, row, [5, 6], 0)
     found.step(1, row, [0, 6, 7], None)
     found.step(1, other, [8, 9, 10, 11], None)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from oracle.lifecycle.requests import Row
+from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
 from properties.engine.marks import MARKS
 from properties.engine.metadata import in_order
-from properties.engine.places import Mirror, Place
+from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.story import KEPT
 from properties.engine.world import NEVER, World
-from properties.harness.case.timeline import Arrow, Cell, Finding, Spot, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Spot, Timeline, WrongCell
 from properties.harness.execution.example import Bench
 from properties.meta.engine.test_engine import (
     ACCEPTED,
@@ -41,8 +41,10 @@ from properties.strategies.align_runner import POSTPROCESS_GPU, PREPROCESS
 # The order of rows: contract 1.5.
 
 
-def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> Row:
-    return Row(name, computed, length, (), (0,) * length, (0,) * length, ((),), is_prefilling=prefilling)
+def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> ScheduledRequest:
+    return ScheduledRequest(
+        name, computed, length, (), (0,) * length, (0,) * length, ((),), is_prefilling=prefilling
+    )
 
 
 def test_decodes_come_before_short_chunks_long_ones_and_first_ones() -> None:
@@ -69,7 +71,7 @@ def mirrored(layout: str, *, shared: bool = False) -> Mirror:
     return Mirror(World(setup, ("mamba2", "mamba2"), num_blocks=4))
 
 
-def counted(mirror: Mirror) -> list[Place]:
+def counted(mirror: Mirror) -> list[StatePlace]:
     """The places of pools whose bytes are numbered from 0 on, from block 0 on."""
     mirror.seen(
         {name: bytes(number % 251 for number in range(len(pool))) for name, pool in mirror.pools.items()}
@@ -396,7 +398,7 @@ def test_a_copy_whose_target_holds_something_else_did_not_arrive(trial: Bench) -
 
 def test_bytes_that_belong_elsewhere_are_traced_to_where_they_were_last(trial: Bench) -> None:
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
-    assert timeline.finding == Finding(3, "a", 0, 2, message, (3, "b", 0, 1))
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message, (3, "b", 0, 1))
 
 
 def test_bytes_that_were_there_before_are_traced_to_another_block(trial: Bench) -> None:
@@ -404,13 +406,13 @@ def test_bytes_that_were_there_before_are_traced_to_another_block(trial: Bench) 
     stays = rewritten(lambda pool, before: pool.__setitem__(where, before[where]))
     words = "new a 6; step a; step a; step a+2=1; step a"
     timeline, message = pictured(trial, words, PREPROCESS, 3, stays)
-    assert timeline.finding == Finding(9, "a", 0, 1, message, (6, "a", 0, 2))
+    assert timeline.finding == WrongCell(9, "a", 0, 1, message, (6, "a", 0, 2))
 
 
 def test_bytes_that_nobody_has_written_have_no_origin(trial: Bench) -> None:
     timeline, message = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
     assert message.endswith("what nobody has written, but should be the state after 8 tokens of a")
-    assert timeline.finding == Finding(3, "a", 0, 2, message)
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
 
 
 def test_a_conv_row_that_belongs_elsewhere_has_no_origin(trial: Bench) -> None:
@@ -419,7 +421,7 @@ def test_a_conv_row_that_belongs_elsewhere_has_no_origin(trial: Bench) -> None:
     assert message.endswith(
         "that of the last of 8 tokens of b, but should be that of the last of 8 tokens of a"
     )
-    assert timeline.finding == Finding(3, "a", 0, 2, message)
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
 
 
 def test_a_wrong_read_is_found_in_the_block_that_is_read(trial: Bench) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from properties.harness.campaign.marks import drawing_only
 from properties.harness.case.values import (
     Address,
     Let,
@@ -31,7 +32,6 @@ from properties.harness.execution.objects.arena import LARGEST, Arena
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.variants import broken_subject
-from properties.harness.expectations.marks import drawing_only
 from properties.meta.breakages.broken import toy
 from properties.meta.breakages.table import BREAKAGES
 from properties.subjects import Subject, load

@@ -27,7 +27,7 @@ from properties.harness.report.markdown import report_text, write_report
 from properties.harness.report.repro.script import repro_script
 from properties.harness.report.side_by_side import side_by_side
 from properties.harness.report.witness import explained
-from properties.harness.suite.verdicts import _Kept
+from properties.harness.suite.verdicts import _LastFailure
 from properties.meta.breakages.table import without_memory
 from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup
@@ -163,7 +163,7 @@ def test_simpler_schedules_have_fewer_switches_or_smaller_numbers() -> None:
 
 
 def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: Path) -> None:
-    kept = _Kept(tmp_path)
+    kept = _LastFailure(tmp_path)
     kept.begin(load_properties()[BY_SLOT], Bench(early.port.subject, early.port))
     kept.end(Falsified(early.shrunk))
     (path,) = tmp_path.glob("*/case.json")
@@ -181,7 +181,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
         r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
     )
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert head == "| | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
+    assert head == "|  | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
     assert all(sum(map(bool, row[1:])) == 1 for row in cells)
     first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
     assert first[0] == "`postprocess.py` reads `counts[0]`: 2"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oracle.errors import Refused
 from properties.harness import expectations as answers
+from properties.harness.case.raw import as_bytes, as_elements
 from properties.harness.case.values import (
     ITEM_SIZES,
     Attribute,
@@ -31,7 +32,7 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.objects.blocks import contents, raw_bytes
-from properties.harness.execution.objects.memory import Memory, as_bytes, as_elements
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.port import InProcess
 from properties.meta.breakages.broken import a_property, toy
 
@@ -45,8 +46,8 @@ def raw(data: bytes) -> Tensor:
     return Tensor("uint8", (len(data),), data)
 
 
-def memory(*steps: Let | Overwrite) -> Memory:
-    made = Memory()
+def memory(*steps: Let | Overwrite) -> KnownMemory:
+    made = KnownMemory()
     for step in steps:
         made.note(step)
     return made

@@ -12,11 +12,11 @@ import pytest
 from properties.harness.cli import main as cli
 from properties.harness.execution.exit_codes import CLEAN, MISCONFIGURED
 from properties.harness.execution.offers import Offers, listed
-from properties.harness.suite.items import Place, suite_of
+from properties.harness.suite.items import SuitePlace, suite_of
 from properties.meta.breakages.broken import toy
 from properties.subjects import adapted, load
 
-NOWHERE = Place(__file__, 1)
+NOWHERE = SuitePlace(__file__, 1)
 
 
 def nothing(**_: Any) -> None:

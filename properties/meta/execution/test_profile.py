@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oracle.builders.base import BaseMetadata, base_metadata
-from oracle.builders.batch import BuilderConfig, Step, StepRow
+from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.profile import DOCUMENTS, Profile
 from oracle.types import pages_per_request
@@ -21,9 +21,9 @@ DECODE = StepRow(1, 9, (11, 12, 13), prefilling=False, accepted=1, drafts=-1)
 PADDING = StepRow(0, 0, (0, 0, 0), prefilling=False, accepted=1, drafts=-1)
 
 
-def step(*rows: StepRow, tokens: int | None = None) -> Step:
+def step(*rows: StepRow, tokens: int | None = None) -> BuilderStep:
     lens = [row.query_len for row in rows]
-    return Step(rows, sum(lens) if tokens is None else tokens, max(lens), True, False, True, True)
+    return BuilderStep(rows, sum(lens) if tokens is None else tokens, max(lens), True, False, True, True)
 
 
 def mamba(*rows: StepRow, config: BuilderConfig = CONFIG, **rules: Any) -> BaseMetadata:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.standing import Standing
 from properties.harness.case import Case
 from properties.harness.case.unchecked import unchecked
@@ -291,8 +291,10 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
     counts = Counts(examples=9, compared=3, discarded=1)
     counts.no_evidence["no launch"] += 2
     counts.unchecked["f: result.extra"] += 5
-    record = Record("one", "toy", "cpu", "", properties=[Standing(a_property(), counts=counts).record()])
-    assert Record.from_json(record.to_json()).properties[0].counts == counts
+    record = CampaignRecord(
+        "one", "toy", "cpu", "", properties=[Standing(a_property(), counts=counts).record()]
+    )
+    assert CampaignRecord.from_json(record.to_json()).properties[0].counts == counts
 
 
 @pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])

@@ -12,22 +12,15 @@ from pathlib import Path
 import pytest
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.harness.campaign.corpus import Corpus, Entry, replayed
+from properties.harness.campaign.corpus import Corpus, CorpusFile, replayed
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Raised, Refusal, Returned, Tensor, Value, call
+from properties.harness.device.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT_APPLICABLE, replay_case
 from properties.harness.execution.example import Bench
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess
-from properties.harness.execution.replay import (
-    FAILED,
-    FIXED,
-    KNOWN,
-    LEFT_OUT,
-    NOT_APPLICABLE,
-    replay_case,
-)
 from properties.meta.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
 from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
 
@@ -71,7 +64,7 @@ def subject_of(divide: Callable[[int, int], int], *known: KnownDeviation, **fiel
 
 
 @pytest.mark.parametrize("entry", KEPT, ids=[entry.path.stem for entry in KEPT])
-def test_the_name_of_a_kept_case_has_the_id_of_its_bucket(entry: Entry) -> None:
+def test_the_name_of_a_kept_case_has_the_id_of_its_bucket(entry: CorpusFile) -> None:
     """Ids are quoted in issues, and outlive the version that made them."""
     assert entry.case is not None
     assert entry.path.stem.endswith(f"-{bucket_of(entry.case).id}")
@@ -227,7 +220,7 @@ ENDLESS = a_case(
 
 
 def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("properties.harness.execution.replay.Patient", partial(Patient, seconds=0.2))
+    monkeypatch.setattr("properties.harness.device.replay.Patient", partial(Patient, seconds=0.2))
     told = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
     assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, told)
     # The next one has its own time.

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from properties.meta.gallery.exhibit import Exhibit, Launch
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 
 
 @triton.jit
@@ -23,7 +23,7 @@ def clear_block_intact(conv_ptr, block, size, TILE: tl.constexpr):  # type: igno
 
 
 def one_past_the_end() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         layer = memory.put("layer", torch.int32, range(1, 17))
         conv = memory.register(layer[:12], "conv")
         memory.register(layer[12:], "ssm")
@@ -59,7 +59,7 @@ def gather_rows_intact(pool_ptr, ids_ptr, out_ptr, SIZE: tl.constexpr):  # type:
 
 
 def padding_id() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.put("pool", torch.int32, range(1, 13)).view(3, 4)
         ids = memory.put("ids", torch.int32, [2, -1, 0])
         return Launch((3,), (pool, ids, memory.blank("out", torch.int32, 3, 4)), {"SIZE": 4})
@@ -94,7 +94,7 @@ def copy_block_intact(  # type: ignore[no-untyped-def]
 
 
 def wrong_stride() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         padded = memory.put("padded", torch.int32, range(1, 19)).as_strided((3, 4), (6, 1))
         packed = memory.put("packed", torch.int32, [0] * 12).view(3, 4)
         return Launch((1,), (padded, 6, packed, 4, 1), {"SIZE": 4})
@@ -125,7 +125,7 @@ def clear_blocks_intact(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type:
 def int32_overflow() -> Exhibit:
     stride = 1 << 30
 
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.vast(2 * stride + 8).view(torch.int8).as_strided((3, 8), (stride, 1))
         for block in range(3):
             memory.window(f"block {block}", pool[block], range(1, 9))
@@ -159,7 +159,7 @@ def copy_counts_intact(in_ptr, out_ptr, size, TILE: tl.constexpr):  # type: igno
 
 
 def missing_mask() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         counts = memory.put("counts", torch.int32, range(1, 14))
         return Launch((2,), (counts, memory.blank("out", torch.int32, 13), 13), {"TILE": 8})
 
@@ -187,7 +187,7 @@ def clear_page_intact(pool_ptr, page, nbytes, TILE: tl.constexpr):  # type: igno
 
 
 def bytes_for_elements() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         storage = memory.put("storage", torch.int32, range(1, 25))
         conv = memory.register(storage.as_strided((2, 3), (12, 1)), "conv")
         memory.register(storage[3:].as_strided((2, 9), (12, 1)), "ssm")
@@ -219,7 +219,7 @@ def clear_states_intact(addresses_ptr, SIZE: tl.constexpr):  # type: ignore[no-u
 
 
 def end_for_start() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         states = [memory.put(name, torch.int32, [7] * 4) for name in ("conv", "ssm")]
         for state, name in zip(states, ("conv", "ssm"), strict=True):
             memory.register(state, name)

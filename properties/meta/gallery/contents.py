@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from properties.meta.gallery.exhibit import Exhibit, Launch
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def initial_states_intact(pool_ptr, ids_ptr, computed_ptr, out_ptr, SIZE: tl.con
 
 
 def unwritten_row() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.blank("pool", torch.float32, 4, 4)
         memory.unwritten(pool[2])
         for block in (0, 1, 3):
@@ -63,7 +63,7 @@ def read_columns_intact(pool_ptr, table_ptr, out_ptr, SIZE: tl.constexpr):  # ty
 
 
 def stale_block() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.put("pool", torch.int32, [1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8]).view(3, 4)
         table = memory.put("table", torch.int32, [0, 0, 1, 2]).view(2, 2)
         memory.own(pool[1], "request 7", "it ran there until its state was copied to block 2")
@@ -98,7 +98,7 @@ def write_back_intact(pool_ptr, table_ptr, state_ptr, SIZE: tl.constexpr):  # ty
 
 
 def late_write_back() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.put("pool", torch.int32, range(1, 13)).view(3, 4)
         table = memory.put("table", torch.int32, [1, 0, 2, 5]).view(2, 2)
         states = memory.put("states", torch.int32, range(101, 109))
@@ -136,7 +136,7 @@ def add_states_intact(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignor
 
 
 def bf16_sum() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         a = memory.put("a", torch.int16, _bf16(256.0, 1.0, -2.0, 0.5)).view(torch.bfloat16)
         b = memory.put("b", torch.int16, _bf16(1.0, 1.0, 2.0, 0.25)).view(torch.bfloat16)
         return Launch((1,), (a, b, memory.blank("out", torch.float32, 4)), {"SIZE": 4})

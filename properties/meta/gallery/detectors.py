@@ -29,46 +29,46 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Detection:
     """`found` is None where nobody has looked."""
 
     found: bool | None
     words: str = ""
 
 
-Detector = Callable[[str, Twin], Verdict]
+Detector = Callable[[str, Twin], Detection]
 
 
-def differential(name: str, twin: Twin) -> Verdict:
+def differential(name: str, twin: Twin) -> Detection:
     """All bytes against the rule, executed on a CPU."""
     return _told(_in_worker("differs", name, twin, "cpu", device="cpu"))
 
 
-def orders(name: str, twin: Twin) -> Verdict:
+def orders(name: str, twin: Twin) -> Detection:
     """The same in other orders of the programs, and of their warps."""
     if BY_NAME[name].endless and twin == "broken":
-        return Verdict(None, "it never ends")
+        return Detection(None, "it never ends")
     return _told(_in_worker("differs_in_orders", name, twin, _SCHEDULES, device="cpu"))
 
 
-def sanitizer(name: str, twin: Twin) -> Verdict:
+def sanitizer(name: str, twin: Twin) -> Detection:
     """The sanitizer. What kills its worker, it has missed."""
     said = _in_worker("sanitized", name, twin, device="cpu")
-    return Verdict(False, f"missed: {said.kind}") if isinstance(said, Fault) else _told(said)
+    return Detection(False, f"missed: {said.kind}") if isinstance(said, Fault) else _told(said)
 
 
-def gpu(name: str, twin: Twin) -> Verdict:
+def gpu(name: str, twin: Twin) -> Detection:
     """All bytes against the rule on a GPU, many times over, and what becomes of the worker."""
     return _told(_in_worker("differs", name, twin, "cuda", _REPEATS, device="cuda"))
 
 
-def tool(which: str, name: str, twin: Twin) -> Verdict:
+def tool(which: str, name: str, twin: Twin) -> Detection:
     """One of compute-sanitizer's tools, on a script that runs this twin and nothing else."""
     program = _compute_sanitizer()
     if program is None:
-        return Verdict(None, "compute-sanitizer is not installed")
+        return Detection(None, "compute-sanitizer is not installed")
     if BY_NAME[name].endless and twin == "broken":
-        return Verdict(None, "it never ends")
+        return Detection(None, "it never ends")
     # Others know no errors of the API, and refuse to be asked.
     extra = ["--report-api-errors", "no"] if which == "memcheck" else []
     script = [sys.executable, "-m", __package__, "run", name, twin, "--device", "cuda"]
@@ -96,10 +96,10 @@ def _in_worker(function: str, name: str, twin: Twin, *arguments: object, device:
     return said
 
 
-def _told(said: str | Fault) -> Verdict:
+def _told(said: str | Fault) -> Detection:
     if isinstance(said, Fault):
-        return Verdict(True, said.kind)
-    return Verdict(said != "", _ADDRESS.sub("0x…", said))
+        return Detection(True, said.kind)
+    return Detection(said != "", _ADDRESS.sub("0x…", said))
 
 
 def _compute_sanitizer() -> str | None:
@@ -121,13 +121,13 @@ def _output(command: list[str]) -> str:
             return "timed out"
 
 
-def _summary(output: str) -> Verdict:
+def _summary(output: str) -> Detection:
     """What compute-sanitizer's report comes to; nobody has looked where there is none."""
     counts = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", output)
     if not counts:
-        return Verdict(None, f"no report: {output.strip()[-200:]}")
+        return Detection(None, f"no report: {output.strip()[-200:]}")
     if not any(map(int, counts)):
-        return Verdict(False)
+        return Detection(False)
     lines = (line.strip("= \n") for line in output.splitlines() if line.startswith("========="))
     told = (line for line in lines if line and not line.startswith("COMPUTE-SANITIZER"))
-    return Verdict(True, _ADDRESS.sub("0x…", next(told, "")))
+    return Detection(True, _ADDRESS.sub("0x…", next(told, "")))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 
 Twin = Literal["broken", "intact"]
 TWINS: tuple[Twin, Twin] = ("broken", "intact")
@@ -36,7 +36,7 @@ class Exhibit:
     wrong: str
     broken: Any
     intact: Any
-    lay_out: Callable[[Memory], Launch]
+    lay_out: Callable[[ExhibitMemory], Launch]
     rule: Callable[[], Mapping[str, Sequence[float]]]
     finding: str
     """What the sanitizer calls it; "" where the fault is none of those that it looks for."""

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from properties.meta.gallery.exhibit import Exhibit, Launch
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 
 _FILLER = tl.constexpr(2147483647)
 
@@ -31,7 +31,7 @@ def count_chain_intact(previous_ptr, block, visits_ptr):  # type: ignore[no-unty
 
 
 def endless_chain() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         previous = memory.put("previous", torch.int32, [0, 0, 1, 2])
         return Launch((1,), (previous, 3, memory.put("visits", torch.int32, [0] * 4)))
 
@@ -62,7 +62,7 @@ def clear_listed_intact(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type:
 
 
 def far_address() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.put("pool", torch.int32, [7] * 3 * 1024).view(3, 1024)
         ids = memory.put("ids", torch.int32, [1, _FILLER.value, 2])
         return Launch((3,), (pool, ids, 1024), {"SIZE": 4})
@@ -93,7 +93,7 @@ def write_records_intact(records_ptr, lens_ptr):  # type: ignore[no-untyped-def]
 
 
 def odd_address() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         records = memory.put("records", torch.uint8, [255] * 27)
         return Launch((3,), (records, memory.put("lens", torch.int64, [1, 256, 1 << 40])))
 

@@ -24,7 +24,7 @@ _CODES = {
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedExhibit:
     """A piece of memory, where its elements begin in it, and their format."""
 
     raw: torch.Tensor
@@ -39,7 +39,7 @@ class Watched:
 
 
 @dataclass
-class Memory:
+class ExhibitMemory:
     """Tensors on `device`.
 
     `guarded`: every tensor lies between canaries, and what nobody has written is poisoned, so that a comparison of all
@@ -49,7 +49,7 @@ class Memory:
 
     device: str
     guarded: bool = True
-    watched: dict[str, Watched] = field(default_factory=dict)
+    watched: dict[str, WatchedExhibit] = field(default_factory=dict)
     notes: list[tuple[str, torch.Tensor, tuple[Any, ...]]] = field(default_factory=list)
 
     def put(self, name: str, dtype: torch.dtype, numbers: Sequence[float]) -> torch.Tensor:
@@ -65,7 +65,7 @@ class Memory:
         raw = torch.empty(nbytes + 2 * guard, dtype=torch.uint8, device=self.device)
         if self.guarded:
             raw.fill_(CANARY)
-        self.watched[name] = Watched(raw, guard, nbytes, _CODES[dtype])
+        self.watched[name] = WatchedExhibit(raw, guard, nbytes, _CODES[dtype])
         return raw[guard : guard + nbytes].view(dtype).view(shape)
 
     def vast(self, nbytes: int) -> torch.Tensor:
@@ -76,7 +76,7 @@ class Memory:
         """Write numbers into a piece of a vast tensor, and watch it."""
         piece.copy_(torch.tensor(numbers, dtype=piece.dtype))
         raw = piece.view(torch.uint8)
-        self.watched[name] = Watched(raw, 0, raw.numel(), _CODES[piece.dtype])
+        self.watched[name] = WatchedExhibit(raw, 0, raw.numel(), _CODES[piece.dtype])
 
     def register(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """Name a view for the sanitizer, or tell it of one that kernels reach through raw addresses."""

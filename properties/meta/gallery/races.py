@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from properties.meta.gallery.exhibit import Exhibit, Launch
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 
 
 @triton.jit
@@ -29,7 +29,7 @@ def shift_accepted_intact(accepted_ptr, out_ptr):  # type: ignore[no-untyped-def
 
 
 def accepted_in_place() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         accepted = memory.put("accepted", torch.int32, [3, 5, 3, 5]).view(2, 2)
         return Launch((2, 4), (accepted, memory.blank("out", torch.int32, 2, 4)))
 
@@ -67,7 +67,7 @@ def store_blocks_intact(src_ptr, ids_ptr, pool_ptr, ROWS: tl.constexpr, SIZE: tl
 
 
 def same_block_twice() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         states = memory.put("states", torch.int32, range(1, 17))
         ids = memory.put("ids", torch.int32, [1, 0, 1, 2])
         pool = memory.put("pool", torch.int32, [0] * 16)
@@ -104,7 +104,7 @@ def scatter_counts_intact(counts_ptr, slots_ptr, out_ptr, ROWS: tl.constexpr):  
 
 
 def same_slot_twice() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         counts = memory.put("counts", torch.int32, range(1, 9))
         slots = memory.put("slots", torch.int32, [3, 0, 3, 1, 2, 5, 5, 4])
         return Launch((1,), (counts, slots, memory.put("out", torch.int32, [0] * 6)), {"ROWS": 8})
@@ -140,7 +140,7 @@ def shift_window_intact(window_ptr, size, by, TILE: tl.constexpr):  # type: igno
 
 
 def overlapping_move() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         window = memory.put("window", torch.int32, range(_WINDOW))
         return Launch((1,), (window, _WINDOW, 5), {"TILE": _WINDOW})
 
@@ -169,7 +169,7 @@ def count_tokens_intact(lens_ptr, total_ptr):  # type: ignore[no-untyped-def]
 
 
 def lost_update() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         lens = memory.put("lens", torch.int32, range(1, 65))
         return Launch((64,), (lens, memory.put("total", torch.int32, [0])))
 
@@ -206,7 +206,7 @@ def sum_by_the_last_intact(in_ptr, parts_ptr, arrived_ptr, out_ptr, TILE: tl.con
 
 
 def last_block_unordered() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         tiles = memory.put("tiles", torch.int32, range(128))
         parts = memory.put("parts", torch.int32, [0] * 16)
         arrived, out = memory.put("arrived", torch.int32, [0]), memory.put("out", torch.int32, [0])
@@ -244,7 +244,7 @@ def drain_drafts_intact(drafts_ptr, out_ptr, TILE: tl.constexpr, SIZE: tl.conste
 
 
 def cleared_while_read() -> Exhibit:
-    def lay_out(memory: Memory) -> Launch:
+    def lay_out(memory: ExhibitMemory) -> Launch:
         drafts = memory.put("drafts", torch.int32, range(1, 33)).view(2, 16)
         return Launch((2, 4), (drafts, memory.blank("out", torch.int32, 2, 16)), {"TILE": 4, "SIZE": 16})
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from properties.meta.gallery.detectors import CPU, CUDA, TOOLS, Detector, Verdict, machine
+from properties.meta.gallery.detectors import CPU, CUDA, TOOLS, Detection, Detector, machine
 from properties.meta.gallery.exhibit import TWINS, Twin
 from properties.meta.gallery.exhibits import EXHIBITS
 
@@ -74,4 +74,4 @@ def _result(place: str, name: str, detector: Detector, exhibit: str, twin: Twin)
     return Result(exhibit, name, twin, verdict.found, verdict.words, place)
 
 
-__all__ = ["FILE", "Result", "Verdict", "load", "merged", "on_this_machine", "save"]
+__all__ = ["FILE", "Detection", "Result", "load", "merged", "on_this_machine", "save"]

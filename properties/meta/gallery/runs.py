@@ -10,7 +10,7 @@ import triton
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.meta.gallery.exhibit import Exhibit, Launch, Twin
 from properties.meta.gallery.exhibits import BY_NAME
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 from properties.sanitizer import Finding, sanitize
 
 
@@ -41,7 +41,7 @@ def differs_in_orders(name: str, twin: str, schedules: list[str]) -> str:
 
 def sanitized(name: str, twin: str) -> str:
     """What the sanitizer says."""
-    exhibit, memory = BY_NAME[name], Memory("cpu")
+    exhibit, memory = BY_NAME[name], ExhibitMemory("cpu")
     launch = exhibit.lay_out(memory)
     with sanitize() as watch:
         memory.tell(watch)
@@ -54,7 +54,7 @@ def sanitized(name: str, twin: str) -> str:
 
 def bare(name: str, twin: str, device: str) -> None:
     """Run it and look at nothing: others watch. Every tensor is an allocation of its own."""
-    exhibit, memory = BY_NAME[name], Memory(device, guarded=False)
+    exhibit, memory = BY_NAME[name], ExhibitMemory(device, guarded=False)
     # Kept to the end: kernels reach some of the tensors by their addresses alone.
     launch = exhibit.lay_out(memory)
     _run(exhibit, twin, launch)
@@ -63,7 +63,7 @@ def bare(name: str, twin: str, device: str) -> None:
 
 
 def _difference(exhibit: Exhibit, twin: str, device: str) -> str:
-    memory = Memory(device)
+    memory = ExhibitMemory(device)
     launch = exhibit.lay_out(memory)
     wanted = memory.expected(memory.contents(), exhibit.rule())
     _run(exhibit, twin, launch)

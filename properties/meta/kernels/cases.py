@@ -26,7 +26,7 @@ Allowed = Callable[[Array], Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class ArithmeticCase:
     name: str
     operands: tuple[str, ...]
     result: str
@@ -96,92 +96,92 @@ DOCUMENTED: dict[str, tuple[Allowed, Allowed]] = {
 }
 
 
-def cases() -> list[Case]:
+def cases() -> list[ArithmeticCase]:
     return [*_integer_cases(), *_boolean_cases(), *_float_cases(), *_cast_cases()]
 
 
-def _integer_cases() -> Iterator[Case]:
+def _integer_cases() -> Iterator[ArithmeticCase]:
     for t in INTEGERS:
         for name in (*SIMPLE, *PARTIAL):
-            yield Case(f"arith.{name}", (t, t), t)
+            yield ArithmeticCase(f"arith.{name}", (t, t), t)
         for name in ("remsi", "remui"):
-            yield Case(f"arith.{name}", (t, t), t, apart="remainders")
+            yield ArithmeticCase(f"arith.{name}", (t, t), t, apart="remainders")
         for predicate in PREDICATES:
-            yield Case("arith.cmpi", (t, t), "i1", {"predicate": predicate})
-        yield Case("math.absi", (t,), t)
+            yield ArithmeticCase("arith.cmpi", (t, t), "i1", {"predicate": predicate})
+        yield ArithmeticCase("math.absi", (t,), t)
     for t in ("i32", "i64"):
-        yield Case("tt.mulhiui", (t, t), t)
+        yield ArithmeticCase("tt.mulhiui", (t, t), t)
 
 
-def _boolean_cases() -> Iterator[Case]:
+def _boolean_cases() -> Iterator[ArithmeticCase]:
     for name in SIMPLE:
-        yield Case(f"arith.{name}", ("i1", "i1"), "i1")
+        yield ArithmeticCase(f"arith.{name}", ("i1", "i1"), "i1")
     for predicate in PREDICATES:
-        yield Case("arith.cmpi", ("i1", "i1"), "i1", {"predicate": predicate})
+        yield ArithmeticCase("arith.cmpi", ("i1", "i1"), "i1", {"predicate": predicate})
     for t in ("i1", *INTEGERS, *FLOATS, "f8E5M2", "ptr"):
-        yield Case("arith.select", ("i1", t, t), t)
+        yield ArithmeticCase("arith.select", ("i1", t, t), t)
 
 
-def _float_cases() -> Iterator[Case]:
+def _float_cases() -> Iterator[ArithmeticCase]:
     for t in FLOATS:
         for name in SIMPLE_FLOAT:
-            yield Case(f"arith.{name}", (t, t), t)
+            yield ArithmeticCase(f"arith.{name}", (t, t), t)
         for predicate in FLOAT_PREDICATES:
-            yield Case("arith.cmpf", (t, t), "i1", {"predicate": predicate})
-        yield Case("arith.negf", (t,), t, since=(3, 9))
-        yield Case("math.absf", (t,), t)
-        yield Case("math.fma", (t, t, t), t)
+            yield ArithmeticCase("arith.cmpf", (t, t), "i1", {"predicate": predicate})
+        yield ArithmeticCase("arith.negf", (t,), t, since=(3, 9))
+        yield ArithmeticCase("math.absf", (t,), t)
+        yield ArithmeticCase("math.fma", (t, t, t), t)
         for propagate in ("none", "all"):
-            yield Case("tt.clampf", (t, t, t), t, {"propagateNan": propagate})
+            yield ArithmeticCase("tt.clampf", (t, t, t), t, {"propagateNan": propagate})
     # div.full.f32 is documented to be wrong by at most 2 ulps.
-    yield Case("arith.divf", ("f32", "f32"), "f32", allowed=_at_most(2))
-    yield Case("arith.divf", ("f64", "f64"), "f64")
-    yield Case("tt.precise_divf", ("f32", "f32"), "f32", apart="precise")
-    yield Case("tt.precise_sqrt", ("f32",), "f32", apart="precise")
+    yield ArithmeticCase("arith.divf", ("f32", "f32"), "f32", allowed=_at_most(2))
+    yield ArithmeticCase("arith.divf", ("f64", "f64"), "f64")
+    yield ArithmeticCase("tt.precise_divf", ("f32", "f32"), "f32", apart="precise")
+    yield ArithmeticCase("tt.precise_sqrt", ("f32",), "f32", apart="precise")
     for name, allowed in DOCUMENTED.items():
         for t, ulps in zip(("f32", "f64"), allowed, strict=True):
-            yield Case(f"math.{name}", (t,), t, allowed=None if name in ("ceil", "floor") else ulps)
+            yield ArithmeticCase(f"math.{name}", (t,), t, allowed=None if name in ("ceil", "floor") else ulps)
 
 
-def _cast_cases() -> Iterator[Case]:
+def _cast_cases() -> Iterator[ArithmeticCase]:
     all_integers = ("i1", *INTEGERS)
     for n, narrow in enumerate(all_integers):
         for wide in all_integers[n + 1 :]:
-            yield Case("arith.extsi", (narrow,), wide)
-            yield Case("arith.extui", (narrow,), wide)
-            yield Case("arith.trunci", (wide,), narrow)
+            yield ArithmeticCase("arith.extsi", (narrow,), wide)
+            yield ArithmeticCase("arith.extui", (narrow,), wide)
+            yield ArithmeticCase("arith.trunci", (wide,), narrow)
     for f in FLOATS:
         for i in INTEGERS:
-            yield Case("arith.sitofp", (i,), f)
-            yield Case("arith.fptosi", (f,), i)
-            yield Case("arith.fptoui", (f,), i)
-            yield Case("arith.uitofp", (i,), f)
-        yield Case("arith.uitofp", ("i1",), f)
+            yield ArithmeticCase("arith.sitofp", (i,), f)
+            yield ArithmeticCase("arith.fptosi", (f,), i)
+            yield ArithmeticCase("arith.fptoui", (f,), i)
+            yield ArithmeticCase("arith.uitofp", (i,), f)
+        yield ArithmeticCase("arith.uitofp", ("i1",), f)
         for wide in FLOATS:
             if WIDTHS[wide] > WIDTHS[f]:
-                yield Case("arith.extf", (f,), wide)
-                yield Case("arith.truncf", (wide,), f)
+                yield ArithmeticCase("arith.extf", (f,), wide)
+                yield ArithmeticCase("arith.truncf", (wide,), f)
     yield from _format_cases()
     same = (("i8", "f8E5M2", "f8E4M3FN"), ("i16", "f16", "bf16"), ("i32", "f32"), ("i64", "f64"), ("ptr",))
     for group in same:
         for a in group:
             for b in group:
-                yield Case("tt.bitcast", (a,), b)
-    yield Case("tt.int_to_ptr", ("i64",), "ptr")
-    yield Case("tt.ptr_to_int", ("ptr",), "i64")
+                yield ArithmeticCase("tt.bitcast", (a,), b)
+    yield ArithmeticCase("tt.int_to_ptr", ("i64",), "ptr")
+    yield ArithmeticCase("tt.ptr_to_int", ("ptr",), "i64")
 
 
-def _format_cases() -> Iterator[Case]:
+def _format_cases() -> Iterator[ArithmeticCase]:
     for byte in ("f8E5M2", "f8E4M3FN"):
         for f in ("f16", "bf16", "f32"):
-            yield Case("tt.fp_to_fp", (byte,), f)
-            yield Case("tt.fp_to_fp", (f,), byte, {"rounding": "rtne"})
-    yield Case("tt.fp_to_fp", ("f32",), "f8E5M2", {"rounding": "rtz"})
+            yield ArithmeticCase("tt.fp_to_fp", (byte,), f)
+            yield ArithmeticCase("tt.fp_to_fp", (f,), byte, {"rounding": "rtne"})
+    yield ArithmeticCase("tt.fp_to_fp", ("f32",), "f8E5M2", {"rounding": "rtz"})
     for rounding in ("rtne", "rtz"):
-        yield Case("tt.fp_to_fp", ("f32",), "f16", {"rounding": rounding})
-        yield Case("tt.fp_to_fp", ("f32",), "bf16", {"rounding": rounding})
+        yield ArithmeticCase("tt.fp_to_fp", ("f32",), "f16", {"rounding": rounding})
+        yield ArithmeticCase("tt.fp_to_fp", ("f32",), "bf16", {"rounding": rounding})
         for a, b in (("f16", "bf16"), ("bf16", "f16")):
-            yield Case("tt.fp_to_fp", (a,), b, {"rounding": rounding}, since=(3, 9))
+            yield ArithmeticCase("tt.fp_to_fp", (a,), b, {"rounding": rounding}, since=(3, 9))
 
 
 ATOMICS = (

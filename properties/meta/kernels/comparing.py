@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from properties.harness.kernels.arithmetic import operation
-from properties.meta.kernels.cases import Case
+from properties.meta.kernels.cases import ArithmeticCase
 from properties.meta.kernels.values import WIDTHS, Array, decode, edges, encode, is_nan, operands
 
 
-def known(case: Case) -> Callable[..., Any]:
+def known(case: ArithmeticCase) -> Callable[..., Any]:
     compute = operation(case.name, case.operands, case.result, case.attributes)
     assert compute is not None, f"{case} is not known"
     return compute
@@ -20,7 +20,7 @@ def known(case: Case) -> Callable[..., Any]:
 
 def found(name: str, types: tuple[str, ...], result: str, *columns: Array, **attributes: str) -> list[int]:
     """Bits of the results on all rows."""
-    compute = known(Case(name, types, result, attributes))
+    compute = known(ArithmeticCase(name, types, result, attributes))
     values = [decode(bits, element) for bits, element in zip(columns, types, strict=True)]
     with np.errstate(all="ignore"):
         return encode(compute(*values), result).tolist()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from properties.meta.kernels.cases import Case, tensor
+from properties.meta.kernels.cases import ArithmeticCase, tensor
 from properties.meta.kernels.values import WIDTHS
 
 BLOCK = 128
@@ -18,7 +18,7 @@ SLAB = 8
 """Bytes that the results of an operation take per element."""
 
 
-class _Writer:
+class _CompiledWriter:
     """The text of a kernel on `size` elements."""
 
     def __init__(self, size: int) -> None:
@@ -82,9 +82,9 @@ def _stored(element: str) -> str:
     return f"i{WIDTHS[element]}"
 
 
-def operations(cases: Sequence[Case], size: int) -> str:
+def operations(cases: Sequence[ArithmeticCase], size: int) -> str:
     """A kernel whose n-th stretch of results is that of the n-th case; all of them have the same types of operands."""
-    writer = _Writer(size)
+    writer = _CompiledWriter(size)
     arguments = [writer.load(n, element) for n, element in enumerate(cases[0].operands)]
     for slab, case in enumerate(cases):
         writer.store(writer.name(case.text(arguments, BLOCK)), case.result, slab)
@@ -93,7 +93,7 @@ def operations(cases: Sequence[Case], size: int) -> str:
 
 def atomics(ops: Sequence[str], element: str, size: int) -> str:
     """A kernel that changes every second stretch of the results with the second operand, and stores what it found behind."""
-    writer = _Writer(size)
+    writer = _CompiledWriter(size)
     # Loaded as what it is: a bitcast of pointers loses no bits either.
     value = writer.load(1, element)
     many, of = f"tensor<{BLOCK}x!tt.ptr<{element}>>", tensor(element, BLOCK)

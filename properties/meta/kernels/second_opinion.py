@@ -23,7 +23,7 @@ SEED = 17
 
 
 @dataclass
-class Row:
+class OpinionRow:
     """What the launches of one kernel took, in seconds."""
 
     launches: int = 0
@@ -47,7 +47,7 @@ class SecondOpinion:
 
     views: Callable[[], list[Any]]
     limit: int
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, OpinionRow] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     refused: int = 0
 
@@ -84,7 +84,7 @@ class SecondOpinion:
         taken = time.perf_counter() - began
         other = _held(tensors)
         _put(tensors, after)
-        row = self.rows.setdefault(one.kernel, Row())
+        row = self.rows.setdefault(one.kernel, OpinionRow())
         row.launches += 1
         row.programs += one.grid[0] * one.grid[1] * one.grid[2]
         row.executed, row.sanitized, row.interpreted = (

@@ -11,7 +11,7 @@ import pytest
 from properties.harness.kernels.arithmetic import atomic, operation
 from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
-from properties.meta.kernels.cases import ATOMICS, INTEGERS, PARTIAL, SIMPLE, Case, cases
+from properties.meta.kernels.cases import ATOMICS, INTEGERS, PARTIAL, SIMPLE, ArithmeticCase, cases
 from properties.meta.kernels.comparing import few, found, known, pairs, same
 from properties.meta.kernels.reference import signed
 from properties.meta.kernels.values import WIDTHS, Array, decode, edges, encode, is_nan, operands, scalar
@@ -29,7 +29,7 @@ def test_integer_operations_are_those_of_mathematics(name: str, element: str) ->
     rows = [(signed(x, width), signed(y, width)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     expected = [reference.INTEGER[name](x, y, width) % (1 << width) for x, y in rows]
     same(name, element, rows, found(f"arith.{name}", (element, element), element, a, b), list(expected))
-    compute = known(Case(f"arith.{name}", (element, element), element))
+    compute = known(ArithmeticCase(f"arith.{name}", (element, element), element))
     for (x, y), one in zip(rows[::7], expected[::7], strict=True):
         assert compute(x, y) == signed(one, width), f"{name} of {x} and {y} as {element}"
 
@@ -48,14 +48,14 @@ def test_extended_products_and_sums_have_all_their_bits(element: str) -> None:
     mask, types = (1 << width) - 1, (element, element)
     arrays = decode(a, element), decode(b, element)
     for name, is_signed in (("mulsi_extended", True), ("mului_extended", False)):
-        compute = known(Case(f"arith.{name}", types, element))
+        compute = known(ArithmeticCase(f"arith.{name}", types, element))
         low, high = (encode(one, element).tolist() for one in compute(*arrays))
         for n, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
             product = signed(x, width) * signed(y, width) if is_signed else x * y
             assert (low[n], high[n]) == (product & mask, product >> width & mask)
             scalars = compute(signed(x, width), signed(y, width))
             assert scalars == (signed(product, width), signed(product >> width, width))
-    total, carried = known(Case("arith.addui_extended", types, element))(*arrays)
+    total, carried = known(ArithmeticCase("arith.addui_extended", types, element))(*arrays)
     assert encode(total, element).tolist() == [
         x + y & mask for x, y in zip(a.tolist(), b.tolist(), strict=True)
     ]
@@ -89,7 +89,7 @@ def test_integers_are_compared_by_their_values(element: str) -> None:
 
 @pytest.mark.parametrize("name", SIMPLE)
 def test_integers_of_one_bit_wrap_around_like_longer_ones(name: str) -> None:
-    compute = known(Case(f"arith.{name}", ("i1", "i1"), "i1"))
+    compute = known(ArithmeticCase(f"arith.{name}", ("i1", "i1"), "i1"))
     for a in (0, 1):
         for b in (0, 1):
             expected = reference.INTEGER[name](*(a, b) if name.endswith("ui") else (-a, -b), 1) & 1
@@ -111,7 +111,9 @@ def test_atomics_store_what_the_operation_gives(op: str, element: str) -> None:
     with np.errstate(all="ignore"):
         here = compute(*values)
         expected = (
-            values[1] if op == "exch" else known(Case(f"arith.{name}", (element, element), element))(*values)
+            values[1]
+            if op == "exch"
+            else known(ArithmeticCase(f"arith.{name}", (element, element), element))(*values)
         )
     plain = np.ones(len(a), bool)
     if (op, element) == ("fadd", "f32"):
@@ -128,7 +130,7 @@ def test_an_atomic_addition_of_f32_flushes_subnormal_numbers() -> None:
     assert compute(np.array([1, 2], np.float32), smallest / 2).tolist() == [1, 2]
 
 
-def sampled(case: Case) -> list[Array]:
+def sampled(case: ArithmeticCase) -> list[Array]:
     columns = operands(case.operands)
     chosen = np.random.default_rng(3).integers(0, len(columns[0]), 24)
     return [column[chosen] for column in columns]
@@ -141,7 +143,7 @@ def test_scalars_and_arrays_agree(name: str) -> None:
             check_agreement(case)
 
 
-def check_agreement(case: Case) -> None:
+def check_agreement(case: ArithmeticCase) -> None:
     compute, columns = known(case), sampled(case)
     arrays = [decode(bits, element) for bits, element in zip(columns, case.operands, strict=True)]
     for array in arrays:
@@ -163,7 +165,7 @@ def check_agreement(case: Case) -> None:
                 agree(case, mixed[n], together[n])
 
 
-def agree(case: Case, one: Any, other: Any) -> None:
+def agree(case: ArithmeticCase, one: Any, other: Any) -> None:
     bits = [encode(np.array([value], DTYPES[case.result]), case.result) for value in (one, other)]
     nan = all(is_nan(each, case.result)[0] for each in bits)
     assert nan or bits[0] == bits[1], f"{case}: {one} alone, {other} in an array"

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from properties.harness.kernels.arithmetic import atomic, operation
-from properties.meta.kernels.cases import ATOMICS, Case, cases
+from properties.meta.kernels.cases import ATOMICS, ArithmeticCase, cases
 from properties.meta.kernels.compiled import BLOCK, SLAB, atomics, compiled, operations
 from properties.meta.kernels.values import WIDTHS, Array, decode, distance, encode, is_nan
 from properties.meta.kernels.values import operands as operands_of
@@ -35,16 +35,16 @@ def version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def groups() -> list[list[Case]]:
+def groups() -> list[list[ArithmeticCase]]:
     """Operations that share a kernel."""
 
-    def key(case: Case) -> tuple[tuple[str, ...], str]:
+    def key(case: ArithmeticCase) -> tuple[tuple[str, ...], str]:
         return case.operands, case.apart
 
     return [list(group) for _, group in itertools.groupby(sorted(cases(), key=key), key)]
 
 
-def named(group: list[Case]) -> str:
+def named(group: list[ArithmeticCase]) -> str:
     return "-".join([*group[0].operands, *([group[0].apart] if group[0].apart else [])])
 
 
@@ -66,7 +66,7 @@ def slab(out: Array, n: int, size: int, element: str) -> Array:
     return out[start : start + size * width].view(f"u{width}")
 
 
-def apart(case: Case, here: Array, there: Array, columns: list[Array]) -> Array:
+def apart(case: ArithmeticCase, here: Array, there: Array, columns: list[Array]) -> Array:
     """Which results disagree."""
     nan = is_nan(here, case.result) & is_nan(there, case.result)
     if case.allowed is None:
@@ -76,7 +76,7 @@ def apart(case: Case, here: Array, there: Array, columns: list[Array]) -> Array:
     return ~(distance(here, there, case.result) <= limit) & ~nan
 
 
-def computed(case: Case, columns: list[Array]) -> Array:
+def computed(case: ArithmeticCase, columns: list[Array]) -> Array:
     """The bits of the executor's results."""
     compute = operation(case.name, case.operands, case.result, case.attributes)
     assert compute is not None, f"{case} is not known"
@@ -112,7 +112,7 @@ def listed(
 
 
 @pytest.mark.parametrize("group", groups(), ids=named)
-def test_a_gpu_computes_the_same(group: list[Case], tmp_path: Path) -> None:
+def test_a_gpu_computes_the_same(group: list[ArithmeticCase], tmp_path: Path) -> None:
     known = [case for case in group if case.since <= version()]
     columns = [padded(bits) for bits in operands_of(group[0].operands)]
     size = len(columns[0])

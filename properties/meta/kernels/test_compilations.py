@@ -18,12 +18,12 @@ from rich.console import Console
 
 from properties.harness.campaign.launched import KernelRecord, LaunchRecord
 from properties.harness.campaign.ledger import Ledger
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.terminal.display import kernels
 from properties.harness.campaign.workers.tasks import Explored
 from properties.harness.execution.example import Bench
 from properties.harness.kernels import compilations, triton_mode
-from properties.harness.kernels.compilations import Compiled, added, count, take
+from properties.harness.kernels.compilations import Compilation, added, count, take
 from properties.meta.breakages.broken import a_property
 from properties.meta.processes import run_python
 
@@ -93,26 +93,29 @@ def test_counting_twice_counts_once(hook: Any) -> None:
 
 
 def test_counts_of_two_processes_add_up() -> None:
-    one = {"f": Compiled(frozenset({("a", "1"), ("b", "1")}), 3)}
-    other = {"f": Compiled(frozenset({("a", "1")}), 1), "e": Compiled(frozenset({("c", "")}), 1)}
-    assert added(one, other) == {"e": other["e"], "f": Compiled(frozenset({("a", "1"), ("b", "1")}), 4)}
+    one = {"f": Compilation(frozenset({("a", "1"), ("b", "1")}), 3)}
+    other = {"f": Compilation(frozenset({("a", "1")}), 1), "e": Compilation(frozenset({("c", "")}), 1)}
+    assert added(one, other) == {"e": other["e"], "f": Compilation(frozenset({("a", "1"), ("b", "1")}), 4)}
 
 
-def finished(device: str, *counted: dict[str, Compiled]) -> Record:
+def finished(device: str, *counted: dict[str, Compilation]) -> CampaignRecord:
     """A campaign of one property, after a task for each of the counts."""
     ledger = Ledger([a_property()], {}, [], {})
     for compiled in counted:
         ledger.explored(Explored("toys_divide", "passed", 0.5, compiled=compiled), at=1.0)
-    return ledger.fill(Record("night", "impl", device, ""))
+    return ledger.fill(CampaignRecord("night", "impl", device, ""))
 
 
 COUNTED = (
-    {"copy_kernel": Compiled(frozenset({("a", "1")}), 2)},
-    {"copy_kernel": Compiled(frozenset({("a", "2")}), 1), "add_kernel": Compiled(frozenset({("", "")}), 1)},
+    {"copy_kernel": Compilation(frozenset({("a", "1")}), 2)},
+    {
+        "copy_kernel": Compilation(frozenset({("a", "2")}), 1),
+        "add_kernel": Compilation(frozenset({("", "")}), 1),
+    },
 )
 
 
-def shown(campaign: Record) -> list[list[str]]:
+def shown(campaign: CampaignRecord) -> list[list[str]]:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(kernels(campaign))
     lines = console.export_text().splitlines()
@@ -132,7 +135,7 @@ def test_a_campaign_without_compilations_says_so() -> None:
 
 
 def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> None:
-    record = Record("night", "impl", "cpu", "")
+    record = CampaignRecord("night", "impl", "cpu", "")
     assert kernels(record) == ""
     executed, interpreted = LaunchRecord("executed", "", 12_345), LaunchRecord("interpreted", "tt.new", 1)
     record.launched = [KernelRecord("copy", "", [executed]), KernelRecord("move", "", [interpreted])]
@@ -145,7 +148,7 @@ def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> N
 def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
     record = finished("cuda", *COUNTED)
     record.save(tmp_path / "new" / "campaign.json")
-    saved = Record.load(tmp_path / "new" / "campaign.json")
+    saved = CampaignRecord.load(tmp_path / "new" / "campaign.json")
     assert saved == record
     assert {name: (len(one["variants"]), one["compilations"]) for name, one in saved.kernels.items()} == {
         "add_kernel": (1, 1),

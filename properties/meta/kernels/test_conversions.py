@@ -9,7 +9,7 @@ import pytest
 
 from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
-from properties.meta.kernels.cases import FLOATS, INTEGERS, Case, cases
+from properties.meta.kernels.cases import FLOATS, INTEGERS, ArithmeticCase, cases
 from properties.meta.kernels.comparing import bits_to_convert, found, known, same
 from properties.meta.kernels.reference import nearest, number, signed
 from properties.meta.kernels.values import WIDTHS, decode, encode, operands, scalar
@@ -79,7 +79,7 @@ def test_a_float_becomes_the_integer_toward_zero_that_is_in_range(source: str, r
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.name == "tt.bitcast"], ids=str)
-def test_a_bitcast_keeps_every_bit(case: Case) -> None:
+def test_a_bitcast_keeps_every_bit(case: ArithmeticCase) -> None:
     (source,) = case.operands
     (bits,) = operands((source,))
     assert found(case.name, case.operands, case.result, bits) == bits.tolist()

@@ -19,7 +19,7 @@ import triton.language as tl
 from properties.harness.campaign.coordinator import run
 from properties.harness.campaign.launched import KernelRecord, coverage_of, records_of
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.case.values import call
 from properties.harness.device.port import InWorker
 from properties.harness.execution.example import Bench
@@ -208,7 +208,7 @@ COPIES = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 
 
 @pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Record:
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignRecord:
     """A campaign of a few examples on impl."""
     folder = tmp_path_factory.mktemp("campaign")
     plan = Plan(
@@ -226,7 +226,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Record:
     return run(plan)
 
 
-def test_a_campaign_on_impl_names_lines_of_its_kernels(campaign: Record) -> None:
+def test_a_campaign_on_impl_names_lines_of_its_kernels(campaign: CampaignRecord) -> None:
     (kernel,) = campaign.launched
     assert kernel.name == "postprocess_mamba_fused_kernel"
     assert kernel.executed > 0
@@ -237,7 +237,7 @@ def test_a_campaign_on_impl_names_lines_of_its_kernels(campaign: Record) -> None
         assert one.text.startswith(("if ", "elif ", "for ", "while "))
 
 
-def test_branches_are_behaviours_of_the_property_that_took_them(campaign: Record) -> None:
+def test_branches_are_behaviours_of_the_property_that_took_them(campaign: CampaignRecord) -> None:
     (one,) = campaign.properties
     (kernel,) = campaign.launched
     lines = {(branch.file, branch.line, branch.way) for branch in kernel.branches if branch.taken}

@@ -12,7 +12,7 @@ import pytest
 
 from properties.harness.kernels.arithmetic.elements import DTYPES
 from properties.meta.kernels import reference
-from properties.meta.kernels.cases import FLOAT_PREDICATES, FLOATS, Case
+from properties.meta.kernels.cases import FLOAT_PREDICATES, FLOATS, ArithmeticCase
 from properties.meta.kernels.comparing import few, found, known, pairs, same
 from properties.meta.kernels.reference import Number, nearest, number
 from properties.meta.kernels.values import WIDTHS, decode, floats, is_nan, operands
@@ -94,7 +94,7 @@ def test_a_remainder_comes_of_the_rounded_quotient(element: str) -> None:
 
 @pytest.mark.parametrize("element", FLOATS)
 def test_an_infinite_divisor_leaves_everything_and_zero_leaves_nothing(element: str) -> None:
-    compute, dtype = known(Case("arith.remf", (element, element), element)), DTYPES[element]
+    compute, dtype = known(ArithmeticCase("arith.remf", (element, element), element)), DTYPES[element]
     with np.errstate(all="ignore"):
         for number in (-2.5, 0.0, math.inf):
             assert compute(dtype(number), dtype(math.inf)) == number
@@ -206,7 +206,7 @@ def test_functions_are_rounded_correctly(name: str, element: str) -> None:
 def test_subnormal_numbers_are_zero_where_a_gpu_flushes_them(
     name: str, argument: float, expected: float
 ) -> None:
-    compute = known(Case(f"math.{name}", ("f32",), "f32"))
+    compute = known(ArithmeticCase(f"math.{name}", ("f32",), "f32"))
     with np.errstate(all="ignore"):
         for result in (compute(np.float32(argument)), compute(np.array([argument], np.float32))[0]):
             if math.isnan(expected):

@@ -11,10 +11,10 @@ import torch
 
 from properties.harness.execution.example import Bench
 from properties.meta.gallery import detectors, results, table
-from properties.meta.gallery.detectors import CPU, CUDA, Verdict
+from properties.meta.gallery.detectors import CPU, CUDA, Detection
 from properties.meta.gallery.exhibit import TWINS, Exhibit, Twin
 from properties.meta.gallery.exhibits import EXHIBITS
-from properties.meta.gallery.memory import Memory
+from properties.meta.gallery.memory import ExhibitMemory
 from properties.meta.gallery.results import Result
 
 SAVED = {one.key: one for one in results.load()}
@@ -23,7 +23,7 @@ every_exhibit = pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one
 
 
 @cache
-def seen(exhibit: str, detector: str, twin: Twin) -> Verdict:
+def seen(exhibit: str, detector: str, twin: Twin) -> Detection:
     return {**CPU, **CUDA}[detector](exhibit, twin)
 
 
@@ -53,7 +53,7 @@ def test_the_sanitizer_names_what_is_wrong(exhibit: Exhibit) -> None:
 @every_exhibit
 def test_no_detector_blames_an_intact_twin(exhibit: Exhibit) -> None:
     verdicts = {name: seen(exhibit.name, name, "intact") for name in CPU}
-    assert verdicts == dict.fromkeys(CPU, Verdict(False))
+    assert verdicts == dict.fromkeys(CPU, Detection(False))
 
 
 @every_exhibit
@@ -115,7 +115,7 @@ def test_every_exhibit_has_a_name_of_its_own() -> None:
 @pytest.mark.usefixtures("_on_a_gpu")
 def test_every_intact_twin_is_right_on_a_gpu_every_time() -> None:
     verdicts = {one.name: seen(one.name, "gpu", "intact") for one in EXHIBITS}
-    assert verdicts == {one.name: Verdict(False) for one in EXHIBITS}
+    assert verdicts == {one.name: Detection(False) for one in EXHIBITS}
 
 
 @pytest.mark.usefixtures("_on_a_gpu")
@@ -150,23 +150,23 @@ REPORT = """\
 @pytest.mark.parametrize(
     ("output", "verdict"),
     [
-        (REPORT, Verdict(True, "Invalid __global__ read of size 4 bytes")),
-        ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", Verdict(False)),
-        ("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", Verdict(False)),
+        (REPORT, Detection(True, "Invalid __global__ read of size 4 bytes")),
+        ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", Detection(False)),
+        ("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n", Detection(False)),
     ],
 )
-def test_a_report_of_compute_sanitizer_comes_to_a_verdict(output: str, verdict: Verdict) -> None:
+def test_a_report_of_compute_sanitizer_comes_to_a_verdict(output: str, verdict: Detection) -> None:
     assert detectors._summary(output) == verdict
 
 
 def test_a_script_that_compute_sanitizer_says_nothing_about_was_not_looked_at() -> None:
     verdict = detectors._summary("ModuleNotFoundError: No module named 'torch'")
-    assert verdict == Verdict(None, "no report: ModuleNotFoundError: No module named 'torch'")
+    assert verdict == Detection(None, "no report: ModuleNotFoundError: No module named 'torch'")
 
 
 def overwritten(start: int) -> str:
     """What is told of a byte that has changed, counted from the start of int32[2]."""
-    memory = Memory("cpu")
+    memory = ExhibitMemory("cpu")
     memory.put("counts", torch.int32, [5, 6])
     wanted = memory.contents()
     memory.watched["counts"].raw[64 + start] = 1

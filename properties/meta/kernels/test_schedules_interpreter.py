@@ -12,10 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.case.switches import for_interpreter
 from properties.harness.kernels import interpreted, schedules
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.kernels.source.ir import NotUnderstoodError
 
 pytestmark = pytest.mark.usefixtures("executed")

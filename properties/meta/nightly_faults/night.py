@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from properties.harness.campaign.record import FILE, Record
+from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.meta.breakages.broken import ROOT
-from properties.meta.campaign.kills import Process, processes_of
+from properties.meta.campaign.kills import CampaignProcess, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05
@@ -120,12 +120,12 @@ class Night:
         self.process.wait()
 
     @property
-    def engines(self) -> list[Process]:
+    def engines(self) -> list[CampaignProcess]:
         """The processes that search."""
         return [one for one in processes_of(self.mark) if one.name == "engine"]
 
     @property
-    def workers(self) -> list[Process]:
+    def workers(self) -> list[CampaignProcess]:
         """The processes that run the subject."""
         return [one for one in processes_of(self.mark) if one.name == "worker"]
 
@@ -140,11 +140,11 @@ class Night:
         return [f"{one.command} survives" for one in found]
 
     @property
-    def records(self) -> list[Record]:
-        return [Record.load(path) for path in sorted(self.reports.glob(f"campaigns/*/{FILE}"))]
+    def records(self) -> list[CampaignRecord]:
+        return [CampaignRecord.load(path) for path in sorted(self.reports.glob(f"campaigns/*/{FILE}"))]
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> CampaignRecord | None:
         return self.records[-1] if self.records else None
 
     @property

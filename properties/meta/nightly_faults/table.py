@@ -25,7 +25,7 @@ and of how many of them a case can be read afterwards, in the corpus, the folder
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """`done`: what is done to the campaign."""
 
     name: str
@@ -36,58 +36,64 @@ class Fault:
 FAULTS = {
     one.name: one
     for one in (
-        Fault("small_disk", "reports and corpus on a disk of 64 KiB", places.small_disk),
-        Fault("disk_fills_up", "their disk is filled once the first case is kept", places.disk_fills_up),
-        Fault(
+        InjectedFault("small_disk", "reports and corpus on a disk of 64 KiB", places.small_disk),
+        InjectedFault(
+            "disk_fills_up", "their disk is filled once the first case is kept", places.disk_fills_up
+        ),
+        InjectedFault(
             "no_room_anywhere", "no file may be longer than 512 bytes (RLIMIT_FSIZE)", places.no_room_anywhere
         ),
-        Fault(
+        InjectedFault(
             "isolated_on_full_disk",
             "the same, with the subject in workers of their own",
             places.isolated_on_full_disk,
         ),
-        Fault("read_only_corpus", "the corpus may only be read", places.read_only_corpus),
-        Fault(
+        InjectedFault("read_only_corpus", "the corpus may only be read", places.read_only_corpus),
+        InjectedFault(
             "corrupt_corpus",
             "truncated, binary, of a newer version, empty, nested, a list, a folder, forbidden, a link to nothing; subject intact",
             places.corrupt_corpus,
         ),
-        Fault("two_at_once", "two campaigns, one corpus, one folder of reports", places.two_at_once),
-        Fault(
+        InjectedFault("two_at_once", "two campaigns, one corpus, one folder of reports", places.two_at_once),
+        InjectedFault(
             "clock_jumps", "the wall clock of all processes goes +1 day, then -1 day", processes.clock_jumps
         ),
-        Fault(
+        InjectedFault(
             "devices_lost",
             "no worker of the second of two devices gets ready any more, then none of the first",
             processes.devices_lost,
         ),
-        Fault("only_device_lost", "the same of the only one; subject intact", processes.only_device_lost),
-        Fault("device_of_no_use", "one of two devices never gets a worker ready", processes.device_of_no_use),
-        Fault("engines_killed", "SIGKILL to the engine, twice", processes.engines_killed),
-        Fault(
+        InjectedFault(
+            "only_device_lost", "the same of the only one; subject intact", processes.only_device_lost
+        ),
+        InjectedFault(
+            "device_of_no_use", "one of two devices never gets a worker ready", processes.device_of_no_use
+        ),
+        InjectedFault("engines_killed", "SIGKILL to the engine, twice", processes.engines_killed),
+        InjectedFault(
             "engine_without_memory",
             "no more address space for the engine (RLIMIT_AS)",
             processes.engine_without_memory,
         ),
-        Fault(
+        InjectedFault(
             "subject_without_memory",
             "the subject raises MemoryError, and torch's OutOfMemoryError",
             processes.subject_without_memory,
         ),
-        Fault(
+        InjectedFault(
             "broken_locale",
             "LC_ALL=C, LANG=xx_YY, PYTHONIOENCODING=ascii, no UTF-8 mode, TERM=dumb",
             processes.broken_locale,
         ),
-        Fault(
+        InjectedFault(
             "nobody_listens",
             "standard output closed, on a full device, a pipe whose reader left",
             processes.nobody_listens,
         ),
-        Fault(
+        InjectedFault(
             "fails_nearly_always", "a subject that is wrong for every input", processes.fails_nearly_always
         ),
-        Fault(
+        InjectedFault(
             "coordinator_killed",
             "SIGKILL to the coordinator at random moments, then --resume",
             places.coordinator_killed,
@@ -103,7 +109,7 @@ def text(results: Mapping[str, Observed], earlier: str = "") -> str:
     return _HEAD + "".join(rows[name] for name in FAULTS if name in rows)
 
 
-def _row(fault: Fault, seen: Observed) -> str:
+def _row(fault: InjectedFault, seen: Observed) -> str:
     said = f"not tried: {seen.skipped}" if seen.skipped else "<br>".join(map(_brief, seen.said)) or "nothing"
     wrong = "".join(f"<br>WRONG: {_brief(one)}" for one in seen.wrong)
     kept = f"{seen.kept} of {seen.announced}"

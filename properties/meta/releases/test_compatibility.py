@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from properties.harness.campaign.record import KnownRecord, PropertyRecord, Record
+from properties.harness.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
 from properties.harness.cli import compatibility_runs as compatibility_run
-from properties.harness.cli.compatibility_runs import Runner, run_compatibility
+from properties.harness.cli.compatibility_runs import ReleaseCampaigns, run_compatibility
 from properties.harness.cli.main import main
 from properties.harness.docs import generated as readme
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
@@ -33,7 +33,7 @@ OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://exampl
 def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
     """A campaign's file: `properties` are what is to be told of them, or their statuses."""
     told = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
-    record = Record(
+    record = CampaignRecord(
         release,
         "vllm",
         "cpu",
@@ -228,8 +228,8 @@ sys.exit("broke")
 """
 
 
-def runner_in(folder: Path) -> Runner:
-    return Runner(Ready(Base("", (), ())), ("-c", _CAMPAIGN), folder)
+def runner_in(folder: Path) -> ReleaseCampaigns:
+    return ReleaseCampaigns(Ready(Base("", (), ())), ("-c", _CAMPAIGN), folder)
 
 
 def test_a_campaign_runs_in_the_environment_of_its_release(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_campaign_that_broke_is_not_taken_for_the_one_before(tmp_path: Path) -
 def test_what_cannot_be_is_refused_before_the_first_campaign(
     releases: str, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr(ReleaseCampaigns, "run", lambda *_: pytest.fail("ran"))
     options = argparse.Namespace(saved=None, releases=releases, budget=budget)
     with pytest.raises(ValueError, match="but should be"):
         run_compatibility(options)

@@ -18,7 +18,7 @@ from hypothesis import Phase, settings
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import stated
-from properties.harness.case.timeline import Arrow, Cell, Finding, Moment, TableRow, Timeline
+from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 from properties.harness.case.values import (
     Attribute,
     BufferMaker,
@@ -53,7 +53,7 @@ from properties.harness.report.repro.script import repro_script
 from properties.harness.suite.short import lines
 from properties.meta.breakages.broken import (
     ROOT,
-    Verdict,
+    BreakageVerdict,
     a_case,
     a_property,
     case_of,
@@ -62,10 +62,10 @@ from properties.meta.breakages.broken import (
     run_scripts,
 )
 from properties.meta.processes import run_python
-from properties.strategies.batch import Batch, BlockTable, Request, Splitting, metadata
+from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting, metadata
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, State
-from properties.strategies.shapes import Model
+from properties.strategies.shapes import ShapeArguments
 from properties.subjects import LAYOUT_VARIABLE, load
 from properties.test_refusals import BAD_INPUTS
 
@@ -84,7 +84,7 @@ class Defect:
 
 
 VARLEN = "compute_varlen_chunk_metadata"
-BATCH = Batch((Request(1, 3), Request(5, 0, prefilling=True)), padded_rows=1)
+BATCH = Batch((RequestRow(1, 3), RequestRow(5, 0, prefilling=True)), padded_rows=1)
 TABLE = BlockTable(((1, 2), (3, 4)), (5, 1), block_size=4, width=2, extra_stride=1)
 COPY = Copy(State(4, (3, 2), "bfloat16", padding=3), (0, 2, 3), 1, 2, 1)
 SPEC = record("MambaSpec", block_size=4, shapes=((2, 3),), dtypes=(DType("float32"),))
@@ -301,10 +301,10 @@ def unshrunk() -> Iterator[None]:
 class Scripts:
     """Where the reports are, how their scripts ended, and what the process had imported by then."""
 
-    broken: dict[str, Verdict]
-    intact: dict[str, Verdict]
-    missing: Verdict
-    correct: list[tuple[Case, Verdict]]
+    broken: dict[str, BreakageVerdict]
+    intact: dict[str, BreakageVerdict]
+    missing: BreakageVerdict
+    correct: list[tuple[Case, BreakageVerdict]]
     modules: set[str]
 
 
@@ -353,7 +353,7 @@ def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: st
 
 @named_defects
 def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name: str) -> None:
-    assert scripts.intact[name] == Verdict(0, "the defect is gone\n")
+    assert scripts.intact[name] == BreakageVerdict(0, "the defect is gone\n")
 
 
 @pytest.mark.parametrize(("body", "code"), [("x // y", 1), ("x // y + 1", 0)])
@@ -507,7 +507,9 @@ CREATED = Returned(record("Context"))
 
 
 @pytest.fixture(scope="module")
-def memory_scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> dict[str, tuple[Case, Verdict]]:
+def memory_scripts(
+    tmp_path_factory: pytest.TempPathFactory, device: str
+) -> dict[str, tuple[Case, BreakageVerdict]]:
     """Cases about what memory holds, of a right and of a wrong subject, with the verdict of their scripts."""
     folder, found = tmp_path_factory.mktemp("memory"), {}
     right = MEMORY.replace("SOURCE", "0x1234").replace("RACE", "0")
@@ -531,7 +533,7 @@ def memory_scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> dic
     return {name: (case, verdict) for (name, case), verdict in zip(found.items(), verdicts, strict=True)}
 
 
-MemoryScripts = dict[str, tuple[Case, Verdict]]
+MemoryScripts = dict[str, tuple[Case, BreakageVerdict]]
 
 
 @pytest.mark.parametrize("name", ["toy_right move", "toy_right reset"])
@@ -540,7 +542,7 @@ def test_a_script_about_memory_exits_0_where_it_holds_what_it_should(
 ) -> None:
     case, verdict = memory_scripts[name]
     assert is_right(case)
-    assert verdict == Verdict(0, "the defect is gone\n")
+    assert verdict == BreakageVerdict(0, "the defect is gone\n")
 
 
 def test_a_script_about_memory_names_the_byte_that_is_wrong(memory_scripts: MemoryScripts) -> None:
@@ -553,7 +555,9 @@ def test_a_script_about_memory_names_the_byte_beside_it_that_was_written_to(
     memory_scripts: MemoryScripts,
 ) -> None:
     _, verdict = memory_scripts["outside"]
-    assert verdict == Verdict(1, "byte 7 before pool0 = 0x00, but should be 0xa5\nthe defect is there\n")
+    assert verdict == BreakageVerdict(
+        1, "byte 7 before pool0 = 0x00, but should be 0xa5\nthe defect is there\n"
+    )
 
 
 def test_a_script_about_an_order_of_programs_runs_them_in_that_order(
@@ -641,7 +645,7 @@ FILES = ["case.json", "report.html", "report.md", "repro.py"]
 TIMELINE = Timeline(
     (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
     (Arrow(0, "r0", 0, 0, 1),),
-    Finding(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
+    WrongCell(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
 )
 
 
@@ -855,7 +859,7 @@ def test_a_replay_on_a_subject_without_the_kernel_is_not_applicable(
 
 
 def test_a_replay_needs_no_property_of_that_name(tmp_path: Path) -> None:
-    steps = (Model("short_conv_state_shape", (("intermediate_size", 4), ("conv_kernel", 4))).call(),)
+    steps = (ShapeArguments("short_conv_state_shape", (("intermediate_size", 4), ("conv_kernel", 4))).call(),)
     case = replace(unsaid(case_of(load("impl"), "cpu", *steps)), property_name="long_gone")
     assert replayed(case.save(tmp_path / "case.json"), "impl") == 0
 

@@ -13,17 +13,17 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from properties.harness.campaign.record import KnownRecord, Record
+from properties.harness.campaign.pages.junit import junit
+from properties.harness.campaign.pages.page import page
+from properties.harness.campaign.pages.summary import markdown
+from properties.harness.campaign.record import CampaignRecord, KnownRecord
 from properties.harness.campaign.shards.comparison import compared
 from properties.harness.campaign.terminal.display import Display, kernels, summary
 from properties.harness.campaign.terminal.told import known_table, tell_failures, tell_known
 from properties.harness.case import Case
 from properties.harness.case.values import Returned, call
-from properties.harness.execution.replay import replay_case
+from properties.harness.device.replay import replay_case
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages.junit import junit
-from properties.harness.report.pages.page import page
-from properties.harness.report.pages.summary import markdown
 from properties.harness.text.markdown import code, fenced, inert
 from properties.meta.breakages.broken import a_case, toy
 from properties.meta.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record
@@ -70,7 +70,7 @@ def shown(message: str) -> Case:
     return Case(**{**vars(found.case), **texts, "timeline": TIMELINE})
 
 
-def campaign(message: str) -> Record:
+def campaign(message: str) -> CampaignRecord:
     bucket = a_bucket(3, shown(message), note=message, rule=message, fault=message)
     stated = a_property(message, status="ERROR", detail=message, sentence=message, unchecked={message: 1})
     known = KnownRecord(message, message, message, "showed", {message: 1}, remark=message)

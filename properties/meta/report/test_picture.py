@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from properties.harness.case import Case
 from properties.harness.case.codec import decode, encode
 from properties.harness.case.failure import stated
-from properties.harness.case.timeline import LONG, Arrow, Cell, Finding, Moment, Spot, TableRow, Timeline
+from properties.harness.case.timeline import LONG, Arrow, Cell, Moment, Spot, TableRow, Timeline, WrongCell
 from properties.harness.report.markdown import write_report
 from properties.harness.report.picture import EM, fit, mix, plain, svg
 from properties.meta.breakages.broken import a_case
@@ -29,7 +29,7 @@ FORWARD = TableRow("r0", 0, 2, (NULL, EIGHT, TEN), reads=(1,), writes=(2,))
 COPIED = TableRow("r0", 0, 2, (NULL, Cell(5, "10 tokens", 10, "r0", wrong=True), TEN))
 OTHER = TableRow("r<1>", 1, None, (Cell(9, "a & b", 4, "r<1>"),))
 TITLES = ("step 1, before the forward", "step 2, after the forward: r0 drafts 2", "step 2, after the copies")
-WRONG = Finding(2, "r0", 0, 1, "10 tokens, but should be 8 & no more", origin=(1, "r0", 0, 2))
+WRONG = WrongCell(2, "r0", 0, 1, "10 tokens, but should be 8 & no more", origin=(1, "r0", 0, 2))
 STORY = Timeline(
     tuple(Moment(title, (row, OTHER)) for title, row in zip(TITLES, (BEFORE, FORWARD, COPIED), strict=True)),
     (Arrow(2, "r0", 0, 2, 1, "1 draft accepted"),),
@@ -293,7 +293,7 @@ LENGTH = 30
 CHANGES = Timeline(
     (Moment("one", (long_row(LENGTH),)), Moment("two", (replace(long_row(LENGTH, c7=NULL), run=11),))),
     (Arrow(1, "r0", 0, 3, 20),),
-    Finding(1, "r0", 0, 26, "wrong", origin=(0, "r0", 0, 24)),
+    WrongCell(1, "r0", 0, 26, "wrong", origin=(0, "r0", 0, 24)),
 )
 
 
@@ -336,13 +336,13 @@ def of_rows(*rows: TableRow) -> Timeline:
         ((TableRow("a", 0, None, (NULL,), writes=(-1,)),), (), None, r"^used = "),
         ((TableRow("a", 0, 0, (NULL,)),), (Arrow(0, "a", 0, 0, 1),), None, r"^arrow = "),
         ((TableRow("a", 0, 0, (NULL,)),), (Arrow(1, "a", 0, 0, 0),), None, r"^arrow = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (), Finding(0, "b", 0, 0, ""), r"^finding = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (), Finding(0, "a", 0, 0, "", (0, "a", 1, 0)), r"^origin = "),
+        ((TableRow("a", 0, 0, (NULL,)),), (), WrongCell(0, "b", 0, 0, ""), r"^finding = "),
+        ((TableRow("a", 0, 0, (NULL,)),), (), WrongCell(0, "a", 0, 0, "", (0, "a", 1, 0)), r"^origin = "),
         ((TableRow("a", 0, 0, (NULL,)),) * 2, (), None, r"^rows = .* once \[moment 0\]"),
     ],
 )
 def test_a_timeline_that_names_what_is_not_there_is_refused(
-    rows: tuple[TableRow, ...], arrows: tuple[Arrow, ...], finding: Finding | None, message: str
+    rows: tuple[TableRow, ...], arrows: tuple[Arrow, ...], finding: WrongCell | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Timeline((Moment("now", rows),), arrows, finding)
@@ -394,9 +394,9 @@ def timelines(draw: st.DrawFn) -> Timeline:
     return Timeline(moments, tuple(arrows), finding)
 
 
-def finding_at(spot: Spot, text: str, origin: Spot | None) -> Finding:
+def finding_at(spot: Spot, text: str, origin: Spot | None) -> WrongCell:
     moment, request, group, column = spot
-    return Finding(moment, request, group, column, text, origin)
+    return WrongCell(moment, request, group, column, text, origin)
 
 
 def arrows_from(moments: tuple[Moment, ...], spot: Spot) -> st.SearchStrategy[Arrow]:

@@ -16,11 +16,11 @@ from properties.harness.case import Case
 from properties.harness.case.faults import DEVICE_FAULT
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.values import Raised, Returned
+from properties.harness.device.replay import replay_file
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.execution.registry import load_properties
-from properties.harness.execution.replay import replay_file
 from properties.harness.execution.variants import Variant, broken_subject
 from properties.harness.report import witness
 from properties.harness.report.markdown import report_text, write_report

@@ -18,7 +18,7 @@ from oracle.align.context import CacheGroup, StateMetadata, StateSpec, StateView
 from oracle.align.decisions import AfterStep, Boundary, Slots
 from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, moved, state_copy
 from oracle.align.pointers import Entry
-from oracle.align.runner import Forgotten, Request
+from oracle.align.runner import Forgotten, RunnerRequest
 from oracle.errors import Refused
 from oracle.layout import StateGeometry, Unrepresentable
 from oracle.profile import DOCUMENTS
@@ -105,7 +105,7 @@ class Life:
                 ["r"],
                 [self.accepted],
                 {"r": length},
-                {"r": Request((self.table,), self.computed)},
+                {"r": RunnerRequest((self.table,), self.computed)},
                 BLOCK,
                 DRAFTS,
                 1,
@@ -798,10 +798,10 @@ def planned(
     scheduled: Mapping[str, int] | None = None,
     max_num_reqs: int = 3,
     **computed: int,
-) -> runner.Plan:
+) -> runner.StepPlan:
     """Row a is new, row b has decoded in column 3 and goes on in column 4, row c has a hit of two blocks."""
     tokens = {"a": 0, "b": 16, "c": 8} | computed
-    requests = {name: Request(BLOCKS, number) for name, number in tokens.items()}
+    requests = {name: RunnerRequest(BLOCKS, number) for name, number in tokens.items()}
     return runner.preprocess(
         {"b": 3} if state_idx is None else state_idx,
         forgotten,
@@ -854,9 +854,9 @@ def test_a_step_is_refused(argument: str, changes: dict[str, Any]) -> None:
 
 
 def test_a_copy_needs_columns_and_blocks_of_its_request() -> None:
-    plan = runner.Plan({}, (1,), (Move(0, 1, 2, 1),))
+    plan = runner.StepPlan({}, (1,), (Move(0, 1, 2, 1),))
     for blocks, argument in ((((1, 2, 3),), None), (((1, 2),), "block_ids"), (((1, 2, 0),), "block_ids[2]")):
-        requests = {"a": Request(blocks, 8)}
+        requests = {"a": RunnerRequest(blocks, 8)}
         if argument is None:
             runner.require_blocks(plan, ["a"], requests, STATES)
         else:
@@ -865,9 +865,9 @@ def test_a_copy_needs_columns_and_blocks_of_its_request() -> None:
 
 
 def test_both_ways_of_copying_leave_the_same_bytes() -> None:
-    plan = runner.Plan({}, (1, 1), (Move(0, 1, 2, 1), Move(1, 0, 1, 0)))
+    plan = runner.StepPlan({}, (1, 1), (Move(0, 1, 2, 1), Move(1, 0, 1, 0)))
     blocks = {"a": (1, 2, 3, 4), "b": (5, 6)}
-    requests = {name: Request((own,), 8) for name, own in blocks.items()}
+    requests = {name: RunnerRequest((own,), 8) for name, own in blocks.items()}
     memory = {"pool": bytes(range(96))}
     by_lists = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
     by_tables = runner.copied_by_tables(memory, plan, STATES, "SD", [list(blocks.values())], DOCUMENTS)

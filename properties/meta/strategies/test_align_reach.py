@@ -16,12 +16,12 @@ from hypothesis.strategies import SearchStrategy
 from oracle.situations.align import decisions, pointers, runner
 from properties.harness.case.values import View
 from properties.strategies.align import DTYPES, Group, Kept, Setup, setups
-from properties.strategies.align_batches import After, Before, Standing
+from properties.strategies.align_batches import After, BatchLayout, Before
 from properties.strategies.align_cache import Cache, Filling
-from properties.strategies.align_pointers import Run, Runs, runs
+from properties.strategies.align_pointers import MovedRun, MovedRuns, runs
 from properties.strategies.align_requests import FLAWS, Sampled, Starting
 from properties.strategies.align_runner import RunnerStep, runner_steps
-from properties.strategies.align_sessions import History, Life, Turn, histories
+from properties.strategies.align_sessions import History, SessionRequest, SessionStep, histories
 from properties.strategies.align_steps import afters, befores, far_afters, far_befores
 from properties.strategies.situations import Situated, all_situations
 
@@ -404,8 +404,8 @@ FRESH, NEW = Sampled(), Starting(remembered=False)
         (afters(), After(PLAIN, (FRESH,))),
         (befores(), Before(PLAIN, (NEW,))),
         (runner_steps(), RunnerStep(PLAIN, (NEW,))),
-        (histories(min_spec=0), History(PLAIN, (Life((Turn(),)),))),
-        (runs(), Runs((Run(1),))),
+        (histories(min_spec=0), History(PLAIN, (SessionRequest((SessionStep(),)),))),
+        (runs(), MovedRuns((MovedRun(1),))),
         (far_afters(), After(PLAIN, (Sampled(1),), filling=Filling(far=2**31 + 2**12))),
     ],
     ids=lambda value: type(value).__name__,
@@ -448,10 +448,10 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
         ),
         ("no boundary", After(Setup((TEMPORAL,), block_size=2), (FRESH,))),
         (decisions.ONE_BEHIND.name, After(DRAFTING, (Sampled(1, 2, 1, 2),))),
-        (decisions.NO_SLOT.name, After(PLAIN, (FRESH,), Standing(skipped=(0,)))),
+        (decisions.NO_SLOT.name, After(PLAIN, (FRESH,), BatchLayout(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
         ("programs interleaved", After(PLAIN, (FRESH,), schedule="priorities:0")),
-        ("spare rows", After(PLAIN, (FRESH,), Standing(spare=1))),
+        ("spare rows", After(PLAIN, (FRESH,), BatchLayout(spare=1))),
     ],
 )
 def test_a_batch_after_a_forward_is_one_request(situation: str, simplest: After) -> None:
@@ -479,13 +479,13 @@ def test_a_move_is_by_one_column() -> None:
 @pytest.mark.slow
 def test_two_slots_out_of_order_are_two_requests() -> None:
     found = minimal(afters(), found_in(decisions.OUT_OF_ORDER.name))
-    assert found == After(PLAIN, (FRESH, FRESH), Standing(slots=1))
+    assert found == After(PLAIN, (FRESH, FRESH), BatchLayout(slots=1))
 
 
 @pytest.mark.slow
 def test_more_rows_than_a_vector_are_one_behind_as_many_idle_ones() -> None:
     assert minimal(afters(crowded=True), found_in("more rows than a vector")) == After(
-        PLAIN, (FRESH,), Standing(ahead=64)
+        PLAIN, (FRESH,), BatchLayout(ahead=64)
     )
 
 
@@ -546,14 +546,14 @@ def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: in
 @pytest.mark.parametrize(
     ("situation", "simplest"),
     [
-        (pointers.TO_FRONT.name, Runs((Run(2, -1),))),
-        (pointers.TO_BACK.name, Runs((Run(2, 1),))),
-        ("adjacent", Runs((Run(1, 1),))),
-        ("several tiles, overlapping", Runs((Run(17000, 1),))),
-        ("unused entries", Runs((Run(1),), spare=1)),
+        (pointers.TO_FRONT.name, MovedRuns((MovedRun(2, -1),))),
+        (pointers.TO_BACK.name, MovedRuns((MovedRun(2, 1),))),
+        ("adjacent", MovedRuns((MovedRun(1, 1),))),
+        ("several tiles, overlapping", MovedRuns((MovedRun(17000, 1),))),
+        ("unused entries", MovedRuns((MovedRun(1),), spare=1)),
     ],
 )
-def test_a_run_is_as_short_as_its_situation_allows(situation: str, simplest: Runs) -> None:
+def test_a_run_is_as_short_as_its_situation_allows(situation: str, simplest: MovedRuns) -> None:
     assert minimal(runs(), found_in(situation)) == simplest
 
 
@@ -566,15 +566,15 @@ CLASSES = {
         Group,
         History,
         Kept,
-        Life,
-        Run,
+        SessionRequest,
+        MovedRun,
         RunnerStep,
-        Runs,
+        MovedRuns,
         Sampled,
         Setup,
-        Standing,
+        BatchLayout,
         Starting,
-        Turn,
+        SessionStep,
     )
 }
 

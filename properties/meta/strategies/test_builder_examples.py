@@ -9,7 +9,7 @@ import pytest
 
 from oracle.builders import batch
 from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
-from oracle.builders.batch import BuilderConfig, Step, StepRow
+from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
@@ -59,9 +59,9 @@ def padding(blocks: Sequence[int] = (9, 9, 9), **told: Any) -> StepRow:
     return StepRow(0, 0, tuple(blocks), **told)
 
 
-def step(*rows: StepRow, **changes: Any) -> Step:
+def step(*rows: StepRow, **changes: Any) -> BuilderStep:
     """What the rows say themselves, unless changed."""
-    said = Step(
+    said = BuilderStep(
         rows=rows,
         num_actual_tokens=sum(one.query_len for one in rows),
         max_query_len=max((one.query_len for one in rows), default=0),
@@ -161,7 +161,7 @@ def test_constructors_accept(kind: str, accepted: BuilderConfig) -> None:
         case("tokens-understated", "num_actual_tokens", step(row(1, 4), row(5), num_actual_tokens=5)),
     ],
 )  # fmt: skip
-def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: Step) -> None:
+def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config())
     with refused(argument):
@@ -299,7 +299,7 @@ def test_counts_without_use_are_left_out() -> None:
         ),
     ],
 )
-def test_decodes_that_speculate_need_legal_counts(argument: str, bad: Step) -> None:
+def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config(num_spec=2))
 
@@ -456,7 +456,7 @@ def test_capture_makes_every_row_a_decode_that_accepted_what_it_has() -> None:
         case("too-many", "num_reqs", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1)),
     ],
 )
-def test_base_capture_refuses(argument: str, shape: Step, changed: BuilderConfig) -> None:
+def test_base_capture_refuses(argument: str, shape: BuilderStep, changed: BuilderConfig) -> None:
     with refused(argument):
         base_metadata(shape, changed, capture=True)
 
@@ -553,7 +553,7 @@ def test_mamba1_cuts_chunks_at_blocks_where_every_block_is_kept() -> None:
     assert base_metadata(aligned, config("align"), "mamba1") == base_metadata(aligned, config("align"))
 
 
-def contract_example(**third: Any) -> Step:
+def contract_example(**third: Any) -> BuilderStep:
     """Contract 3.3: two rows with drafts, one without that accepted three tokens, a prompt, padding."""
     blocks = ((1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12), (13, 14, 15))
     said = {"prefilling": False, "accepted": 3, **third}
@@ -717,7 +717,7 @@ def test_gdn_without_drafts_configured_ignores_counts_and_drafts() -> None:
     assert gdn_metadata(told, config()) == gdn_metadata(plain, config())
 
 
-def speculative_batch() -> Step:
+def speculative_batch() -> BuilderStep:
     told: dict[str, Any] = {"prefilling": False, "drafts": 1}
     return step(
         row(2, 4, (1, 2, 3), accepted=2, **told),
@@ -785,7 +785,7 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
         case("stateless", "is_prefilling", step(row(2, 0, drafts=1, accepted=1))),
     ],
 )  # fmt: skip
-def test_gdn_refuses(argument: str, bad: Step) -> None:
+def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         gdn_metadata(bad, config(num_spec=2))
 
@@ -820,7 +820,7 @@ def test_gdn_capture_makes_every_row_with_tokens_speculative() -> None:
         case("length", "max_query_len", step(row(3, 4)), full(num_spec=1)),
     ],
 )
-def test_gdn_capture_refuses(argument: str, shape: Step, changed: BuilderConfig) -> None:
+def test_gdn_capture_refuses(argument: str, shape: BuilderStep, changed: BuilderConfig) -> None:
     with refused(argument):
         gdn_metadata(shape, changed, capture=True)
 

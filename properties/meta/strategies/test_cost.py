@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from properties.strategies.align import Setup
-from properties.strategies.align_pointers import Runs, runs
+from properties.strategies.align_pointers import MovedRuns, runs
 from properties.strategies.align_runner import runner_steps, shifting_steps
 from properties.strategies.align_sessions import History, histories
 from properties.strategies.align_steps import afters, befores
@@ -61,7 +61,7 @@ def copied_by_all_steps(history: History) -> int:
     return bytes_of(history.setup) * turns * times(history.schedule)
 
 
-def copied_by_runs(found: Runs) -> int:
+def copied_by_runs(found: MovedRuns) -> int:
     return sum(run.size for run in found.runs) * times(found.schedule)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from oracle.lifecycle.ledger import NOTHING, Held, Ledger, Window
+from oracle.lifecycle.ledger import NOTHING, ConvRows, Held, StateLedger
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Row, Stage, Step, Wish
+from oracle.lifecycle.requests import Geometry, ScheduledRequest, SchedulerStep, Stage, Wish
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 
 CONV_ROWS = 3
@@ -49,7 +49,7 @@ class Lives:
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.geometry)
-        self.ledger = Ledger(self.geometry, self.scheduler.prefixes)
+        self.ledger = StateLedger(self.geometry, self.scheduler.prefixes)
         self.fresh = count(1000)
 
     def new(self, number: int) -> list[int]:
@@ -60,7 +60,7 @@ class Lives:
         self.scheduler.arrive(request, self.new(prompt) if isinstance(prompt, int) else prompt)
         return self
 
-    def step(self, *turns: Turn, preempted: Iterable[str] = ()) -> Step:
+    def step(self, *turns: Turn, preempted: Iterable[str] = ()) -> SchedulerStep:
         """One step from scheduling to commitment."""
         wishes = [Wish(turn.id, turn.tokens, tuple(self.new(turn.drafts))) for turn in turns]
         step = self.scheduler.schedule(wishes, preempted)
@@ -70,10 +70,10 @@ class Lives:
         self.scheduler.commit(step, sampled)
         return step
 
-    def _sampled(self, row: Row, accepts: int) -> list[int]:
+    def _sampled(self, row: ScheduledRequest, accepts: int) -> list[int]:
         return [*row.drafts[: accepts - 1], *self.new(1)] if row.samples else []
 
-    def _execute(self, step: Step, accepts: dict[str, int]) -> None:
+    def _execute(self, step: SchedulerStep, accepts: dict[str, int]) -> None:
         self.ledger.lose(step.lost)
         self.ledger.begin(step.rows)
         self.ledger.before_forward(step.rows)
@@ -83,7 +83,7 @@ class Lives:
         self.ledger.after_sampling(step.rows, accepts)
         self.kept = self._said(step)
 
-    def _said(self, step: Step) -> dict[str, str]:
+    def _said(self, step: SchedulerStep) -> dict[str, str]:
         return {row.id: self.columns(row.id) for row in step.rows}
 
     def columns(self, request: str) -> str:
@@ -157,7 +157,7 @@ class Worked:
     registered: dict[int, int] = field(default_factory=dict)
 
 
-def plays(lives: Lives, worked: Worked, request: str = "a") -> Step:
+def plays(lives: Lives, worked: Worked, request: str = "a") -> SchedulerStep:
     """Take the step and hold everything against what was worked out."""
     turn = Turn(request, tokens=worked.tokens, drafts=worked.drafts, accepts=worked.accepts)
     step = lives.step(turn)
@@ -170,7 +170,7 @@ def plays(lives: Lives, worked: Worked, request: str = "a") -> Step:
     return step
 
 
-def registered(lives: Lives, step: Step, request: str) -> dict[int, int]:
+def registered(lives: Lives, step: SchedulerStep, request: str) -> dict[int, int]:
     prefixes, columns = lives.scheduler.prefixes, lives.blocks(request)
     return {columns.index(block): prefixes.length(prefix) for block, (_, prefix) in step.registered.items()}
 
@@ -347,7 +347,7 @@ def test_e7_a_prefix_hit_starts_from_the_shared_column_and_leaves_it() -> None:
     assert len(lives.blocks("b")) == 8
 
 
-def preempted_after_a_prompt_of_seven() -> tuple[Lives, Row]:
+def preempted_after_a_prompt_of_seven() -> tuple[Lives, ScheduledRequest]:
     """E8 up to the preemption, and the row of the step that resumes."""
     lives = Lives().arrive("a", 7)
     lives.step(Turn())
@@ -369,7 +369,7 @@ def test_e8_a_resumed_request_hits_its_own_block_and_replays_what_is_behind_it()
 
 
 def test_what_is_lost_is_promised_no_more_in_any_group() -> None:
-    ledger = Ledger(ALIGN, Prefixes())
+    ledger = StateLedger(ALIGN, Prefixes())
     ledger.held = {(0, 1): Held(5), (1, 1): Held(6), (0, 2): Held(7)}
     ledger.lose([1, 3])
     assert ledger.held == {(0, 2): Held(7)}
@@ -377,7 +377,7 @@ def test_what_is_lost_is_promised_no_more_in_any_group() -> None:
 
 def test_a_decode_promises_nothing_new_of_conv_rows_in_speculative_columns() -> None:
     lives = after(UP_TO_THE_BOUNDARY[:2], 5)
-    window = Window(3)
+    window = ConvRows(3)
     lives.ledger.held[0, lives.told()[2]] = Held(2, window)
     lives.step(Turn(drafts=2, accepts=1))
     assert lives.ledger.at("a", 0, 2).window is window
@@ -396,5 +396,5 @@ def test_every_group_is_promised_the_same_in_blocks_of_its_own() -> None:
     ("mode", "columns"), [("align", [-1, 0, 0, 1]), ("all", [-1, 0, 0, 1]), ("none", [0, 0, 0, 0])]
 )
 def test_the_column_of_tokens_is_that_of_the_last_one(mode: str, columns: list[int]) -> None:
-    ledger = Ledger(Geometry(mode, block_size=4), Prefixes())
+    ledger = StateLedger(Geometry(mode, block_size=4), Prefixes())
     assert [ledger.column_of(tokens) for tokens in (0, 1, 4, 5)] == columns

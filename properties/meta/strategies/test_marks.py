@@ -15,12 +15,12 @@ from hypothesis.stateful import rule
 from oracle.situations import registry
 from oracle.situations.registry import Situation, declared, situations_of, take
 from oracle.types import cdiv
+from properties.harness.campaign import marks
+from properties.harness.campaign.marks import asked_bench, expected, explored, noted, reachable
 from properties.harness.case.values import call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.machines import MachineProperty, TrialMachine
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations import marks
-from properties.harness.expectations.marks import asked_bench, expected, explored, noted, reachable
 from properties.strategies.chunks import Packed
 
 SECONDS, EXAMPLES = 30.0, 600

@@ -18,7 +18,7 @@ from properties.strategies.batch import (
     POISON,
     Batch,
     BlockTable,
-    Request,
+    RequestRow,
     Splitting,
     batches,
     block_tables,
@@ -27,7 +27,7 @@ from properties.strategies.batch import (
     shuffled_batches,
     splittings,
 )
-from properties.strategies.builders import Setup, Step, StepRequest, setups, steps
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest, setups, steps
 from properties.strategies.chunks import (
     Packed,
     integer_vectors,
@@ -44,7 +44,7 @@ from properties.strategies.layout import (
     layouts,
     temporal_copies,
 )
-from properties.strategies.shapes import TP_SIZES, Model, models
+from properties.strategies.shapes import TP_SIZES, ShapeArguments, models
 from properties.strategies.situations import all_situations
 from properties.subjects.impl import PUBLISHED_MODELS
 
@@ -407,13 +407,15 @@ def test_states_lie_within_their_pages_and_in_memory_that_a_laptop_can_reserve(c
 
 
 @given(models())
-def test_a_published_model_has_the_published_arguments(model: Model) -> None:
+def test_a_published_model_has_the_published_arguments(model: ShapeArguments) -> None:
     published = {one.name: (one.family, one.arguments) for one in PUBLISHED_MODELS}
     assert not model.published or published[model.published] == (model.family, model.arguments)
 
 
 @given(models())
-def test_ranks_share_heads_and_channels_evenly_and_groups_evenly_or_as_replicas(model: Model) -> None:
+def test_ranks_share_heads_and_channels_evenly_and_groups_evenly_or_as_replicas(
+    model: ShapeArguments,
+) -> None:
     sizes, tp = dict(model.arguments), model.tp_size
     shared = [sizes[name] for name in ("num_heads", "num_k_heads", "num_v_heads") if name in sizes]
     assert all(size % tp == 0 for size in (*shared, sizes.get("intermediate_size", 0)))
@@ -445,13 +447,13 @@ _DRAWN = (
     Batch,
     BlockTable,
     Copy,
-    Model,
+    ShapeArguments,
     Packed,
-    Request,
-    Setup,
+    RequestRow,
+    BuilderSetup,
     Splitting,
     State,
-    Step,
+    BuildCall,
     StepRequest,
     Tensor,
 )

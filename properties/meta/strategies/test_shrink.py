@@ -14,7 +14,7 @@ from properties.harness.case.values import Tensor
 from properties.strategies.batch import (
     Batch,
     BlockTable,
-    Request,
+    RequestRow,
     Splitting,
     batches,
     block_tables,
@@ -38,13 +38,13 @@ from properties.strategies.layout import (
     layouts,
     temporal_copies,
 )
-from properties.strategies.shapes import Model, models
+from properties.strategies.shapes import ShapeArguments, models
 from properties.strategies.situations import Situated
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
-DECODE, PREFILL = Request(1, 1), Request(1, 0, prefilling=True)
-DRAFTED = Request(2, 1)
+DECODE, PREFILL = RequestRow(1, 1), RequestRow(1, 0, prefilling=True)
+DRAFTED = RequestRow(2, 1)
 SMALLEST = State(2, (1, 1))
 
 
@@ -76,7 +76,7 @@ def found_in(situation: str) -> Callable[[Situated], bool]:
         (block_tables(), BlockTable((), (), block_size=1)),
         (conv_copies(), Copy(SMALLEST, (1,))),
         (temporal_copies(), Copy(State(2, (1,)), (1,))),
-        (models(), Model("linear_attention_state_shape", (("num_heads", 1), ("head_dim", 1)))),
+        (models(), ShapeArguments("linear_attention_state_shape", (("num_heads", 1), ("head_dim", 1)))),
         (decodes(num_spec=3), DECODE),
         (prefills(), PREFILL),
         (layouts(), "SD"),
@@ -138,7 +138,7 @@ def test_a_prefill_before_a_decode_is_one_token_each() -> None:
 
 
 def test_a_later_chunk_of_a_prompt_has_one_token_behind_it() -> None:
-    assert minimal(batches(), found_in("chunked prefill")) == Batch((Request(1, 1, prefilling=True),))
+    assert minimal(batches(), found_in("chunked prefill")) == Batch((RequestRow(1, 1, prefilling=True),))
 
 
 def test_a_uniform_speculative_batch_is_two_decodes_of_one_draft() -> None:
@@ -160,12 +160,14 @@ def test_padded_tokens_need_no_request() -> None:
 
 def test_a_long_prompt_is_alone_in_its_batch() -> None:
     assert minimal(batches(), lambda batch: max(batch.query_lens, default=0) >= 6) == Batch(
-        (Request(6, 0, prefilling=True),)
+        (RequestRow(6, 0, prefilling=True),)
     )
 
 
 def test_a_long_history_is_that_of_one_decode() -> None:
-    assert minimal(batches(), lambda batch: max(batch.seq_lens, default=0) > 15) == Batch((Request(1, 15),))
+    assert minimal(batches(), lambda batch: max(batch.seq_lens, default=0) > 15) == Batch(
+        (RequestRow(1, 15),)
+    )
 
 
 def test_three_rows_are_three_decodes_of_one_token() -> None:
@@ -299,7 +301,7 @@ def test_a_null_before_the_running_block_is_one_null() -> None:
 
 
 def test_several_ranks_share_one_head_each() -> None:
-    assert minimal(models(), found_in("several ranks")) == Model(
+    assert minimal(models(), found_in("several ranks")) == ShapeArguments(
         "linear_attention_state_shape", (("num_heads", 2), ("head_dim", 1)), tp_size=2
     )
 
@@ -312,7 +314,7 @@ def test_shared_groups_are_one_group_a_rank() -> None:
     assert minimal(models(), found_in("groups shared")) == mamba2(shared=2, groups=2, tp_size=2)
 
 
-def mamba2(shared: int, groups: int, tp_size: int) -> Model:
+def mamba2(shared: int, groups: int, tp_size: int) -> ShapeArguments:
     sizes = {
         "intermediate_size": shared,
         "n_groups": groups,
@@ -321,30 +323,30 @@ def mamba2(shared: int, groups: int, tp_size: int) -> Model:
         "state_size": 1,
         "conv_kernel": 2,
     }
-    return Model("mamba2_state_shape", tuple(sizes.items()), tp_size)
+    return ShapeArguments("mamba2_state_shape", tuple(sizes.items()), tp_size)
 
 
 def test_a_speculative_token_needs_no_more_than_a_short_convolution() -> None:
     arguments = (("intermediate_size", 1), ("conv_kernel", 2))
-    assert minimal(models(), found_in("speculative tokens")) == Model(
+    assert minimal(models(), found_in("speculative tokens")) == ShapeArguments(
         "short_conv_state_shape", arguments, num_spec=1
     )
 
 
 def test_a_gated_delta_net_that_fails_is_no_published_model() -> None:
     sizes = ("num_k_heads", 1), ("num_v_heads", 1), ("head_k_dim", 1), ("head_v_dim", 1)
-    assert minimal(models(), found_in("gated_delta_net_state_shape")) == Model(
+    assert minimal(models(), found_in("gated_delta_net_state_shape")) == ShapeArguments(
         "gated_delta_net_state_shape", (*sizes, ("conv_kernel_size", 2))
     )
 
 
 def test_arguments_of_kda_that_do_not_matter_are_left_out() -> None:
-    assert minimal(models(), found_in("kda_state_shape")) == Model(
+    assert minimal(models(), found_in("kda_state_shape")) == ShapeArguments(
         "kda_state_shape", (("num_heads", 1), ("head_dim", 1))
     )
 
 
 def test_a_published_model_is_on_one_rank_without_drafts() -> None:
-    assert minimal(models(), found_in("published model")) == Model(
+    assert minimal(models(), found_in("published model")) == ShapeArguments(
         "linear_attention_state_shape", (("num_heads", 64), ("head_dim", 128)), published="MiniMax-Text-01"
     )

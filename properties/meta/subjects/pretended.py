@@ -18,25 +18,25 @@ import pytest
 from properties.harness.campaign import coordinator
 from properties.harness.campaign.coordinator import Watch
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import CorpusRecord, Record
+from properties.harness.campaign.record import CampaignRecord, CorpusRecord
 from properties.harness.campaign.workers.gpus import Gpu
 from properties.harness.campaign.workers.seats import Seat
 from properties.harness.campaign.workers.tasks import (
+    ExamplesRun,
     Explore,
     Explored,
     Found,
     Listen,
     Listened,
-    Progress,
-    Ready,
     Replay,
     Replayed,
     Setting,
+    WorkerReady,
 )
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Step
-from properties.harness.device.log import Log, running_path
+from properties.harness.device.log import StepLog, running_path
 from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 
 COMMIT = "0123456789ab"
@@ -66,7 +66,7 @@ class Actor:
     def passes(self, task: Explore, examples: int = 10, **changes: Any) -> None:
         """So many examples, all of them compared."""
         self.say(
-            Progress(task.property, examples, examples), Explored(task.property, "passed", 0.02, **changes)
+            ExamplesRun(task.property, examples, examples), Explored(task.property, "passed", 0.02, **changes)
         )
 
     def leave(self, name: str, case: Case) -> Path:
@@ -77,7 +77,7 @@ class Actor:
         """An example that takes long."""
         about = {"property_name": task.property, "sentence": "", "subject": "impl", "seed": task.seed}
         path = running_path(Path(self.setting.pending), f"{task.property}.{self.pid}")
-        log = Log(path, about | {"device": "cpu"})
+        log = StepLog(path, about | {"device": "cpu"})
         log.note(steps)
         # As it is when a process ends.
         os.close(log._file)
@@ -118,7 +118,7 @@ class _Process:
     def _live(self) -> None:
         actor = self._actor
         with suppress(EOFError, OSError, Died):
-            actor.say(Ready())
+            actor.say(WorkerReady())
             while (task := actor.pipe.recv()) is not None:
                 if isinstance(task, Listen) and self._heard is None:
                     actor.die()
@@ -186,7 +186,7 @@ def pretended(
     replay: Replaying = is_fixed,
     deaf: int = 0,
     **changes: Any,
-) -> tuple[Record, list[Explore]]:
+) -> tuple[CampaignRecord, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
@@ -204,7 +204,7 @@ def falsifies(task: Explore, actor: Actor) -> None:
     if task.property != EXACT or task.known:
         actor.passes(task)
         return
-    actor.say(Progress(EXACT, 5, 5), found_in(task))
+    actor.say(ExamplesRun(EXACT, 5, 5), found_in(task))
 
 
 def found_in(task: Explore, *cases: Case, status: str = "falsified", **changes: Any) -> Explored:

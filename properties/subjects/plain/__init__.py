@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from properties.subjects import ALIKE, KnownDeviation, Subject, offers, safe_getattr
-from properties.subjects.known import known_in, numbers_of
+from properties.harness.subject.deviation import KnownDeviation
+from properties.harness.subject.known import known_in
+from properties.harness.subject.subject import Subject, Tell, offers, safe_getattr
+from properties.harness.text.names import meant_by
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import use_port
 from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION, Plain
 
-Tell = Callable[[str, Mapping[str, Any]], None]
-"""Is told a function's name and its arguments."""
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
 
@@ -125,8 +124,8 @@ def adapted(port: ModuleType) -> PlainSubject:
 def _meant(port: ModuleType) -> str:
     """Which functions of the protocol some of its names may have been meant to be."""
     names = [plain.name for plain in FUNCTIONS]
-    near = {name: get_close_matches(name, names, n=1, cutoff=ALIKE) for name in dir(port)}
-    return "".join(f"; did you mean {near[name][0]} by {name}?" for name in near if near[name])
+    near = {name: meant_by(name, names) for name in dir(port)}
+    return "".join(f"; did you mean {near[name]} by {name}?" for name in near if near[name])
 
 
 def require_declared(module: ModuleType) -> None:
@@ -187,4 +186,4 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     if path is None:
         return ()
     folder = Path(port.__file__ or "").parent
-    return known_in(folder / path, numbers_of(str(safe_getattr(port, "RELEASE", "0"))))
+    return known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))

@@ -10,8 +10,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from properties.harness.subject.known import known_in
 from properties.subjects import Subject
-from properties.subjects.known import known_in
 from properties.subjects.vllm import outside_align, outside_builders
 from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE
@@ -38,14 +38,15 @@ for _topic in TOPICS:
     )
 
 KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
+_NAME = ".".join(map(str, RELEASE))
 
 SUBJECT = Subject(
     "vllm",
     sys.modules[__name__],
-    known_in(KNOWN, RELEASE, CONDITIONS),
+    known_in(KNOWN, _NAME, CONDITIONS),
     profile=profile_of(RELEASE),
     outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
     refuses=False,
-    release=".".join(map(str, RELEASE)),
+    release=_NAME,
     carried=__name__,
 )

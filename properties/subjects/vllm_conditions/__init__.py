@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from properties.subjects.deviation import Condition
+from properties.harness.subject.deviation import Condition
 from properties.subjects.vllm_conditions.align import ALIGN
 from properties.subjects.vllm_conditions.builders import BUILDERS
 from properties.subjects.vllm_conditions.stateless import STATELESS

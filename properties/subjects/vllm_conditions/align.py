@@ -12,6 +12,7 @@ from oracle.align.memory import Copy, Place, state_copy
 from oracle.align.pointers import Entry
 from oracle.profile import Profile
 from properties.harness.case import Case
+from properties.harness.case.raw import as_elements
 from properties.harness.case.values import (
     ITEM_SIZES,
     Address,
@@ -23,7 +24,6 @@ from properties.harness.case.values import (
     Tensor,
     View,
 )
-from properties.harness.execution.objects.memory import as_elements
 from properties.harness.execution.run import Follower, rules_of
 from properties.harness.expectations.align import working
 from properties.harness.expectations.align_buffers import lists_of

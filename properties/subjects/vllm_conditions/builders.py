@@ -7,7 +7,14 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from oracle.builders.base import kept_width
-from oracle.builders.batch import BuilderConfig, Step, StepRow, decodes_a_tail, fits_graph_buffers, is_prefill
+from oracle.builders.batch import (
+    BuilderConfig,
+    BuilderStep,
+    StepRow,
+    decodes_a_tail,
+    fits_graph_buffers,
+    is_prefill,
+)
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Expected, Record, Returned, Tensor, Value
@@ -151,7 +158,7 @@ def _exceeds_rows(call: Call, profile: Profile) -> bool:
     return fits and only_decodes and step.num_actual_tokens != len(step.rows)
 
 
-def _prefills(step: Step, row: StepRow, profile: Profile) -> bool:
+def _prefills(step: BuilderStep, row: StepRow, profile: Profile) -> bool:
     return is_prefill(step, row) and not decodes_a_tail(row, "gdn", profile)
 
 
@@ -201,7 +208,9 @@ def has_an_entry_per_token(case: Case, profile: Profile) -> bool:
     return _fields_only(case, profile, _is_per_token)
 
 
-def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
+def _fields_only(
+    case: Case, profile: Profile, holds: Callable[[str, Value, Value, BuilderStep], bool]
+) -> bool:
     """Whether some build deviates, and it holds of each field that does in each build that does.
 
     What lies in a builder's buffers then follows from that.
@@ -210,7 +219,7 @@ def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Valu
     return bool(wrong) and all(_holds_of_fields(one, holds) for one in wrong)
 
 
-def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Step], bool]) -> bool:
+def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, BuilderStep], bool]) -> bool:
     if ".build" not in one.call.function:
         return False
     expected, actual = one.expected, one.actual
@@ -226,7 +235,7 @@ def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Step], bool]
     )
 
 
-def _is_per_token(_: str, right: Value, seen: Value, step: Step) -> bool:
+def _is_per_token(_: str, right: Value, seen: Value, step: BuilderStep) -> bool:
     if not isinstance(right, Tensor) or not isinstance(seen, Tensor):
         return False
     per_token = (step.num_actual_tokens, step.num_actual_tokens + 1)

@@ -10,8 +10,8 @@ from typing import Any
 from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
+from properties.harness.case.raw import as_bytes
 from properties.harness.case.values import Call, Expected, Outcome, Tensor, Value
-from properties.harness.execution.objects.memory import as_bytes
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.expectations import answer
 

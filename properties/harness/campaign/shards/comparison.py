@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
 
 LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""
@@ -58,7 +58,7 @@ class Comparison:
         standings: by the id of a bucket of now, "new", "regression", "known" or "still there".
     """
 
-    before: Record | None
+    before: CampaignRecord | None
     new: tuple[BucketRecord, ...] = ()
     regressions: tuple[BucketRecord, ...] = ()
     known: tuple[BucketRecord, ...] = ()
@@ -74,7 +74,7 @@ class Comparison:
     standings: dict[str, str] = field(default_factory=dict)
 
 
-def compared(now: Record, before: Record | None) -> Comparison:
+def compared(now: CampaignRecord, before: CampaignRecord | None) -> Comparison:
     """`now` beside `before`."""
     met = {one.id for one in before.buckets} if before is not None else set()
     standings = {one.id: _standing(one, met, now) for one in now.buckets}
@@ -86,7 +86,7 @@ def compared(now: Record, before: Record | None) -> Comparison:
     return alone if before is None else _beside(alone, now, before)
 
 
-def _standing(bucket: BucketRecord, met: set[str], now: Record) -> str:
+def _standing(bucket: BucketRecord, met: set[str], now: CampaignRecord) -> str:
     if bucket.id in met:
         return "still there"
     if _replay_fails(bucket, now):
@@ -95,7 +95,7 @@ def _standing(bucket: BucketRecord, met: set[str], now: Record) -> str:
     return "known" if "" < bucket.first_seen.get("date", "") < now.began[:10] else "new"
 
 
-def _beside(alone: Comparison, now: Record, before: Record) -> Comparison:
+def _beside(alone: Comparison, now: CampaignRecord, before: CampaignRecord) -> Comparison:
     """`alone` with what takes two campaigns."""
     missing = [one for one in before.buckets if one.id not in alone.standings]
     failing = tuple(one for one in missing if _replay_fails(one, now))
@@ -116,45 +116,45 @@ def _beside(alone: Comparison, now: Record, before: Record) -> Comparison:
     )
 
 
-def _undated(before: Record, now: Record) -> list[BucketRecord]:
+def _undated(before: CampaignRecord, now: CampaignRecord) -> list[BucketRecord]:
     """Those of before that now has without knowing since when: where its corpus could not be read, for one."""
     ids = {one.id for one in now.buckets if not one.first_seen.get("date")}
     return [one for one in before.buckets if one.id in ids]
 
 
-def _since(bucket: BucketRecord, record: Record) -> str:
+def _since(bucket: BucketRecord, record: CampaignRecord) -> str:
     date = bucket.first_seen.get("date") or record.began[:10] or "an unknown date"
     commit = bucket.first_seen.get("commit", "") if bucket.first_seen else record.commit
     return f"{date} ({commit})" if commit else date
 
 
-def _replay_fails(bucket: BucketRecord, now: Record) -> bool:
+def _replay_fails(bucket: BucketRecord, now: CampaignRecord) -> bool:
     """Whether its case in the corpus, whose name ends with its id, still fails."""
     failed = (PurePath(one.file).name for one in now.corpus if one.verdict == "FAILED")
     return any(name.endswith(f"-{bucket.id}.json") for name in failed)
 
 
-def _statuses(now: Record, before: Record) -> tuple[StatusChange, ...]:
+def _statuses(now: CampaignRecord, before: CampaignRecord) -> tuple[StatusChange, ...]:
     old, new = _status_by_name(before), _status_by_name(now)
     pairs = ((name, old.get(name, ABSENT), new.get(name, ABSENT)) for name in {**new, **old})
     return tuple(StatusChange(*pair) for pair in pairs if pair[1] != pair[2])
 
 
-def _status_by_name(record: Record) -> dict[str, str]:
+def _status_by_name(record: CampaignRecord) -> dict[str, str]:
     return {one.name: one.status for one in record.properties}
 
 
-def _reached(record: Record) -> set[str]:
+def _reached(record: CampaignRecord) -> set[str]:
     return {one.name for one in record.marks if one.examples}
 
 
-def _rate(now: Record, before: Record) -> RateChange | None:
+def _rate(now: CampaignRecord, before: CampaignRecord) -> RateChange | None:
     if min(now.seconds, before.seconds) < LEAST_SECONDS or not before.examples:
         return None
     return RateChange("", before.examples / before.seconds, now.examples / now.seconds)
 
 
-def _rates(now: Record, before: Record) -> tuple[RateChange, ...]:
+def _rates(now: CampaignRecord, before: CampaignRecord) -> tuple[RateChange, ...]:
     old = {one.name: one for one in before.properties}
     pairs = ((one, old[one.name]) for one in now.properties if one.name in old)
     found = [RateChange(one.name, other.rate, one.rate) for one, other in pairs if _measured(one, other)]
@@ -170,18 +170,18 @@ def _size(change: RateChange) -> float:
     return max(change.factor, 1 / change.factor)
 
 
-def find_previous(reports: Path, now: Record) -> tuple[Record | None, tuple[str, ...]]:
+def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | None, tuple[str, ...]]:
     """The latest campaign before `now` of its subject, device and choice of properties, and what could not be read.
 
     Args:
         reports: the folder that has campaigns/<id>/campaign.json.
     """
     warnings: list[str] = []
-    found: list[tuple[dt.datetime, str, Record]] = []
+    found: list[tuple[dt.datetime, str, CampaignRecord]] = []
     limit = _moment(now.began or _NEVER), now.id
     for path in sorted((reports / "campaigns").glob(f"*/{FILE}")):
         try:
-            record = Record.load(path)
+            record = CampaignRecord.load(path)
             if _alike(record, now):
                 found.append((_moment(record.began), path.parent.name, record))
         except (OSError, ValueError, TypeError) as error:
@@ -190,7 +190,7 @@ def find_previous(reports: Path, now: Record) -> tuple[Record | None, tuple[str,
     return max(earlier, key=lambda one: one[:2], default=(None, "", None))[2], tuple(warnings)
 
 
-def _alike(record: Record, now: Record) -> bool:
+def _alike(record: CampaignRecord, now: CampaignRecord) -> bool:
     what = (record.subject, record.device, record.only) == (now.subject, now.device, now.only)
     return what and record.id != now.id
 

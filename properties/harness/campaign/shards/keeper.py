@@ -9,13 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 from properties.harness.campaign.corpus import Corpus
-from properties.harness.campaign.record import BucketRecord, Record
+from properties.harness.campaign.pages.page import write_reports
+from properties.harness.campaign.record import BucketRecord, CampaignRecord
 from properties.harness.campaign.shards.comparison import find_previous
 from properties.harness.campaign.shards.merge import size_of
 from properties.harness.case import Case
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages.page import write_reports
-from properties.subjects import load
+from properties.harness.subject import load
 
 
 class Keeper:
@@ -87,7 +87,7 @@ def _case(bucket: BucketRecord) -> Case:
     return Case.from_data(bucket.case)
 
 
-def write_down(record: Record, reports: Path, keeper: Keeper) -> Record:
+def write_down(record: CampaignRecord, reports: Path, keeper: Keeper) -> CampaignRecord:
     """Write the campaign's folder, its buckets' reports and their cases; returns the record as it is written."""
     buckets = [keeper.reported(one) for one in record.buckets]
     previous, warnings = find_previous(reports, record)

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,
-    Moment,
+    ProgressPoint,
     PropertyRecord,
-    Record,
 )
 from properties.harness.execution.verdict import Status
 
@@ -48,11 +48,11 @@ class Part:
     """A shard or unit: what people call it, and how many seconds after the campaign it began."""
 
     name: str
-    record: Record
+    record: CampaignRecord
     after: float = 0.0
 
 
-def merged(records: Sequence[Record], names: Sequence[str] = ()) -> Record:
+def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
     """The shards of one campaign, added up; those that are missing are told in `troubles`.
 
     Args:
@@ -74,9 +74,9 @@ def merged(records: Sequence[Record], names: Sequence[str] = ()) -> Record:
     return whole
 
 
-def _check_same(records: Sequence[Record], names: Sequence[str]) -> None:
+def _check_same(records: Sequence[CampaignRecord], names: Sequence[str]) -> None:
     """Refuse records of different campaigns, and different ones of a shard: which of them is the whole one, nobody knows."""
-    first, shards = records[0], dict[int, tuple[Record, str]]()
+    first, shards = records[0], dict[int, tuple[CampaignRecord, str]]()
     for one, place in zip(records, names, strict=True):
         for field in _SAME:
             mine, theirs = getattr(first, field), getattr(one, field)
@@ -88,7 +88,7 @@ def _check_same(records: Sequence[Record], names: Sequence[str]) -> None:
             raise ValueError(f"shard = {one.shard}, but should be another one than in {where} [{place}]")
 
 
-def added(parts: Sequence[Part]) -> Record:
+def added(parts: Sequence[Part]) -> CampaignRecord:
     """Parts that ran at the same time or one after the other, as one record.
 
     Of behaviours the largest count is taken: how many of them two parts have in common is not known.
@@ -124,7 +124,7 @@ def added(parts: Sequence[Part]) -> Record:
     )
 
 
-def _each(records: Iterable[Record], name: str) -> list[Any]:
+def _each(records: Iterable[CampaignRecord], name: str) -> list[Any]:
     return [item for one in records for item in getattr(one, name)]
 
 
@@ -161,7 +161,7 @@ def _moment(began: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _environment(records: Sequence[Record]) -> dict[str, str]:
+def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
     names = dict.fromkeys(name for one in records for name in one.environment)
     return {name: _told(one.environment.get(name, "") for one in records) for name in names}
 
@@ -244,7 +244,7 @@ def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
     return min(group, key=lambda one: _rank(_VERDICTS, one.verdict))
 
 
-def _kernels(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+def _kernels(records: Sequence[CampaignRecord]) -> dict[str, dict[str, Any]]:
     names = sorted({name for one in records for name in one.kernels})
     return {name: _kernel([one.kernels[name] for one in records if name in one.kernels]) for name in names}
 
@@ -265,7 +265,7 @@ def _troubles(parts: Sequence[Part]) -> list[str]:
     return told if " | " not in commits else [f"the parts ran different commits: {commits}", *told]
 
 
-def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[Moment]:
+def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:
     """Where all parts together stood, at moments of any of them; a part stands still between its own."""
     tracks = [[replace(one, at=part.after + one.at) for one in part.record.series] for part in parts]
     times = sorted({one.at for track in tracks for one in track})
@@ -276,13 +276,13 @@ def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[Mome
     return [_moment_of(at, now, buckets) for at, now in zip(grid, stood, strict=False)]
 
 
-def _standing(track: Sequence[Moment], grid: Sequence[float]) -> list[Moment]:
+def _standing(track: Sequence[ProgressPoint], grid: Sequence[float]) -> list[ProgressPoint]:
     """The latest of a part's moments at each time."""
     times = [one.at for one in track]
-    start = Moment(0.0, 0, 0, 0)
+    start = ProgressPoint(0.0, 0, 0, 0)
     return [track[place - 1] if (place := bisect_right(times, at)) else start for at in grid]
 
 
-def _moment_of(at: float, now: Sequence[Moment], buckets: Sequence[BucketRecord]) -> Moment:
+def _moment_of(at: float, now: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
     examples, behaviours = sum(one.examples for one in now), max(one.behaviours for one in now)
-    return Moment(at, examples, behaviours, sum(one.at <= at for one in buckets))
+    return ProgressPoint(at, examples, behaviours, sum(one.at <= at for one in buckets))

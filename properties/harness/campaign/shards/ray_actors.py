@@ -14,11 +14,11 @@ from typing import Any
 
 from properties.harness import rooms
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 
 _NOT_SHIPPED = [".git", ".venv", ".hypothesis", "reports", "build", "**/__pycache__", "**/.*_cache"]
 _TELL_SECONDS = 5.0
-Run = Callable[[Plan, Callable[[Record], None] | None], Record]
+Run = Callable[[Plan, Callable[[CampaignRecord], None] | None], CampaignRecord]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Mailbox:
         return letters
 
 
-class Seat:
+class ActorSeat:
     """An actor that does units, on one GPU or one machine.
 
     Args:
@@ -97,7 +97,7 @@ class Seat:
         for name in sorted(self._corpus):
             shutil.copy(source / name, target / name)
 
-    def _tell(self, unit: int, record: Record) -> None:
+    def _tell(self, unit: int, record: CampaignRecord) -> None:
         """Send what the unit has found, soon after it is found, so that it is not lost with the machine."""
         found, now = frozenset(one.id for one in record.buckets), time.monotonic()
         if found and (found - self._told or now - self._told_at > _TELL_SECONDS):

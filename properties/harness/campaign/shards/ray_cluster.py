@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.shards.keeper import Keeper, write_down
 from properties.harness.campaign.shards.merge import Part, added
-from properties.harness.campaign.shards.ray_actors import Cluster, Mailbox, Run, Seat
-from properties.harness.campaign.shards.sharding import Cut, Work
+from properties.harness.campaign.shards.ray_actors import ActorSeat, Cluster, Mailbox, Run
+from properties.harness.campaign.shards.sharding import Cut, UnitQueue
 from properties.harness.execution.verdict import Status
 from properties.harness.text.command_lines import pip_line
 
@@ -37,8 +37,8 @@ def run_on_ray(
     *,
     cut: Cut | None = None,
     run: Run | None = None,
-    watch: Callable[[Record], None] | None = None,
-) -> Record:
+    watch: Callable[[CampaignRecord], None] | None = None,
+) -> CampaignRecord:
     """Run the campaign on the cluster to its end, or to Ctrl-C; write its corpus and its reports here.
 
     Args:
@@ -84,7 +84,7 @@ def _imported() -> Any:
 def _campaign() -> Run:
     from properties.harness.campaign.coordinator import run
 
-    def unit(plan: Plan, watch: Callable[[Record], None] | None) -> Record:
+    def unit(plan: Plan, watch: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
         return run(plan, None if watch is None else lambda campaign: watch(campaign.current()))
 
     return unit
@@ -110,10 +110,10 @@ class _Head:
         cluster: Cluster,
         cut: Cut,
         run: Run,
-        watch: Callable[[Record], None] | None,
+        watch: Callable[[CampaignRecord], None] | None,
     ) -> None:
         self._ray, self._plan, self._cluster, self._run, self._watch = ray, plan, cluster, run, watch
-        self.work = Work(plan, cut)
+        self.work = UnitQueue(plan, cut)
         self.keeper = Keeper(Path(plan.corpus), Path(plan.reports), plan.subject)
         self._corpus = frozenset(path.name for path in Path(plan.corpus).glob("*.json"))
         self._seats: list[_Occupied] = []
@@ -130,7 +130,7 @@ class _Head:
         """Of the budget: nothing until a machine was ready for the first time."""
         return time.monotonic() - self._began if self._under_way else 0.0
 
-    def run(self) -> Record:
+    def run(self) -> CampaignRecord:
         """Until the work is over; what is in hand at Ctrl-C is left."""
         self._began = self._served = time.monotonic()
         try:
@@ -191,7 +191,7 @@ class _Head:
         on_gpu = self._plan.device == "cuda"
         uses = {"num_gpus": 1, "num_cpus": 0} if on_gpu else {"num_cpus": 1}
         shared, corpus = self._cluster.shared, self._corpus
-        actor = self._on(Seat, node, self._run, self._mailbox, shared, corpus, **uses)
+        actor = self._on(ActorSeat, node, self._run, self._mailbox, shared, corpus, **uses)
         return _Occupied(node, actor, actor.ready.remote())
 
     def _on(self, kind: type, node: str, *arguments: Any, **uses: float) -> Any:
@@ -204,7 +204,7 @@ class _Head:
         answer, seat.answer = seat.answer, None
         try:
             text = self._ray.get(answer)
-            record = None if seat.unit is None else Record.from_json(text)
+            record = None if seat.unit is None else CampaignRecord.from_json(text)
         except Exception as error:
             self._lose(seat, _brief(error))
             return
@@ -214,7 +214,7 @@ class _Head:
         if record is not None:
             self._take(seat, record)
 
-    def _take(self, seat: _Occupied, record: Record) -> None:
+    def _take(self, seat: _Occupied, record: CampaignRecord) -> None:
         """A unit counts when its record is here and whole, and only then."""
         assert seat.unit is not None
         self.keeper.save(record.buckets)
@@ -251,13 +251,13 @@ class _Head:
             self._troubles.append(f"units could not tell what they find before they end: {_brief(error)}")
             return
         for unit, text in letters.items():
-            record = Record.from_json(text)
+            record = CampaignRecord.from_json(text)
             self.keeper.save(record.buckets)
             self._unfinished[unit] = Part(f"unit {unit}", record)
 
-    def _record(self) -> Record:
+    def _record(self) -> CampaignRecord:
         """What is known by now. Of units without a record their buckets are, although their examples do not count."""
-        nothing = Record(self._plan.id, self._plan.subject, self._plan.device, "")
+        nothing = CampaignRecord(self._plan.id, self._plan.subject, self._plan.device, "")
         whole = added([part for _, part in sorted(self._parts.items())] or [Part("cluster", nothing)])
         lost = [part for unit, part in self._unfinished.items() if unit not in self._parts]
         undone = self.work.missing if self._plan.budget is None else sorted(self.work.given_up)
@@ -291,12 +291,12 @@ def _brief(error: Exception) -> str:
     return " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
 
 
-def _waiting(record: Record) -> bool:
+def _waiting(record: CampaignRecord) -> bool:
     """Some property did not get its turn, as may happen in a small unit."""
     return any(one.status == Status.NOT_TESTED.value and not one.examples for one in record.properties)
 
 
-def _cut_short(record: Record) -> str:
+def _cut_short(record: CampaignRecord) -> str:
     """Why a unit has to be done again although its record is here, "" for one that is whole."""
     if record.interrupted:
         return "it was interrupted where it ran"

@@ -108,7 +108,7 @@ class Cut:
                 raise ValueError(f"{name} = {value}, but should be > 0 [Cut]")
 
 
-class Work:
+class UnitQueue:
     """The units of a campaign: to be done, in hand, done, or given up.
 
     A unit is the same work wherever and whenever it is done, so that one that was lost is simply done again.

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from properties.harness.campaign.coordinator import Campaign
 from properties.harness.campaign.launched import coverage_of
-from properties.harness.campaign.record import PropertyRecord, Record
+from properties.harness.campaign.record import CampaignRecord, PropertyRecord
 from properties.harness.campaign.standing import Standing
-from properties.harness.campaign.terminal.names import Name
+from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.execution.verdict import Status
 from properties.harness.kernels import coverage
 from properties.harness.text import visible
@@ -36,7 +36,7 @@ _LEAST_OF_NAMES, _LEAST_OF_STATUS, _LEAST_OF_A_NUMBER, _BETWEEN = 20, 15, 7, 3
 _ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
 
 
-def summary(record: Record, width: int = 200) -> Table:
+def summary(record: CampaignRecord, width: int = 200) -> Table:
     """A row for each property: verdict, examples, those that were compared, and where the others ended.
 
     In a terminal of `width` columns: numbers that have no room beside the names and verdicts are left out.
@@ -53,7 +53,7 @@ def summary(record: Record, width: int = 200) -> Table:
         told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
         style = _BY_VALUE.get(one.status, "")
         table.add_row(
-            Name(on_one_line(one.short)),
+            BrokenName(on_one_line(one.short)),
             Text(on_one_line(one.status), style),
             *(told[name] for name in columns),
         )
@@ -87,7 +87,7 @@ def _ended(one: PropertyRecord) -> dict[str, int]:
     return dict(zip(_ENDED_BEFORE, numbers, strict=True))
 
 
-def kernels(record: Record) -> Table | str:
+def kernels(record: CampaignRecord) -> Table | str:
     """A row for each kernel that Triton compiled, with its variants and compilations in all workers together.
 
     Where kernels are not compiled: a line that says how those were run that were launched, "" without any.
@@ -100,7 +100,7 @@ def kernels(record: Record) -> Table | str:
     for column in ("variants", "compilations"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, one in record.kernels.items():
-        table.add_row(Name(on_one_line(name)), f"{len(one['variants'])}", f"{one['compilations']}")
+        table.add_row(BrokenName(on_one_line(name)), f"{len(one['variants'])}", f"{one['compilations']}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -203,7 +203,7 @@ def line(campaign: Campaign) -> str:
     )
 
 
-def conclusion(record: Record) -> str:
+def conclusion(record: CampaignRecord) -> str:
     """The campaign in one line."""
     counts = {status: sum(one.status == status.value for one in record.properties) for status in Status}
     told = [f"{count} {status.value}" for status, count in counts.items() if count]

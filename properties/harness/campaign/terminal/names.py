@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True)
-class Name:
+class BrokenName:
     """A name such as `requests_in_rows_live`, whose words end with an underscore or a dot."""
 
     text: str

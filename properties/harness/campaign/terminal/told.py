@@ -8,9 +8,9 @@ from pathlib import PurePath
 
 from rich.table import Table
 
-from properties.harness.campaign.causes import Group, grouped
-from properties.harness.campaign.record import BucketRecord, KnownRecord, PropertyRecord, Record
-from properties.harness.campaign.terminal.names import Name
+from properties.harness.campaign.causes import CauseGroup, grouped
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, KnownRecord, PropertyRecord
+from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.execution.verdict import Status
 from properties.harness.text.command_lines import command_line, option
 from properties.harness.text.terminal import cell, on_one_line, said
@@ -20,7 +20,7 @@ _MOST_NAMES = 8
 _MOST_LACKS = 4
 
 
-def tell_failures(tell: Tell, record: Record) -> None:
+def tell_failures(tell: Tell, record: CampaignRecord) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
         _tell_group(tell, group, record.device)
@@ -46,7 +46,7 @@ def tell_failures(tell: Tell, record: Record) -> None:
             tell(f"{said(one.named)}: {said(one.detail)}")
 
 
-def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
+def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
     """The properties of that status, by the reason; those that only lacked time have a line of their own."""
     found: dict[str, list[str]] = {}
     for one in record.properties:
@@ -55,7 +55,7 @@ def _by_reason(record: Record, status: Status) -> dict[str, list[str]]:
     return found
 
 
-def _briefly(record: Record, found: dict[str, list[str]]) -> dict[str, list[str]]:
+def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, list[str]]:
     """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
     lacks = {
         reason: names for reason, names in found.items() if reason.startswith(f"{record.subject} has no ")
@@ -71,7 +71,7 @@ def _lacked_time(one: PropertyRecord) -> bool:
     return one.status == Status.NOT_TESTED.value and not one.examples
 
 
-def not_reached(record: Record) -> str:
+def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
     names = [one.short for one in record.properties if _lacked_time(one)]
     if not names:
@@ -86,7 +86,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def budget_that_would_do(record: Record) -> int:
+def budget_that_would_do(record: CampaignRecord) -> int:
     """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
     if record.budget is None:
         return 0
@@ -97,7 +97,7 @@ def budget_that_would_do(record: Record) -> int:
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
 
 
-def _tell_group(tell: Tell, group: Group, device: str) -> None:
+def _tell_group(tell: Tell, group: CauseGroup, device: str) -> None:
     first, *others = group.buckets
     tell(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
     _tell_places(tell, first, device, "  ")
@@ -141,7 +141,7 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     for one in defects:
         standing = cell(one.standing, "bold red" if one.stale else "")
         numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(Name(on_one_line(one.id)), standing, *numbers, cell(one.title))
+        table.add_row(BrokenName(on_one_line(one.id)), standing, *numbers, cell(one.title))
     return table if table.row_count else None
 
 

@@ -14,12 +14,12 @@ from hypothesis.errors import Flaky
 
 from properties.harness.campaign.defects import label, pending_name, reports_of
 from properties.harness.campaign.pending import Pending
-from properties.harness.campaign.workers.tasks import Explore, Explored, Found, Progress
+from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found
 from properties.harness.campaign.workers.watchdog import Watchdog
 from properties.harness.campaign.workers.worker import Worker, quietly
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.device.log import Log, running_path
+from properties.harness.device.log import StepLog, running_path
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
@@ -27,7 +27,7 @@ from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
 if TYPE_CHECKING:
-    from properties.harness.execution.confirm import Confirmation
+    from properties.harness.device.confirm import Confirmation
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
@@ -134,9 +134,9 @@ class Exploration:
     def _running(self) -> Path:
         return running_path(self.worker.pending, f"{self.task.property}.{os.getpid()}")
 
-    def _open_log(self) -> Log:
+    def _open_log(self) -> StepLog:
         setting, task = self.worker.setting, self.task
-        return Log(
+        return StepLog(
             self._running,
             {
                 "property_name": task.property,
@@ -176,7 +176,7 @@ class Exploration:
         return "passed", ""
 
     def _search(self, task: Explore) -> None:
-        from properties.harness.expectations.marks import noted
+        from properties.harness.campaign.marks import noted
 
         try:
             tested = noted(self.tested, self._note)
@@ -272,8 +272,8 @@ class Exploration:
         return directory, note
 
     def _confirmed(self, case: Case) -> Confirmation:
+        from properties.harness.device.confirm import confirm
         from properties.harness.device.port import InWorker
-        from properties.harness.execution.confirm import confirm
 
         one = self.worker.setting
         return confirm(
@@ -343,7 +343,7 @@ class Exploration:
         examples, compared = counts.examples - self._told.examples, counts.compared - self._told.compared
         if examples > 0:
             self._told.examples, self._told.compared = counts.examples, counts.compared
-            self.worker.line.send(Progress(self.task.property, examples, compared))
+            self.worker.line.send(ExamplesRun(self.task.property, examples, compared))
 
     def _note(self, reached: frozenset[str]) -> None:
         self._marks.update(reached)

@@ -1,6 +1,6 @@
 """What a campaign's coordinator and its workers say to each other.
 
-To a worker: `Explore`, `Replay`, `Listen`, or None to stop. From it: `Ready` once, then `Busy` every second, `Progress`, and
+To a worker: `Explore`, `Replay`, `Listen`, or None to stop. From it: `WorkerReady` once, then `Busy` every second, `ExamplesRun`, and
 at the end of a task `Explored`, `Replayed` or `Listened`; `Gone` where its device is of no use.
 """
 
@@ -98,7 +98,7 @@ Task = Explore | Replay | Listen
 
 
 @dataclass(frozen=True)
-class Ready:
+class WorkerReady:
     """The worker has imported what it needs."""
 
 
@@ -110,7 +110,7 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ExamplesRun:
     """Examples run since the last message."""
 
     property: str
@@ -140,7 +140,7 @@ class Explored:
 
     Args:
         status: "passed", "falsified" or "error"; `detail` the message or the traceback.
-        counts: what became of its examples, as far as no `Progress` has told.
+        counts: what became of its examples, as far as no `ExamplesRun` has told.
         known: failing examples of known defects, by the defect's name.
         hidden: one of these was the sanitizer's finding, behind which nothing is seen.
         found: the smallest case, and others that failed in another way and were not shrunk.

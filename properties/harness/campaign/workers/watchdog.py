@@ -13,14 +13,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from properties.harness.campaign.workers.tasks import Busy
-from properties.harness.device.log import Log
+from properties.harness.device.log import StepLog
 from properties.harness.execution.example import Trial
 
 _BEAT_SECONDS = 1.0
 _LONG_SECONDS = 2.0
 
 
-class Line:
+class LockedPipe:
     """A pipe that several threads may send through."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -38,12 +38,12 @@ class Watchdog:
         open_log: makes the log of the example in hand.
     """
 
-    def __init__(self, line: Line, open_log: Callable[[], Log]) -> None:
+    def __init__(self, line: LockedPipe, open_log: Callable[[], StepLog]) -> None:
         self._line, self._open_log = line, open_log
         self._lock = threading.Lock()
         self._trial: Trial | None = None
         self._since = 0.0
-        self._log: Log | None = None
+        self._log: StepLog | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 

@@ -20,11 +20,11 @@ from properties.harness.campaign.workers.tasks import (
     Explored,
     Gone,
     Listened,
-    Ready,
     Replay,
     Replayed,
     Setting,
     Task,
+    WorkerReady,
 )
 from properties.harness.case import Case
 from properties.harness.device.server import Surroundings, move_to
@@ -47,20 +47,20 @@ class Worker:
 
         from properties.harness.campaign.corpus import Corpus
         from properties.harness.campaign.heard import Heard
-        from properties.harness.campaign.workers.watchdog import Line
+        from properties.harness.campaign.workers.watchdog import LockedPipe
         from properties.harness.execution import profiles
         from properties.harness.execution.example import Bench
         from properties.harness.execution.port import ordinary_port
         from properties.harness.execution.registry import load_properties
         from properties.harness.kernels import triton_mode
-        from properties.subjects import load
+        from properties.harness.subject import load
 
         torch.set_num_threads(1)
         profiles.load("nightly")
         triton_mode.prepare(setting.device)
         _use_database(setting.database)
         self.setting = setting
-        self.line = Line(pipe)
+        self.line = LockedPipe(pipe)
         self.properties = load_properties()
         for tested in self.properties.values():
             machine = getattr(tested, "machine", None)
@@ -101,7 +101,7 @@ class Worker:
 
     def _without_sanitizer(self) -> Port:
         from properties.harness.execution.port import InProcess
-        from properties.subjects import load
+        from properties.harness.subject import load
 
         if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
             return self.watched
@@ -149,10 +149,10 @@ class Worker:
             self.trouble(path.parent, error)
 
     def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
-        from properties.harness.campaign.corpus import Entry, read, replayed
+        from properties.harness.campaign.corpus import CorpusFile, read, replayed
         from properties.harness.case.bucket import bucket_of
 
-        entry = read(path) or Entry(path, None, "it is gone")
+        entry = read(path) or CorpusFile(path, None, "it is gone")
         with quietly():
             port = self.isolated_port() if isolated else self.watched
             result = replayed(entry, self._judged, self.setting.device, port)
@@ -230,7 +230,7 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError, OSError):
-        worker.line.send(Ready())
+        worker.line.send(WorkerReady())
         while (task := pipe.recv()) is not None:
             worker.run(task)
     worker.close()

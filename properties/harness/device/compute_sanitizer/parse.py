@@ -38,7 +38,7 @@ OTHER = "other"
 
 
 @dataclass(frozen=True)
-class Finding:
+class ToolFinding:
     """Something that a tool saw; `count` times the same, of which `text` is the first, word for word.
 
     `case` is the path of the case that had been announced last, empty before the first one. `own` says whether it is
@@ -74,14 +74,14 @@ class Parsed:
     `trouble` are lines in which the tool speaks of troubles of its own; `unprinted` counts what it did not print.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ToolFinding] = field(default_factory=list)
     errors: int | None = None
     unprinted: int = 0
     trouble: list[str] = field(default_factory=list)
 
 
 @dataclass
-class _Block:
+class _Paragraph:
     """A line with one space behind the equals signs, and the lines with more of them that follow."""
 
     case: str
@@ -111,7 +111,7 @@ def parse(text: str, tool: str, kernels: Collection[str]) -> Parsed:
     return parsed
 
 
-def _take_note(parsed: Parsed, block: _Block) -> bool:
+def _take_note(parsed: Parsed, block: _Paragraph) -> bool:
     """Whether the block is about the run, and no finding."""
     title = block.title
     summary, unprinted = _SUMMARY.match(title), _UNPRINTED.match(title)
@@ -130,10 +130,10 @@ def _account(parsed: Parsed, tool: str) -> None:
     """What the summary counts is a finding, even where nothing was printed of it."""
     if parsed.errors and not parsed.findings:
         text = f"the summary counts {parsed.errors} errors of which none was understood"
-        parsed.findings.append(Finding(tool, OTHER, text=text))
+        parsed.findings.append(ToolFinding(tool, OTHER, text=text))
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _blocks(text: str) -> Iterator[_Paragraph]:
     case, block = "", None
     for line in text.splitlines():
         plain = _ESCAPES.sub("", line).rstrip()
@@ -146,16 +146,16 @@ def _blocks(text: str) -> Iterator[_Block]:
         if said.strip() and not said.startswith(" "):
             if block:
                 yield block
-            block = _Block(case, [said])
+            block = _Paragraph(case, [said])
         elif said.strip() and block:
             block.lines.append(said)
     if block:
         yield block
 
 
-def _finding(block: _Block, tool: str, kernels: Collection[str]) -> Finding:
+def _finding(block: _Paragraph, tool: str, kernels: Collection[str]) -> ToolFinding:
     kernel, file, line = _where(block)
-    return Finding(
+    return ToolFinding(
         tool,
         _kind(block, kernel),
         kernel,
@@ -169,13 +169,13 @@ def _finding(block: _Block, tool: str, kernels: Collection[str]) -> Finding:
     )
 
 
-def _kind(block: _Block, kernel: str) -> str:
+def _kind(block: _Paragraph, kernel: str) -> str:
     race = _RACE.match(block.title)
     known = kernel or _KERNEL_ERROR.match(block.title) or _API.match(block.title)
     return race["kind"] if race else _HEX.sub("0x…", block.title) if known else OTHER
 
 
-def _is_own(block: _Block, kernel: str, file: str, kernels: Collection[str]) -> bool:
+def _is_own(block: _Paragraph, kernel: str, file: str, kernels: Collection[str]) -> bool:
     """Whether the subject has to answer for it; for what is not understood as well, so that it is not overlooked."""
     if kernel or file:
         # A function that a kernel calls has another name, and a Python file all the same.
@@ -185,7 +185,7 @@ def _is_own(block: _Block, kernel: str, file: str, kernels: Collection[str]) -> 
     return True
 
 
-def _where(block: _Block) -> tuple[str, str, int]:
+def _where(block: _Paragraph) -> tuple[str, str, int]:
     """Kernel, file and line of the first frame: "kernel+0x90 in file.py:12", or in older words "0x90 in file.py:12:kernel"."""
     frames = (_RACE.match(block.title), *map(_FRAME.match, block.details))
     frame = next((found["at"] for found in frames if found), "")
@@ -208,19 +208,19 @@ def _first(lines: list[str], form: re.Pattern[str]) -> str:
     return next((line for line in lines if form.match(line)), "")
 
 
-def _without_consequences(findings: list[Finding]) -> list[Finding]:
+def _without_consequences(findings: list[ToolFinding]) -> list[ToolFinding]:
     """Calls of CUDA that fail since a kernel has failed in the same case say nothing new."""
     failed = {one.case for one in findings if one.kernel}
     return [one for one in findings if one.kernel or one.case not in failed or not _is_consequence(one)]
 
 
-def _is_consequence(finding: Finding) -> bool:
+def _is_consequence(finding: ToolFinding) -> bool:
     return finding.kind.startswith("Program hit") and bool(_FATAL.search(finding.kind))
 
 
-def _together(findings: list[Finding]) -> list[Finding]:
+def _together(findings: list[ToolFinding]) -> list[ToolFinding]:
     """One for all that are the same but for the thread, in the order of the first ones."""
-    found: dict[tuple[str, ...], Finding] = {}
+    found: dict[tuple[str, ...], ToolFinding] = {}
     for one in findings:
         before = found.get(one.same)
         found[one.same] = one if before is None else replace(before, count=before.count + one.count)

@@ -11,15 +11,15 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis.errors import HypothesisException
-from hypothesis.stateful import run_state_machine_as_test
 
 from properties.harness.case import Case
 from properties.harness.case.values import Returned
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
+from properties.harness.execution.private.hypothesis import run_machine
 from properties.harness.execution.registry import Property
-from properties.harness.expectations.rules_port import RulesPort
-from properties.subjects import Subject
+from properties.harness.execution.rules_port import RulesPort
+from properties.harness.subject import Subject
 
 MACHINE_STEPS = 8
 _DRAWS = 3
@@ -134,17 +134,15 @@ def _live(
 ) -> None:
     """Lives of a machine; its rules are Hypothesis's to call, so that one that fails ends them all."""
 
-    class Kept(tested.machine):  # type: ignore[name-defined]
+    class KeptMachine(tested.machine):  # type: ignore[name-defined]
         def teardown(self) -> None:
             super().teardown()
             keep()
 
     def begin() -> Any:
-        return Kept(bench.begin(tested))
+        return KeptMachine(bench.begin(tested))
 
-    # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
-    begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
-    run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+    run_machine(begin, chosen, seed)
 
 
 def _is_small(case: Case, skipped: Counter[str]) -> bool:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Refusal
+from properties.harness.device.replay import missing_functions
 from properties.harness.execution.port import InProcess, Port
-from properties.harness.execution.replay import missing_functions
 from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import compilations, triton_mode
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 DEAD = 75
 """Exit code after a case that left the GPU's context unusable: nothing more can be run in this process."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from properties.harness.device.compute_sanitizer.parse import Finding
+from properties.harness.device.compute_sanitizer.parse import ToolFinding
 from properties.harness.device.compute_sanitizer.run import ToolRun
 from properties.harness.text import visible
 from properties.harness.text.command_lines import command_line
@@ -45,7 +45,7 @@ def tell_findings(runs: Sequence[ToolRun], console: Console) -> None:
         _print(console, f"again: {command_line('sanitize-gpu', Path(path))}")
 
 
-def _table(findings: Sequence[Finding]) -> Table:
+def _table(findings: Sequence[ToolFinding]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
     for column in ("tool", "finding", "kernel", "place", "case"):
         table.add_column(column, overflow="fold")

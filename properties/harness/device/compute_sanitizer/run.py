@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from properties.harness import rooms
-from properties.harness.device.compute_sanitizer.parse import Finding, Parsed, parse
+from properties.harness.device.compute_sanitizer.parse import Parsed, ToolFinding, parse
 
 ERROR_EXITCODE = 86
 _PRINT_LIMIT = 100_000
@@ -52,7 +52,7 @@ _KERNEL = re.compile(r"^KERNEL (\S+)$")
 
 
 @dataclass(frozen=True)
-class Sanitizer:
+class ComputeSanitizer:
     """compute-sanitizer as it is found on this machine."""
 
     path: str
@@ -60,7 +60,7 @@ class Sanitizer:
     options: frozenset[str]
 
     @classmethod
-    def at(cls, path: str) -> Sanitizer:
+    def at(cls, path: str) -> ComputeSanitizer:
         told = re.findall(r"--[a-z][a-z-]+", _output(path, "--help"))
         return cls(path, _output(path, "--version"), frozenset(told))
 
@@ -81,7 +81,7 @@ def _output(*command: str) -> str:
 
 
 @dataclass(frozen=True)
-class Work:
+class WatchedCases:
     """What a tool is to watch: the cases, listed in the file `listed`, in the hands of the subject."""
 
     subject: str
@@ -107,7 +107,7 @@ class ToolRun:
 
     tool: str
     processes: list[Process] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ToolFinding] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
     compiled: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -118,18 +118,18 @@ class ToolRun:
         return sum(one.seconds for one in self.processes)
 
     @property
-    def own(self) -> list[Finding]:
+    def own(self) -> list[ToolFinding]:
         return [one for one in self.findings if one.own]
 
     @property
-    def others(self) -> list[Finding]:
+    def others(self) -> list[ToolFinding]:
         return [one for one in self.findings if not one.own]
 
     def counted(self, how: str) -> int:
         return sum(one == how for one in self.ended.values())
 
 
-def run_tool(sanitizer: Sanitizer, tool: str, work: Work, timeout: float) -> ToolRun:
+def run_tool(sanitizer: ComputeSanitizer, tool: str, work: WatchedCases, timeout: float) -> ToolRun:
     """Run all cases under the tool, for `timeout` seconds at most."""
     run, until, skip = ToolRun(tool), time.monotonic() + timeout, 0
     while skip < len(work.cases):
@@ -149,7 +149,7 @@ def run_tool(sanitizer: Sanitizer, tool: str, work: Work, timeout: float) -> Too
     return run
 
 
-def _replay(work: Work, skip: int) -> list[str]:
+def _replay(work: WatchedCases, skip: int) -> list[str]:
     module = "properties.harness.device.compute_sanitizer.replay"
     options = ["--subject", work.subject, "--skip", str(skip), f"@{work.listed}"]
     # The interpreter itself: a tool that watches one process would watch a wrapper.
@@ -211,7 +211,7 @@ def _environment() -> dict[str, str]:
     return kept | _ENVIRONMENT | rooms.variables()
 
 
-def _note(run: ToolRun, text: str, process: Process, work: Work) -> int:
+def _note(run: ToolRun, text: str, process: Process, work: WatchedCases) -> int:
     """Add what the log of a process says; the number of the last case in it, or -1."""
     parsed = parse(text, run.tool, work.kernels)
     run.findings += parsed.findings
@@ -250,7 +250,7 @@ def _note_end(run: ToolRun, last: int, process: Process, parsed: Parsed, *, whol
             run.trouble.append(f"{run.tool} ended with exit code {process.code}: see {process.log}")
 
 
-def _left_out(run: ToolRun, work: Work) -> list[str]:
+def _left_out(run: ToolRun, work: WatchedCases) -> list[str]:
     """Cases of which nothing can be said: not run to their end, and no finding tells why."""
     explained = {one.case for one in run.own}
     told = []

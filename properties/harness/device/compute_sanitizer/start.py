@@ -21,12 +21,12 @@ from rich.console import Console
 from properties.harness.case import Case
 from properties.harness.device.compute_sanitizer.record import Recorder
 from properties.harness.device.compute_sanitizer.report import conclusion, tell_findings, tell_run
-from properties.harness.device.compute_sanitizer.run import Sanitizer, ToolRun, Work, run_tool
+from properties.harness.device.compute_sanitizer.run import ComputeSanitizer, ToolRun, WatchedCases, run_tool
 from properties.harness.execution.example import Bench
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.selection import select
+from properties.harness.subject import Subject, load
 from properties.harness.text import visible
-from properties.subjects import Subject, load
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
 _SAVED = (("corpus", "**/*.json"), ("reports", "**/case.json"), ("reports/pending", "*.json"))
@@ -34,7 +34,7 @@ _OTHERS = ("torch", "triton")
 
 
 @dataclass(frozen=True)
-class Options:
+class SanitizeOptions:
     """What the command line asks for."""
 
     cases: Sequence[Path]
@@ -62,11 +62,11 @@ class Gathered:
 
 
 @dataclass
-class Run:
+class SanitizeRun:
     """Everything that a run came to."""
 
-    options: Options
-    sanitizer: Sanitizer
+    options: SanitizeOptions
+    sanitizer: ComputeSanitizer
     gathered: Gathered
     tools: list[ToolRun] = field(default_factory=list)
 
@@ -96,17 +96,17 @@ def _as_data(run: ToolRun) -> dict[str, object]:
     return asdict(run) | {"compiled": sorted(run.compiled), "seconds": run.seconds}
 
 
-def sanitize(options: Options, console: Console) -> Run:
+def sanitize(options: SanitizeOptions, console: Console) -> SanitizeRun:
     """Gather cases, let each tool watch them, and leave logs and findings.json in `options.out`.
 
     Raises:
         ValueError: there is no compute-sanitizer, no GPU, or no case.
     """
-    sanitizer = Sanitizer.at(find_sanitizer())
+    sanitizer = ComputeSanitizer.at(find_sanitizer())
     require_gpu()
     subject, tested = load(options.subject), load_properties()
     console.print(f"{sanitizer.path}: {sanitizer.version.splitlines()[-1]}", markup=False, highlight=False)
-    run = Run(options, sanitizer, gather(options, subject, tested, console))
+    run = SanitizeRun(options, sanitizer, gather(options, subject, tested, console))
     if not run.gathered.cases:
         raise ValueError(
             f"cases = [], but should be at least one; skipped: {dict(run.gathered.skipped)} [sanitize-gpu]"
@@ -134,9 +134,9 @@ def require_gpu() -> None:
         raise ValueError("device = 'cpu', but should be a GPU that torch finds [sanitize-gpu]")
 
 
-def _watch(run: Run, kernels: Collection[str], console: Console) -> None:
+def _watch(run: SanitizeRun, kernels: Collection[str], console: Console) -> None:
     listed = _listed(run.gathered.cases, run.options.out)
-    work = Work(run.options.subject, run.gathered.cases, listed, kernels, run.options.out)
+    work = WatchedCases(run.options.subject, run.gathered.cases, listed, kernels, run.options.out)
     for tool in run.options.tools:
         run.tools.append(run_tool(run.sanitizer, tool, work, run.options.timeout))
         tell_run(run.tools[-1], console)
@@ -152,7 +152,9 @@ def _listed(cases: Sequence[Path], out: Path) -> Path:
     return listed.resolve()
 
 
-def gather(options: Options, subject: Subject, tested: dict[str, Property], console: Console) -> Gathered:
+def gather(
+    options: SanitizeOptions, subject: Subject, tested: dict[str, Property], console: Console
+) -> Gathered:
     """Saved cases, and without any that are asked for recorded examples as well."""
     seed = secrets.randbits(31) if options.seed is None else options.seed
     gathered = Gathered(seed=seed)
@@ -188,7 +190,11 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 
 def _record(
-    gathered: Gathered, recorder: Recorder, asked: Sequence[Property], options: Options, console: Console
+    gathered: Gathered,
+    recorder: Recorder,
+    asked: Sequence[Property],
+    options: SanitizeOptions,
+    console: Console,
 ) -> None:
     """Record examples of each property that says something about the subject on a GPU."""
     folder, started = options.out / "cases", time.monotonic()
@@ -213,7 +219,7 @@ def _record(
 
 def kernel_names() -> frozenset[str]:
     """The names of all Triton kernels that have been imported, but for those of torch and Triton."""
-    from triton.runtime.jit import KernelInterface
+    from properties.harness.kernels.private import KernelInterface
 
     modules = [one for name, one in sys.modules.items() if name.partition(".")[0] not in _OTHERS]
     held = (item for module in modules for item in list(getattr(module, "__dict__", {}).values()))

@@ -21,7 +21,7 @@ class SubjectError(Exception):
 
 
 @dataclass(eq=False)
-class Block:
+class Allocation:
     """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
 
     What a result holds has no guards, nor has anything that an allocator without guards makes. `image` is memory of the
@@ -85,7 +85,7 @@ class Window:
 
     value: View
     view: torch.Tensor
-    block: Block
+    block: Allocation
 
     @property
     def seen(self) -> torch.Tensor:
@@ -103,10 +103,10 @@ class Window:
 class Scope:
     """What the arguments of one call became: the tensor at each path, and its memory."""
 
-    found: dict[str, tuple[Block, torch.Tensor]] = field(default_factory=dict)
+    found: dict[str, tuple[Allocation, torch.Tensor]] = field(default_factory=dict)
     paths: dict[int, str] = field(default_factory=dict)
 
-    def add(self, path: str, block: Block, view: torch.Tensor | None = None) -> torch.Tensor:
+    def add(self, path: str, block: Allocation, view: torch.Tensor | None = None) -> torch.Tensor:
         tensor = block.view if view is None else view
         # `found` keeps the tensor alive, so that no other one gets its id.
         self.found[path] = block, tensor
@@ -118,7 +118,7 @@ class Scope:
         for name, (block, view) in inner.found.items():
             self.add(joined(path, name), block, view)
 
-    def changed(self, observed: list[Block]) -> tuple[str, ...]:
+    def changed(self, observed: list[Allocation]) -> tuple[str, ...]:
         """Where memory was written to that is not among the observed; each memory under its first path."""
         kept = {id(block) for block in observed}
         asked: dict[int, tuple[str, torch.Tensor | bool]] = {}
@@ -190,12 +190,12 @@ class Allocator:
         found = None if self.arena is None else self.arena.imaged(tensor)
         return tensor if found is None else found
 
-    def overwrite(self, target: Block | Window, raw: torch.Tensor) -> None:
+    def overwrite(self, target: Allocation | Window, raw: torch.Tensor) -> None:
         """These bytes are the elements of a whole storage, or of a view, from now on."""
-        block = target if isinstance(target, Block) else target.block
+        block = target if isinstance(target, Allocation) else target.block
         if block.image is not None:
             self.pull()
-        into = block.within(block.seen) if isinstance(target, Block) else target.seen
+        into = block.within(block.seen) if isinstance(target, Allocation) else target.seen
         raw = raw.to(into.device)
         into.copy_(raw.view(into.dtype).reshape(into.shape))
         if block.before is not None:
@@ -203,24 +203,24 @@ class Allocator:
         if self.arena is not None and block.image is not None:
             self.arena.written(block.memory)
 
-    def named(self, tensor: Tensor) -> Block:
+    def named(self, tensor: Tensor) -> Allocation:
         """A block that stays for longer than a call."""
         self._lendable = set()
         return self.allocate(tensor)
 
-    def allocate(self, tensor: Tensor) -> Block:
+    def allocate(self, tensor: Tensor) -> Allocation:
         device = self.device if tensor.on == "device" else "cpu"
         block = self._in_arena(tensor) if tensor.on == "device" and self.guards else None
         if block is not None:
             return block
         memory = self._memory(tensor, device)
-        block = Block(memory, memory, guarded=self.guards)
+        block = Allocation(memory, memory, guarded=self.guards)
         block.view = _view(block.inside, tensor)
         if tensor.elements is not None:
             block.before = memory.clone()
         return block
 
-    def _in_arena(self, tensor: Tensor) -> Block | None:
+    def _in_arena(self, tensor: Tensor) -> Allocation | None:
         if self.arena is None:
             return None
         dtype = getattr(torch, tensor.dtype)
@@ -232,7 +232,7 @@ class Allocator:
         image, right = self.arena.image_at(begin, nbytes)
         raw = None if tensor.elements is None else _array(tensor.elements, tensor.dtype)
         self.arena.put(begin, begin + nbytes, GUARD_BYTES, CANARY, raw)
-        block = Block(memory, memory, right if raw is not None else None, image=image)
+        block = Allocation(memory, memory, right if raw is not None else None, image=image)
         block.view = _view(block.inside, tensor)
         return block
 
@@ -266,7 +266,7 @@ def _read_together(flags: list[torch.Tensor | bool]) -> list[bool]:
     return [next(read) if isinstance(flag, torch.Tensor) else flag for flag in flags]
 
 
-def window(block: Block, view: View) -> torch.Tensor:
+def window(block: Allocation, view: View) -> torch.Tensor:
     """The typed view into the block's storage.
 
     Raises:

@@ -28,8 +28,8 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.objects.arena import Arena
 from properties.harness.execution.objects.blocks import (
+    Allocation,
     Allocator,
-    Block,
     Named,
     Scope,
     SubjectError,
@@ -39,10 +39,10 @@ from properties.harness.execution.objects.blocks import (
     window,
 )
 from properties.harness.execution.objects.fakes import FakeTensor
-from properties.harness.kernels.sanitizer.port import Watched
-from properties.subjects import Subject
+from properties.harness.execution.objects.sanitizer import Watched
+from properties.harness.subject import Subject
 
-Bound = Block | Window | Named | SubjectError
+Bound = Allocation | Window | Named | SubjectError
 
 
 class Builder:
@@ -82,19 +82,19 @@ class Builder:
 
     def _window(self, value: View) -> Window:
         block = self.names[value.of]
-        assert isinstance(block, Block)
+        assert isinstance(block, Allocation)
         return Window(value, window(block, value), block)
 
-    def _allocated(self, block: Block) -> None:
+    def _allocated(self, block: Allocation) -> None:
         """Nobody has written what a pool without contents holds."""
         if self.watched is not None and block.before is None:
             self.watched.unwritten(block.inside)
 
     def overwrite(self, step: Overwrite) -> None:
         target = self.names[step.name]
-        assert isinstance(target, (Block, Window))
+        assert isinstance(target, (Allocation, Window))
         raw = contents(step.elements, target.view.dtype)
-        into = target.inside if isinstance(target, Block) else target.view
+        into = target.inside if isinstance(target, Allocation) else target.view
         assert raw.numel() == into.numel() * into.element_size(), (
             f"{step} does not have the size of its tensor"
         )
@@ -146,7 +146,7 @@ class Builder:
         known = self.names[name.name]
         if isinstance(known, SubjectError):
             raise known
-        if isinstance(known, Block):
+        if isinstance(known, Allocation):
             return scope.add(path, known)
         if isinstance(known, Window):
             return scope.add(path, known.block, known.view)

@@ -19,7 +19,7 @@ import torch
 from properties.harness.case.raised import from_outside, name_of, plain_text, spelled
 from properties.harness.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
 from properties.harness.execution.objects.blocks import (
-    Block,
+    Allocation,
     Named,
     Scope,
     SubjectError,
@@ -89,7 +89,7 @@ class Describer:
         """What `name`, or the dotted path below a name, holds; the record `Missing` where there is nothing."""
         root, _, path = name.partition(".")
         bound = names.get(root)
-        if isinstance(bound, Block) and not path:
+        if isinstance(bound, Allocation) and not path:
             return self._block(bound)
         if isinstance(bound, Window) and not path:
             # Not the view that the subject was handed: it may have been resized since.
@@ -111,14 +111,14 @@ class Describer:
                 MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
             )
 
-    def _block(self, block: Block) -> Value:
+    def _block(self, block: Allocation) -> Value:
         inside = self._storage(block)
         before, after = block.guards()
         if set(before + after) <= {CANARY}:
             return inside
         return record("Damaged", before=before, inside=inside, after=after)
 
-    def _storage(self, block: Block) -> Tensor:
+    def _storage(self, block: Allocation) -> Tensor:
         assert block.before is not None, "memory without contents is observed through views"
         whole = self._contents(block.inside.view(block.view.dtype))
         assert isinstance(whole, Tensor)
@@ -217,7 +217,7 @@ class _Description:
         if id(found) in self.scope.paths:
             return SameAs(self.scope.paths[id(found)])
         described = self.describer.tensor(found)
-        self.scope.add(path, Block(found, found, guarded=False))
+        self.scope.add(path, Allocation(found, found, guarded=False))
         return described
 
     def _items(self, found: Any, path: str) -> Value:

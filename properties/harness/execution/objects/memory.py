@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from properties.harness.case.raw import as_bytes, as_elements, described
 from properties.harness.case.values import (
     ITEM_SIZES,
     Call,
@@ -24,7 +24,7 @@ from properties.harness.case.values import (
 
 
 @dataclass
-class Memory:
+class KnownMemory:
     """Follows the steps of an example, as the rules see them.
 
     A name stands for a value, with the elements that its tensors hold now, or for the call that made or updated it.
@@ -187,40 +187,3 @@ def _places(view: View) -> tuple[tuple[int, int], ...]:
     size = ITEM_SIZES[view.dtype]
     starts, length = Tensor(view.dtype, view.shape, None, view.strides, view.offset).runs()
     return tuple((start * size, (start + length) * size) for start in starts)
-
-
-def described(dtype: str, shape: tuple[int, ...], raw: bytes) -> Tensor:
-    """A view's elements in the form in which they are observed: those of a float type as the bytes that they are."""
-    if "float" in dtype:
-        return Tensor("uint8", (len(raw),), raw)
-    return Tensor(dtype, shape, as_elements(raw, dtype))
-
-
-def as_elements(raw: bytes, dtype: str) -> tuple[int, ...] | bytes:
-    """The integers that `raw` holds; bytes stay bytes where the type is "uint8".
-
-    Raises:
-        ValueError: the type is a float type.
-    """
-    if dtype == "uint8":
-        return raw
-    return struct.unpack(_format(dtype, len(raw) // ITEM_SIZES[dtype]), raw)
-
-
-def as_bytes(elements: tuple[int, ...] | bytes, dtype: str) -> bytes:
-    """The memory of `elements`; the inverse of `as_elements`.
-
-    Raises:
-        ValueError: the type is a float type, and the elements are not bytes already.
-    """
-    if isinstance(elements, bytes):
-        return elements
-    return struct.pack(_format(dtype, len(elements)), *elements)
-
-
-def _format(dtype: str, count: int) -> str:
-    """How `struct` spells so many elements."""
-    if "float" in dtype:
-        raise ValueError(f"dtype = {dtype!r}, but should be an integer type, or its elements bytes [Memory]")
-    code = {1: "b", 2: "h", 4: "i", 8: "q"}[ITEM_SIZES[dtype]]
-    return f"<{count}{code if dtype[0] == 'i' else code.upper()}"

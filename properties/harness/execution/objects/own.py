@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects import Subject
+from properties.harness.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def launch(
 ) -> None:
     """Launch the subject's Triton kernel of that name, for kernels that no function of the subject launches."""
     # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
-    from triton.runtime.jit import KernelInterface
+    from properties.harness.kernels.private import KernelInterface
 
     found = subject.resolve(kernel)
     # The name comes from a case file: nothing but a kernel may be run by it.

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from properties.harness.kernels.orders.switches import Switch
+from properties.harness.case.switches import Switch
 
 LIVE = 16
 """Programs that have begun and not ended, at most: of larger launches, as on a GPU, not every one is under way at once."""

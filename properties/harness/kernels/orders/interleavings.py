@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from properties.harness.case.switches import spelled
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.orders.courses import MayGoOn, Turns, plain
 from properties.harness.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
 from properties.harness.kernels.orders.schedule import OPERATIONS, run_interleaved
-from properties.harness.kernels.orders.switches import spelled
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from triton._C.libtriton import interpreter as native
 
 from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.private import native_interpreter as native
 from properties.harness.kernels.source.sites import Site
 
 Bytes = NDArray[np.uint8]
@@ -24,7 +24,7 @@ class Writer(NamedTuple):
     place: tuple[str, int]
 
 
-class Written(NamedTuple):
+class WrittenBytes(NamedTuple):
     """The bytes that a launch has written, by ascending addresses: what they hold, and the number of their last writer."""
 
     addresses: Addresses
@@ -66,13 +66,13 @@ class Journal:
         self._addresses.append(addresses)
         self._before.append(read_bytes(addresses))
 
-    def take_back(self) -> Written:
+    def take_back(self) -> WrittenBytes:
         """Have memory hold what it held before; what was written instead."""
         everything = np.concatenate([np.zeros(0, np.int64), *self._addresses])
         numbers = np.repeat(np.arange(len(self._addresses)), [len(one) for one in self._addresses])
         # The last of several writes to a byte is the first one from behind.
         addresses, last = np.unique(everything[::-1], return_index=True)
-        written = Written(addresses, read_bytes(addresses), numbers[::-1][last])
+        written = WrittenBytes(addresses, read_bytes(addresses), numbers[::-1][last])
         for some, before in zip(self._addresses[::-1], self._before[::-1], strict=True):
             write_bytes(some, before)
         return written

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 @dataclass(eq=False)
-class Operation:
+class RecordedOperation:
     """One operation of one program.
 
     Args:
@@ -44,7 +44,7 @@ class RecordingMemory(Memory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations: list[Operation] = []
+        self.operations: list[RecordedOperation] = []
 
     def load1(self, site: Site, pointer: int, origin: Any) -> Any:
         value = super().load1(site, pointer, origin)
@@ -90,7 +90,9 @@ class RecordingMemory(Memory):
         def values(one: Any) -> Array | None:
             return None if one is None else np.array(one, dtype_of(site.element)).reshape(-1)[active]
 
-        self.operations.append(Operation(self.program, self.warp, site, places, values(found), values(left)))
+        self.operations.append(
+            RecordedOperation(self.program, self.warp, site, places, values(found), values(left))
+        )
 
 
 def _lanes(pointer: Any, mask: Any) -> tuple[Array, Array]:
@@ -105,7 +107,7 @@ class RecordedLaunch:
     """A launch and the operations of its programs."""
 
     launch: Launched
-    operations: list[Operation]
+    operations: list[RecordedOperation]
 
 
 @contextlib.contextmanager

@@ -15,10 +15,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from properties.harness.kernels import schedules, triton_mode
-from properties.harness.kernels.orders import courses
-from properties.harness.kernels.orders.courses import Course, Ready, Turns
-from properties.harness.kernels.orders.switches import (
+from properties.harness.case.switches import (
     EVERY,
     INTERLEAVED,
     PRIORITIES,
@@ -26,12 +23,15 @@ from properties.harness.kernels.orders.switches import (
     SHUFFLED,
     SWITCHES,
     WARPS,
-    Plan,
+    ProgramSchedule,
     Switch,
     for_interpreter,
     parsed,
     spelled,
 )
+from properties.harness.kernels import schedules, triton_mode
+from properties.harness.kernels.orders import courses
+from properties.harness.kernels.orders.courses import Course, Ready, Turns
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched
@@ -90,7 +90,7 @@ def switches_told() -> Iterator[list[str]]:
 class _Scheduled:
     """Runs launches by a plan, and knows what switches they made."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ProgramSchedule) -> None:
         self._plan = plan
         self._warps = plan.number or random.Random(plan.seed).choice(_WARPS)
         self._made: list[Sequence[Switch]] = []
@@ -200,10 +200,10 @@ def run_by_warps(launch: Launched, memory: Memory, turns: Turns, warps: int) -> 
         RuntimeError: a warp comes to an atomic operation that the first one leaves out.
     """
     for index in launch.programs():
-        _Warps(launch, memory, index, warps).run(turns)
+        _ProgramWarps(launch, memory, index, warps).run(turns)
 
 
-class _Warps:
+class _ProgramWarps:
     """One program, run by several warps. Who chooses among these asks it which of them may go on."""
 
     def __init__(self, launch: Launched, memory: Memory, index: Program, warps: int) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 from properties.harness.case.findings import told_bytes
 from properties.harness.kernels.sanitizer.provenance import UNKNOWN, Provenance
 from properties.harness.kernels.sanitizer.touches import Touch
-from properties.harness.kernels.sanitizer.views import Booleans, Integers, View
+from properties.harness.kernels.sanitizer.views import Booleans, Integers, TensorView
 
 
-def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[View, ...]] | None:
+def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[TensorView, ...]] | None:
     """The first address outside, and the views of which one should contain it: none where none is known."""
     origin = UNKNOWN if touch.origin is None else touch.origin
     if isinstance(origin, int):
@@ -41,13 +41,13 @@ def first_misaligned(touch: Touch) -> int | None:
     return int(touch.addresses[wrong.astype(np.bool_).argmax()]) if np.logical_or.reduce(wrong) else None
 
 
-def _views(origin: int, provenance: Provenance) -> Iterable[View]:
+def _views(origin: int, provenance: Provenance) -> Iterable[TensorView]:
     return provenance.origins[origin] if origin != UNKNOWN else provenance.known()
 
 
 def _first(
     addresses: Integers, nbytes: int, origin: int, provenance: Provenance
-) -> tuple[int, tuple[View, ...]] | None:
+) -> tuple[int, tuple[TensorView, ...]] | None:
     inside = _inside_any(_views(origin, provenance), addresses, nbytes)
     if inside.all():
         return None
@@ -55,7 +55,7 @@ def _first(
     return int(addresses[inside.argmin()]), views
 
 
-def _inside_any(views: Iterable[View], addresses: Integers, nbytes: int) -> Booleans:
+def _inside_any(views: Iterable[TensorView], addresses: Integers, nbytes: int) -> Booleans:
     inside = np.zeros(addresses.shape, np.bool_)
     low, high = int(addresses.min()), int(addresses.max()) + nbytes
     for view in views:
@@ -66,7 +66,7 @@ def _inside_any(views: Iterable[View], addresses: Integers, nbytes: int) -> Bool
     return inside
 
 
-def where(address: int, nbytes: int, views: tuple[View, ...], known: list[View]) -> str:
+def where(address: int, nbytes: int, views: tuple[TensorView, ...], known: list[TensorView]) -> str:
     """In words where an outside access is: "right behind the end of `a`, in `b` instead"."""
     other = next((view for view in known if view not in views and _inside(view, address, nbytes)), None)
     instead = f", in `{other.name}` instead" if other else ""
@@ -76,11 +76,11 @@ def where(address: int, nbytes: int, views: tuple[View, ...], known: list[View])
     return f"at {address:#x}, an address that no known tensor contains"
 
 
-def _inside(view: View, address: int, nbytes: int) -> bool:
+def _inside(view: TensorView, address: int, nbytes: int) -> bool:
     return view.geometry.has(address - view.base, nbytes)
 
 
-def _beside(address: int, nbytes: int, view: View) -> str:
+def _beside(address: int, nbytes: int, view: TensorView) -> str:
     if not view.geometry.span:
         return f"of `{view.name}`, which has no element"
     if address < view.base:

@@ -41,9 +41,8 @@ _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 @contextlib.contextmanager
 def empties_unwritten(watch: Sanitizer) -> Iterator[None]:
     """In this context, memory that torch has not initialised is unwritten until something writes it."""
-    from triton.runtime.interpreter import GridExecutor
-
     from properties.harness.kernels.launch import launching
+    from properties.harness.kernels.private import GridExecutor
 
     marks = _Marks(watch)
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -221,10 +220,10 @@ def _run(low: int, high: int) -> _Place:
     return _Place(low, (high - low,), (1,), 1)
 
 
-class _Block:
+class _StorageBytes:
     """The memory of one storage, and the runs of bytes that have been written."""
 
-    def __init__(self, storage: torch.UntypedStorage, dead: deque[_Block]) -> None:
+    def __init__(self, storage: torch.UntypedStorage, dead: deque[_StorageBytes]) -> None:
         self.low = storage.data_ptr()
         self.high = self.low + storage.nbytes()
         # Only noted: this may be called within any operation, also while the lock is held.
@@ -250,8 +249,8 @@ class _Marks:
 
     def __init__(self, watch: Sanitizer) -> None:
         self._watch = watch
-        self._blocks: dict[int, _Block] = {}
-        self._dead: deque[_Block] = deque()
+        self._blocks: dict[int, _StorageBytes] = {}
+        self._dead: deque[_StorageBytes] = deque()
         self._lock = threading.RLock()
 
     def add(self, tensor: torch.Tensor) -> None:
@@ -260,7 +259,7 @@ class _Marks:
             return
         with self._lock:
             self._bury()
-            self._blocks[storage.data_ptr()] = _Block(storage, self._dead)
+            self._blocks[storage.data_ptr()] = _StorageBytes(storage, self._dead)
             self._watch.unwritten(_place(tensor))
 
     def tracks(self, tensor: torch.Tensor) -> bool:
@@ -278,7 +277,7 @@ class _Marks:
             else:
                 self._watch.written(_place(tensor))
 
-    def _write_run(self, block: _Block, low: int, nbytes: int) -> None:
+    def _write_run(self, block: _StorageBytes, low: int, nbytes: int) -> None:
         run = block.join(low, low + nbytes)
         if run == (block.low, block.high):
             self._drop(block)
@@ -313,7 +312,7 @@ class _Marks:
             for block in list(self._blocks.values()):
                 self._drop(block)
 
-    def _drop(self, block: _Block) -> None:
+    def _drop(self, block: _StorageBytes) -> None:
         if self._blocks.get(block.low) is block:
             del self._blocks[block.low]
             self._watch.written(_run(block.low, block.high))

@@ -28,7 +28,7 @@ def listening(watch: Sanitizer) -> Iterator[None]:
 
 class _Hooks:
     def __init__(self, watch: Sanitizer, undo: contextlib.ExitStack) -> None:
-        from triton.runtime import interpreter
+        from properties.harness.kernels.private import interpreter
 
         self._watch, self._undo, self._interpreter = watch, undo, interpreter
         self._builder, self._handles = interpreter.interpreter_builder, Handles(watch.provenance)

@@ -26,7 +26,7 @@ class Meeting:
     touches: tuple[int, ...]
 
 
-class Log:
+class AccessLog:
     """All accesses of a launch of more than one program."""
 
     def __init__(self) -> None:

@@ -21,13 +21,13 @@ from properties.harness.case.findings import Access, Finding
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.kernels.sanitizer.touches import place_texts
-from properties.harness.kernels.sanitizer.views import View, view_of
+from properties.harness.kernels.sanitizer.views import TensorView, view_of
 from properties.harness.kernels.sanitizer.watch import Sanitizer
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched
     from properties.harness.kernels.memory import Memory
-    from properties.harness.kernels.orders.journal import Journal, Writer, Written
+    from properties.harness.kernels.orders.journal import Journal, Writer, WrittenBytes
 
 ORDERS = ("reversed", "shuffled:1", "interleaved:1")
 _ROW_MAJOR = ""
@@ -86,7 +86,7 @@ def _interpreted_told() -> Iterator[None]:
             warnings.warn(f"{one.kernel} ran in one order only: {one.why}", stacklevel=3)
 
 
-def _tensors(launched: Launched) -> Iterator[View]:
+def _tensors(launched: Launched) -> Iterator[TensorView]:
     for name, argument in zip(launched.names, launched.arguments, strict=True):
         if hasattr(argument, "data_ptr"):
             yield view_of(argument, name, keep=True)
@@ -95,7 +95,9 @@ def _tensors(launched: Launched) -> Iterator[View]:
 class _Launch:
     """One launch, in one order after the other."""
 
-    def __init__(self, launched: Launched, make: Callable[[], None], known: list[View], number: int) -> None:
+    def __init__(
+        self, launched: Launched, make: Callable[[], None], known: list[TensorView], number: int
+    ) -> None:
         self._launched, self._make, self._known, self._number = launched, make, known, number
         self._memory: Memory | None = None
 
@@ -143,7 +145,7 @@ class _Launch:
             yield
 
     def _compare_with(
-        self, order: str, writers: list[Writer], first: Written, error: Exception | None
+        self, order: str, writers: list[Writer], first: WrittenBytes, error: Exception | None
     ) -> None:
         journal, other = self._run(order)
         now = journal.take_back()
@@ -156,7 +158,9 @@ class _Launch:
         if address is not None:
             self._refuse_difference(order, [(writers, first), (journal.writers, now)], address)
 
-    def _refuse_difference(self, order: str, both: list[tuple[list[Writer], Written]], address: int) -> None:
+    def _refuse_difference(
+        self, order: str, both: list[tuple[list[Writer], WrittenBytes]], address: int
+    ) -> None:
         known = next((one for one in self._known if one.geometry.has(address - one.base, 1)), None)
         index = known.index(address) if known else None
         access, values = [], []
@@ -172,7 +176,7 @@ class _Launch:
         raise OrderDependence(message, access[0] or last, access[1] if access[0] else None)
 
     def _access(
-        self, writer: Writer, known: View | None, index: tuple[int, ...] | None, address: int
+        self, writer: Writer, known: TensorView | None, index: tuple[int, ...] | None, address: int
     ) -> Access:
         name, nbytes = (known.name, known.geometry.itemsize) if known else ("", 1)
         kernel, places = self._launched.kernel, place_texts(writer.place)
@@ -201,7 +205,7 @@ class _Launch:
         return Access("arithmetic", program, kernel, "", None, 0, 0, *texts, self._number)
 
 
-def _first_difference(one: Written, other: Written) -> int | None:
+def _first_difference(one: WrittenBytes, other: WrittenBytes) -> int | None:
     """The first byte in which they differ, where memory holds what it did before either."""
     from properties.harness.kernels.orders.journal import read_bytes
 
@@ -211,7 +215,9 @@ def _first_difference(one: Written, other: Written) -> int | None:
     return int(addresses[differs.argmax()]) if differs.any() else None
 
 
-def _value(written: Written, known: View | None, index: tuple[int, ...] | None, address: int) -> object:
+def _value(
+    written: WrittenBytes, known: TensorView | None, index: tuple[int, ...] | None, address: int
+) -> object:
     """The element, or the byte of nobody's, as the launch has left it."""
     from properties.harness.kernels.orders.journal import read_bytes
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.sanitizer.views import Integers, View, view_of
+from properties.harness.kernels.sanitizer.views import Integers, TensorView, view_of
 
 Origin = int | Integers
 UNKNOWN = -1
@@ -21,26 +21,26 @@ class Provenance:
     """The registered views, and the origins of the pointers of a launch."""
 
     def __init__(self) -> None:
-        self._registered: dict[Any, View] = {}
-        self.arguments: list[View] = []
-        self.origins: list[tuple[View, ...]] = []
-        self._numbers: dict[tuple[View, ...], int] = {}
-        self._starts: dict[int, tuple[View, ...]] = {}
+        self._registered: dict[Any, TensorView] = {}
+        self.arguments: list[TensorView] = []
+        self.origins: list[tuple[TensorView, ...]] = []
+        self._numbers: dict[tuple[TensorView, ...], int] = {}
+        self._starts: dict[int, tuple[TensorView, ...]] = {}
         self._sorted: Integers | None = None
 
     @property
-    def registered(self) -> list[View]:
+    def registered(self) -> list[TensorView]:
         """The latest last."""
         return list(self._registered.values())
 
-    def register(self, view: View) -> None:
+    def register(self, view: TensorView) -> None:
         self.forget(view)
         self._registered[view.key] = view
         if view.base:
             self._starts[view.base] = (*self._starts.get(view.base, ()), view)
             self._sorted = None
 
-    def forget(self, view: View) -> bool:
+    def forget(self, view: TensorView) -> bool:
         known = self._registered.pop(view.key, None)
         if known is None:
             return False
@@ -61,10 +61,10 @@ class Provenance:
     def begin_launch(self) -> None:
         self.arguments, self.origins, self._numbers = [], [], {}
 
-    def known(self) -> list[View]:
+    def known(self) -> list[TensorView]:
         return [*self.arguments, *self._registered.values()]
 
-    def number(self, views: tuple[View, ...]) -> int:
+    def number(self, views: tuple[TensorView, ...]) -> int:
         if views not in self._numbers:
             self._numbers[views] = len(self.origins)
             self.origins.append(views)

@@ -13,14 +13,14 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 from properties.harness.case.findings import Program
-from properties.harness.kernels.sanitizer.log import Log, Meeting
+from properties.harness.kernels.sanitizer.log import AccessLog, Meeting
 from properties.harness.kernels.sanitizer.touches import Touch
 from properties.harness.kernels.sanitizer.views import Integers
 
 Range = tuple[int, int]
 
 
-def first_race(log: Log) -> tuple[Touch, Touch, int] | None:
+def first_race(log: AccessLog) -> tuple[Touch, Touch, int] | None:
     """The accesses that race, a write first, and a byte that both touch."""
     meetings = log.meetings()
     atomics = [number for number, touch in enumerate(log.touches) if touch.kind == "atomic"]

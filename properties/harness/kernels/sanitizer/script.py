@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import linecache
 import os
 import runpy
@@ -26,8 +25,8 @@ _LINES_AROUND = 3
 
 
 @dataclass(frozen=True)
-class Script:
-    """What to run, and how. A path that ends in .json is a saved case."""
+class SanitizedScript:
+    """What to run, and how."""
 
     path: Path
     arguments: tuple[str, ...] = ()
@@ -36,7 +35,7 @@ class Script:
     empties: bool = True
 
 
-def sanitize_script(script: Script, console: Console) -> int:
+def sanitize_script(script: SanitizedScript, console: Console) -> int:
     """Run a script and tell what was found.
 
     Returns:
@@ -47,18 +46,15 @@ def sanitize_script(script: Script, console: Console) -> int:
     """
     if not script.path.is_file():
         raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
-    if script.path.suffix == ".json":
-        code: int = importlib.import_module("properties.harness.report.witness").explain_case(script.path)
-        return code
     if script.order and script.every_order:
         raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
     triton_mode.prepare("cpu")
-    seen = _Seen()
+    seen = _SeenLaunches()
     error = _run(script, seen)
     return _tell(script, seen, error, console)
 
 
-class _Seen:
+class _SeenLaunches:
     """What a script has launched."""
 
     def __init__(self) -> None:
@@ -94,7 +90,7 @@ class _Seen:
         return run
 
 
-def _run(script: Script, seen: _Seen) -> BaseException | None:
+def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
     """What the script has raised, its end by `sys.exit` included."""
     with _watching(script, seen), _as_main(script):
         try:
@@ -105,7 +101,7 @@ def _run(script: Script, seen: _Seen) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def _watching(script: Script, seen: _Seen) -> Iterator[None]:
+def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
     from properties.harness.kernels.sanitizer.orders import every_order
@@ -122,7 +118,7 @@ def _watching(script: Script, seen: _Seen) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _as_main(script: Script) -> Iterator[None]:
+def _as_main(script: SanitizedScript) -> Iterator[None]:
     arguments, path = sys.argv, list(sys.path)
     sys.argv = [str(script.path), *script.arguments]
     sys.path[:1] = [str(script.path.resolve().parent)]
@@ -134,7 +130,7 @@ def _as_main(script: Script) -> Iterator[None]:
         os.environ.pop(triton_mode.INTERPRET, None)
 
 
-def _tell(script: Script, seen: _Seen, error: BaseException | None, console: Console) -> int:
+def _tell(script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console) -> int:
     if seen.finding is not None:
         _tell_finding(seen.finding, console)
         return FOUND
@@ -180,7 +176,7 @@ def _show_source(access: Access, console: Console) -> None:
         _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
 
 
-def _tell_failure(script: Script, error: BaseException) -> None:
+def _tell_failure(script: SanitizedScript, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
         return
@@ -199,7 +195,7 @@ def _ours(file: str) -> bool:
     return file.startswith((_HARNESS, "<kernel "))
 
 
-def _of_script(script: Script, error: BaseException) -> Any:
+def _of_script(script: SanitizedScript, error: BaseException) -> Any:
     """The traceback from the script's own first line on."""
     trace, path = error.__traceback__, str(script.path.absolute())
     while trace is not None and trace.tb_frame.f_code.co_filename != path:

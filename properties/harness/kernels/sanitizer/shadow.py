@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from properties.harness.kernels.sanitizer.touches import Touch
-from properties.harness.kernels.sanitizer.views import Booleans, Integers, View
+from properties.harness.kernels.sanitizer.views import Booleans, Integers, TensorView
 
 _PAGE_BITS = 16
 _PAGE = 1 << _PAGE_BITS
 
 
 @dataclass(frozen=True)
-class Mark:
+class Declared:
     """What was said last about a view's bytes. `holds`: they are unwritten, or freed."""
 
     holds: bool
@@ -31,13 +31,13 @@ class Regions:
     """Marks of views, of which a byte has that of the newest view that contains it."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[View, Mark]] = []
+        self.entries: list[tuple[TensorView, Declared]] = []
         self._lows: Integers = np.zeros(0, np.int64)
         self._highs: Integers = self._lows
         self._holding: Booleans = np.zeros(0, np.bool_)
         self.low, self.high = 0, 0
 
-    def mark(self, view: View, mark: Mark) -> None:
+    def mark(self, view: TensorView, mark: Declared) -> None:
         if not view.geometry.span:
             return
         # A view that a newer one covers is not asked any more; kept, they would pile up.
@@ -70,14 +70,14 @@ class Regions:
         entries = self.of(found)
         return (entries >= 0) & self._holding[entries]
 
-    def at(self, address: int) -> Mark | None:
+    def at(self, address: int) -> Declared | None:
         if not self.entries:
             return None
         number = int(self.of(np.array([address], np.int64))[0])
         return self.entries[number][1] if number >= 0 else None
 
 
-def _covers(view: View, older: View) -> bool:
+def _covers(view: TensorView, older: TensorView) -> bool:
     if view.key == older.key:
         return True
     return view.geometry.flat and view.base <= older.base and older.end <= view.end
@@ -105,7 +105,7 @@ class Pages:
                 result[some] = self._pages[page][found[some] & (_PAGE - 1)]
         return result
 
-    def clear(self, view: View) -> None:
+    def clear(self, view: TensorView) -> None:
         for page, bits in self._pages.items():
             first = page << _PAGE_BITS
             if first < view.end and first + _PAGE > view.base:
@@ -118,19 +118,19 @@ class Shadow:
     def __init__(self) -> None:
         self.unwritten, self.freed, self.stored = Regions(), Regions(), Pages()
 
-    def mark_unwritten(self, view: View) -> None:
+    def mark_unwritten(self, view: TensorView) -> None:
         self.stored.clear(view)
-        self.unwritten.mark(view, Mark(True))
+        self.unwritten.mark(view, Declared(True))
 
-    def mark_written(self, view: View) -> None:
+    def mark_written(self, view: TensorView) -> None:
         if self.unwritten.near(view.base, view.end):
-            self.unwritten.mark(view, Mark(False))
+            self.unwritten.mark(view, Declared(False))
 
-    def free(self, view: View, why: str) -> None:
-        self.freed.mark(view, Mark(True, self.owner_of(view.base), why))
+    def free(self, view: TensorView, why: str) -> None:
+        self.freed.mark(view, Declared(True, self.owner_of(view.base), why))
 
-    def own(self, view: View, owner: str, why: str) -> None:
-        self.freed.mark(view, Mark(False, owner, why))
+    def own(self, view: TensorView, owner: str, why: str) -> None:
+        self.freed.mark(view, Declared(False, owner, why))
 
     def owner_of(self, address: int) -> str:
         mark = self.freed.at(address)

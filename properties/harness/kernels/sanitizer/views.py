@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 
-class Geometry:
+class StridedBytes:
     """The bytes of a view relative to its first element: `outer` dimensions (count, stride) of `starts`..`ends`."""
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
@@ -97,16 +97,16 @@ def _merged(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
     return starts[first], reach[last]
 
 
-geometry_of = lru_cache(4096)(Geometry)
+geometry_of = lru_cache(4096)(StridedBytes)
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class TensorView:
     """A tensor as kernels see it: where it starts, what belongs to it, and what it is called."""
 
     name: str
     base: int
-    geometry: Geometry
+    geometry: StridedBytes
     tensor: Any = None
     """Kept, so that nobody else gets its memory as long as the view is known."""
 
@@ -117,7 +117,7 @@ class View:
         object.__setattr__(self, "end", self.base + self.geometry.span)
 
     @property
-    def key(self) -> tuple[int, Geometry]:
+    def key(self) -> tuple[int, StridedBytes]:
         return self.base, self.geometry
 
     def inside(self, addresses: Integers, nbytes: int) -> Booleans:
@@ -137,13 +137,13 @@ class View:
         return self.geometry.index(address - self.base)
 
 
-def view_of(tensor: Any, name: str, *, keep: bool = False) -> View:
+def view_of(tensor: Any, name: str, *, keep: bool = False) -> TensorView:
     """The view that a tensor is, or one reinterpreted by Triton."""
     tensor = getattr(tensor, "base", tensor) if not hasattr(tensor, "untyped_storage") else tensor
     geometry = _laid_out(tensor.shape, tensor.stride(), tensor.element_size())
-    return View(name, tensor.data_ptr(), geometry, tensor if keep else None)
+    return TensorView(name, tensor.data_ptr(), geometry, tensor if keep else None)
 
 
 @lru_cache(4096)
-def _laid_out(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Geometry:
+def _laid_out(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> StridedBytes:
     return geometry_of(tuple(shape), tuple(stride * size for stride in strides), size)

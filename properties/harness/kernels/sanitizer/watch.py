@@ -19,12 +19,12 @@ from properties.harness.case.findings import (
 )
 from properties.harness.kernels.sanitizer.bounds import first_misaligned, first_outside, where
 from properties.harness.kernels.sanitizer.lanes import Lanes, written_twice
-from properties.harness.kernels.sanitizer.log import Log
+from properties.harness.kernels.sanitizer.log import AccessLog
 from properties.harness.kernels.sanitizer.provenance import UNKNOWN, Provenance
 from properties.harness.kernels.sanitizer.races import first_race
 from properties.harness.kernels.sanitizer.shadow import Shadow
 from properties.harness.kernels.sanitizer.touches import Touch, arithmetic, place_texts
-from properties.harness.kernels.sanitizer.views import View, view_of
+from properties.harness.kernels.sanitizer.views import TensorView, view_of
 
 
 class Sanitizer:
@@ -35,9 +35,9 @@ class Sanitizer:
         self.provenance = Provenance()
         self._shadow = Shadow()
         self._record = record
-        self._writers: list[tuple[Touch, Access, View | None]] = []
+        self._writers: list[tuple[Touch, Access, TensorView | None]] = []
         self._kernel = ""
-        self._log: Log | None = None
+        self._log: AccessLog | None = None
         self._lanes = Lanes()
 
     def register(self, tensor: Any, name: str) -> None:
@@ -95,7 +95,7 @@ class Sanitizer:
         self._lanes, self._log = Lanes(), None
 
     def begin_grid(self, programs: int) -> None:
-        self._log = Log() if programs > 1 else None
+        self._log = AccessLog() if programs > 1 else None
 
     def end_launch(self) -> None:
         """All programs have ended.
@@ -158,7 +158,7 @@ class Sanitizer:
         )
         raise Bfloat16Arithmetic(message, access)
 
-    def _refuse_outside(self, touch: Touch, address: int, views: tuple[View, ...]) -> NoReturn:
+    def _refuse_outside(self, touch: Touch, address: int, views: tuple[TensorView, ...]) -> NoReturn:
         name = views[0].name if views else ""
         index = views[0].index(address) if views else None
         access = self._access(touch, address, name, index)
@@ -233,7 +233,7 @@ class Sanitizer:
             kind, program, self._kernel, name, index, byte, touch.nbytes, *texts, launch=self.launches
         )
 
-    def _view_at(self, touch: Touch, byte: int) -> View | None:
+    def _view_at(self, touch: Touch, byte: int) -> TensorView | None:
         some = touch.origin if isinstance(touch.origin, int) else UNKNOWN
         views = list(self.provenance.origins[some]) if some != UNKNOWN else self.provenance.known()
         return next((view for view in views if view.geometry.has(byte - view.base, 1)), None)

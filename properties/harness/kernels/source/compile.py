@@ -21,19 +21,16 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import triton
-from triton._C.libtriton import ir as native
-from triton._C.libtriton import passes
-from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import ASTSource
-from triton.runtime.cache import get_cache_manager
 
 from properties.harness.kernels import arithmetic
 from properties.harness.kernels.arithmetic import operation as arithmetic_of
+from properties.harness.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
+from properties.harness.kernels.private import native_ir as native
 from properties.harness.kernels.source import tiles
 from properties.harness.kernels.source.generate import written
-from properties.harness.kernels.source.ir import Function, Type
+from properties.harness.kernels.source.ir import FuncOp, Type
 from properties.harness.kernels.source.parse import parsed
-from properties.harness.kernels.source.sites import Arithmetic, Branch, Site
+from properties.harness.kernels.source.sites import Arithmetic, BranchSite, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little, and the newest of those that everybody has is what most run."""
@@ -49,7 +46,7 @@ class Compiled:
 
     parameters: tuple[Type, ...]
     sites: tuple[Site, ...]
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchSite, ...]
     program: Any
     """Makes the generator of one program: memory, program ids, grid, arguments."""
     source: str
@@ -128,7 +125,7 @@ def _key(source: ASTSource, options: Any) -> str:
 class _Stored:
     parameters: tuple[Type, ...]
     sites: tuple[Site, ...]
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchSite, ...]
     constants: dict[str, Any]
     source: str
     entry: str
@@ -147,7 +144,7 @@ def _made(text: str) -> _Stored:
     )
 
 
-def _public(functions: list[Function]) -> Function:
+def _public(functions: list[FuncOp]) -> FuncOp:
     return next(one for one in functions if one.public)
 
 

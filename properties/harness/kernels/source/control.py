@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from properties.harness.kernels.source.flow import FULL, SCALAR, yielded
-from properties.harness.kernels.source.ir import NotUnderstoodError, Operation, Place, Value
+from properties.harness.kernels.source.ir import NotUnderstoodError, Operation, SourcePlace, Value
 from properties.harness.kernels.source.lines import Lines
 from properties.harness.kernels.source.sites import python_name
 from properties.harness.kernels.source.values import size_of
@@ -14,7 +14,7 @@ from properties.harness.kernels.source.values import size_of
 class Control(Lines):
     """Writes operations of scf and cf, and calls."""
 
-    def _body(self, operations: list[Operation], place: Place, taken: str, before: str = "") -> None:
+    def _body(self, operations: list[Operation], place: SourcePlace, taken: str, before: str = "") -> None:
         self._depth += 1
         self._line(f"took({self._module.branch(place, taken)})")
         if before:

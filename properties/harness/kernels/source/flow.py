@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from properties.harness.kernels.source.ir import Block, Function, Operation, Value, type_of
+from properties.harness.kernels.source.ir import Block, FuncOp, Operation, Value, type_of
 from properties.harness.kernels.source.values import number, size_of
 
 SCALAR, LAZY, FULL = 0, 1, 2
@@ -40,7 +40,7 @@ _WHOLE = {
 }  # fmt: skip
 
 
-def edges(function: Function) -> Iterable[tuple[Value, Value]]:
+def edges(function: FuncOp) -> Iterable[tuple[Value, Value]]:
     """Which value becomes which other one where control passes on."""
     blocks = {block.label: block for block in function.blocks}
     for operation in function.walk():
@@ -80,7 +80,7 @@ class Flow:
         entry: the function is a launch's own, whose parameters are the launch's arguments.
     """
 
-    def __init__(self, function: Function, *, entry: bool) -> None:
+    def __init__(self, function: FuncOp, *, entry: bool) -> None:
         self._operations = list(function.walk())
         self._edges = list(edges(function))
         self._form: dict[Value, int] = {}
@@ -254,7 +254,7 @@ class Flow:
 
 
 def _addresses(
-    function: Function, operations: list[Operation], passed: list[tuple[Value, Value]]
+    function: FuncOp, operations: list[Operation], passed: list[tuple[Value, Value]]
 ) -> set[Value]:
     """Pointers, and the 64-bit integers that pointers are made of."""
     found = {one for one in _values(function, operations) if one.type.element == "ptr"}
@@ -275,7 +275,7 @@ def _addresses(
     return found
 
 
-def _values(function: Function, operations: list[Operation]) -> Iterable[Value]:
+def _values(function: FuncOp, operations: list[Operation]) -> Iterable[Value]:
     blocks = itertools.chain(
         function.blocks, (block for one in operations for region in one.regions for block in region)
     )

@@ -17,14 +17,14 @@ from properties.harness.kernels.source.accesses import Accesses
 from properties.harness.kernels.source.control import Control
 from properties.harness.kernels.source.expressions import inline
 from properties.harness.kernels.source.flow import SCALAR
-from properties.harness.kernels.source.ir import Function, NotUnderstoodError, Operation, Value
+from properties.harness.kernels.source.ir import FuncOp, NotUnderstoodError, Operation, Value
 from properties.harness.kernels.source.lines import pointee
 from properties.harness.kernels.source.shapes import Shapes
-from properties.harness.kernels.source.sites import Arithmetic, Module, Written, python_name
+from properties.harness.kernels.source.sites import Arithmetic, KernelModule, Module, python_name
 from properties.harness.kernels.source.values import number, size_of
 
 
-def written(functions: Iterable[Function]) -> Written:
+def written(functions: Iterable[FuncOp]) -> KernelModule:
     """Python source for the functions of a module.
 
     Raises:
@@ -36,7 +36,7 @@ def written(functions: Iterable[Function]) -> Written:
         if function.public:
             entry = python_name(function.name)
         _Writer(module, function).write()
-    return Written(
+    return KernelModule(
         "\n".join(module.lines) + "\n", entry, tuple(module.sites), tuple(module.branches), module.constants
     )
 

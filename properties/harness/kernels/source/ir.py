@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """A line of kernel code, and the lines from which it was called, innermost first."""
 
     file: str
@@ -44,7 +44,7 @@ class Place:
     callers: tuple[tuple[str, int], ...] = ()
 
 
-NOWHERE = Place("", 0)
+NOWHERE = SourcePlace("", 0)
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Operation:
     types: str
     regions: list[list[Block]] = field(default_factory=list)
     successors: list[tuple[str, list[Value]]] = field(default_factory=list)
-    place: Place = NOWHERE
+    place: SourcePlace = NOWHERE
 
     @property
     def result(self) -> Value:
@@ -65,7 +65,7 @@ class Operation:
 
 
 @dataclass(eq=False)
-class Function:
+class FuncOp:
     name: str
     public: bool
     arguments: list[Value]

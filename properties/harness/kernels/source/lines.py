@@ -6,7 +6,7 @@ from typing import Any
 
 from properties.harness.kernels.source import tiles
 from properties.harness.kernels.source.flow import DYNAMIC, FULL, SCALAR, Flow
-from properties.harness.kernels.source.ir import Function, Operation, Type, Value, type_of
+from properties.harness.kernels.source.ir import FuncOp, Operation, Type, Value, type_of
 from properties.harness.kernels.source.sites import Module
 from properties.harness.kernels.source.values import dtype_of
 
@@ -14,7 +14,7 @@ from properties.harness.kernels.source.values import dtype_of
 class Lines:
     """Writes lines into a module. Operations are the concern of classes that are made of it."""
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Module, function: FuncOp) -> None:
         self._module, self._function = module, function
         self._flow = Flow(function, entry=function.public)
         self._depth = 1

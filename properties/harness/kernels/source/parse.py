@@ -14,10 +14,10 @@ import triton
 from properties.harness.kernels.source.ir import (
     NOWHERE,
     Block,
-    Function,
+    FuncOp,
     NotUnderstoodError,
     Operation,
-    Place,
+    SourcePlace,
     Type,
     Value,
     result_types,
@@ -26,7 +26,7 @@ from properties.harness.kernels.source.ir import (
 )
 
 
-def parsed(text: str) -> list[Function]:
+def parsed(text: str) -> list[FuncOp]:
     """The functions of a module, by its text.
 
     Raises:
@@ -56,11 +56,11 @@ class _Locations:
         }
         self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> SourcePlace:
         stack = self._stack(name)
         # What a function of Triton's library does, the line that calls it does.
         own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
-        return Place(*stack[own], stack[own + 1 :]) if stack else NOWHERE
+        return SourcePlace(*stack[own], stack[own + 1 :]) if stack else NOWHERE
 
     def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
         if name not in self._stacks:
@@ -103,8 +103,8 @@ class _Parser:
         self._at = 0
         self._names: dict[str, int] = {}
 
-    def functions(self) -> list[Function]:
-        result: list[Function] = []
+    def functions(self) -> list[FuncOp]:
+        result: list[FuncOp] = []
         while self._at < len(self._lines):
             line = self._next()
             if line.startswith("tt.func"):
@@ -122,7 +122,7 @@ class _Parser:
         self._names[plain] = number + 1
         return Value(f"v_{plain}" + (f"__{number}" if number else ""), kind)
 
-    def _function(self, line: str) -> Function:
+    def _function(self, line: str) -> FuncOp:
         found = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
         if found is None:
             raise NotUnderstoodError(f"the function {line[:60]}")
@@ -136,7 +136,7 @@ class _Parser:
                 type_of(one) for one in split(returned.strip("()") if returned.startswith("(") else returned)
             ]
         blocks, _ = self._region(scope)
-        return Function(found.group(2).strip('"'), found.group(1) != "private ", arguments, results, blocks)
+        return FuncOp(found.group(2).strip('"'), found.group(1) != "private ", arguments, results, blocks)
 
     def _arguments(self, text: str, scope: _Scope) -> list[Value]:
         result = []
@@ -193,7 +193,7 @@ class _Parser:
         self._define_results(operation, results_text, scope)
         return operation
 
-    def _located(self, line: str) -> tuple[str, Place]:
+    def _located(self, line: str) -> tuple[str, SourcePlace]:
         found = _LOC_TAIL.search(line)
         if found is None:
             return line, NOWHERE

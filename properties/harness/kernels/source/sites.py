@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.kernels.source.ir import Place
+from properties.harness.kernels.source.ir import SourcePlace
 from properties.harness.kernels.source.values import size_of, stored_dtype
 
 
@@ -20,7 +20,7 @@ class Site:
     number: int
     kind: str
     """ "load", "store", "atomic", "barrier" or "exchange"."""
-    place: Place
+    place: SourcePlace
     element: str = ""
     shape: tuple[int, ...] | None = None
     operation: str = ""
@@ -57,23 +57,23 @@ class Arithmetic:
 
 
 @dataclass(frozen=True)
-class Branch:
+class BranchSite:
     """A way that control can take: behind a condition, or into a loop."""
 
     number: int
-    place: Place
+    place: SourcePlace
     taken: str
     """ "then", "else", "loop" or "block"."""
 
 
 @dataclass(frozen=True)
-class Written:
+class KernelModule:
     """A module of kernels as Python source, and what that source refers to."""
 
     source: str
     entry: str
     sites: tuple[Site, ...]
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchSite, ...]
     constants: dict[str, Any]
 
 
@@ -85,7 +85,7 @@ class Module:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.sites: list[Site] = []
-        self.branches: list[Branch] = []
+        self.branches: list[BranchSite] = []
         self.constants: dict[str, Any] = {}
         self._known: dict[Any, str] = {}
 
@@ -96,11 +96,11 @@ class Module:
             self.constants[self._known[key]] = value
         return self._known[key]
 
-    def site(self, kind: str, place: Place, **rest: Any) -> Site:
+    def site(self, kind: str, place: SourcePlace, **rest: Any) -> Site:
         site = Site(len(self.sites), kind, place, **rest)
         self.sites.append(site)
         return site
 
-    def branch(self, place: Place, taken: str) -> int:
-        self.branches.append(Branch(len(self.branches), place, taken))
+    def branch(self, place: SourcePlace, taken: str) -> int:
+        self.branches.append(BranchSite(len(self.branches), place, taken))
         return len(self.branches) - 1

@@ -31,7 +31,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Cell:
+class ReleaseResult:
     """One property on one release: what came of it, and the ids of the known defects that showed in it."""
 
     state: str
@@ -55,7 +55,7 @@ class Column:
     device: str = ""
     seconds: float = 0.0
     examples: int = 0
-    cells: Mapping[str, Cell] = field(default_factory=dict)
+    cells: Mapping[str, ReleaseResult] = field(default_factory=dict)
     standings: Mapping[str, str] = field(default_factory=dict)
 
     def count(self, state: str) -> int:
@@ -115,10 +115,12 @@ def gone_in(column: Column) -> list[str]:
 def loaded(path: Path) -> Compatibility:
     """What `save` wrote."""
     told = read_json(path, "a table of releases")
-    cells: dict[str, dict[str, Cell]] = {one["release"]: {} for one in told["releases"]}
+    cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in told["releases"]}
     for one in told["properties"]:
         for release, cell in one["cells"].items():
-            cells[release][one["name"]] = Cell(_EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2])
+            cells[release][one["name"]] = ReleaseResult(
+                _EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2]
+            )
     columns = tuple(Column(**one, cells=cells[one["release"]]) for one in told["releases"])
     topics = {one["name"]: one["topic"] for one in told["properties"]}
     return Compatibility(columns, tuple(Known(**one) for one in told["known"]), topics)
@@ -176,10 +178,12 @@ def _column(release: str, campaign: dict[str, Any], run: dict[str, Any]) -> Colu
     )
 
 
-def _cell(row: dict[str, Any]) -> Cell:
+def _cell(row: dict[str, Any]) -> ReleaseResult:
     state = _STATES.get(row["status"], NOT_TESTED)
     detail = " ".join(row.get("detail", "").split())[:_LONGEST]
-    return Cell(state, tuple(sorted(row.get("known", ()))), detail if state not in (PASSED, KNOWN) else "")
+    return ReleaseResult(
+        state, tuple(sorted(row.get("known", ()))), detail if state not in (PASSED, KNOWN) else ""
+    )
 
 
 def _known(one: dict[str, Any]) -> Known:
@@ -191,7 +195,7 @@ def _told_column(column: Column) -> dict[str, Any]:
     return {name: getattr(column, name) for name in names} | {"standings": dict(column.standings)}
 
 
-def _told_cell(cell: Cell) -> list[Any]:
+def _told_cell(cell: ReleaseResult) -> list[Any]:
     return [cell.state, list(cell.known), cell.detail]
 
 

@@ -12,11 +12,12 @@ from properties.harness.releases.compatibility.record import (
     NOT_APPLICABLE,
     NOT_TESTED,
     PASSED,
-    Cell,
     Column,
     Compatibility,
     Known,
+    ReleaseResult,
 )
+from properties.harness.text import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
 _STANDINGS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}
@@ -36,7 +37,8 @@ def table(found: Compatibility) -> str:
         f"{one.release} could not be tried: {_text(one.trouble)}" for one in found.columns if one.trouble
     ]
     numbers = {one.id: str(number) for number, one in enumerate(found.known, 1)}
-    parts = ["\n".join([*_head("", tried), *_counts(tried), *_properties(found, tried, numbers)]), _LEGEND]
+    rows = [*_counts(tried), *_properties(found, tried, numbers)]
+    parts = ["\n".join(markdown.table(_head("", tried), rows)), _LEGEND]
     if found.known:
         parts += [_known_table(found.known, tried), _KNOWN_LEGEND]
     return "\n\n".join(parts + failed)
@@ -45,18 +47,18 @@ def table(found: Compatibility) -> str:
 def summary(found: Compatibility) -> str:
     """A line for each release, as Markdown."""
     head = ("release", "device", "properties passed", "known defect", "NEW", "not applicable")
-    lines = [_row(head[0], head[1:]), "|" + "---|" * len(head)]
+    rows = []
     for one in found.columns:
         counts = (str(one.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
-        lines.append(_row(one.release, (one.device, *counts)))
-    return "\n".join(lines)
+        rows.append((one.release, one.device, *counts))
+    return "\n".join(markdown.table(head, rows))
 
 
 def _head(first: str, columns: Sequence[Column]) -> list[str]:
-    return [_row(first, (one.release for one in columns)), "|---|" + "---|" * len(columns)]
+    return [first, *(one.release for one in columns)]
 
 
-def _counts(columns: Sequence[Column]) -> list[str]:
+def _counts(columns: Sequence[Column]) -> list[list[str]]:
     """What a column's campaign amounts to."""
     lines = [
         _row("device, seconds", (f"{one.device}, {one.seconds:,.0f}" for one in columns)),
@@ -74,8 +76,8 @@ def _shown(column: Column) -> int:
     return sum(standing == "showed" for standing in column.standings.values())
 
 
-def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[str, str]) -> list[str]:
-    lines: list[str] = []
+def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[str, str]) -> list[list[str]]:
+    lines: list[list[str]] = []
     for topic in sorted(set(found.topics.values())):
         names = sorted(name for name, one in found.topics.items() if one == topic)
         lines.append(_row(f"**{topic}**", (_passed(one, names) for one in columns)))
@@ -98,7 +100,7 @@ def _alike(name: str, columns: Sequence[Column]) -> bool:
     return states <= {PASSED} or states == {NOT_APPLICABLE}
 
 
-def _symbol(cell: Cell | None, numbers: dict[str, str]) -> str:
+def _symbol(cell: ReleaseResult | None, numbers: dict[str, str]) -> str:
     if cell is None:
         return ""
     known = ", ".join(sorted((numbers.get(one, one) for one in cell.known), key=_number))
@@ -112,12 +114,12 @@ def _number(text: str) -> tuple[int, str]:
 
 
 def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
-    lines = _head("known defect", columns)
+    lines = []
     for number, one in enumerate(known, 1):
         title = _text(one.title or one.id)
         told = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
         lines.append(_row(told, (_standing(column, one.id) for column in columns)))
-    return "\n".join(lines)
+    return "\n".join(markdown.table(_head("known defect", columns), lines))
 
 
 def _standing(column: Column, name: str) -> str:
@@ -125,8 +127,8 @@ def _standing(column: Column, name: str) -> str:
     return _STANDINGS.get(standing, standing)
 
 
-def _row(first: str, cells: Iterable[str]) -> str:
-    return f"| {' | '.join([first, *cells])} |"
+def _row(first: str, cells: Iterable[str]) -> list[str]:
+    return [first, *cells]
 
 
 def _text(text: str) -> str:

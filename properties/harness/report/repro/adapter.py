@@ -10,7 +10,7 @@ from pathlib import Path
 from properties.harness.case import Case
 from properties.harness.case.values import BufferMaker, Call, Function, Record, Value
 from properties.harness.report.repro.carried import Carried
-from properties.subjects import Subject, load
+from properties.harness.subject import Subject, load
 
 _ALWAYS = ("get_conv_state_layout",)
 """What every script asks for: whether the layout is remembered."""

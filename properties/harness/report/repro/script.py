@@ -15,6 +15,7 @@ from pathlib import Path
 from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.findings import FINDINGS
+from properties.harness.case.switches import for_interpreter
 from properties.harness.case.values import (
     Address,
     Call,
@@ -30,10 +31,9 @@ from properties.harness.case.values import (
     Value,
     View,
 )
-from properties.harness.execution.objects.memory import Memory
+from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
-from properties.harness.kernels.orders.switches import for_interpreter
 from properties.harness.report.repro.adapter import called
 from properties.harness.report.repro.assemble import Script, assembled, runtime_names
 from properties.harness.report.repro.literals import elements_of, literal
@@ -162,7 +162,7 @@ def _damaged(case: Case) -> set[str]:
 
 
 def _call(
-    call: Call, expected: Expected, results: set[str], memory: Memory, finding: str = ""
+    call: Call, expected: Expected, results: set[str], memory: KnownMemory, finding: str = ""
 ) -> Iterator[str]:
     yield ""
     yield f"environment({dict(call.environment)!r})"
@@ -201,7 +201,7 @@ def _call(
     yield from _observations(call, expected, memory)
 
 
-def _observations(call: Call, expected: Expected, memory: Memory) -> Iterator[str]:
+def _observations(call: Call, expected: Expected, memory: KnownMemory) -> Iterator[str]:
     known = dict(expected.after)
     for name in call.observes:
         if name in known:
@@ -219,7 +219,7 @@ def _observation(name: str, expected: Value, bound: Value) -> str:
     return f"expect({name!r}, {name}, {literal(expected)})"
 
 
-def _variable(name: str, value: Value, memory: Memory) -> str:
+def _variable(name: str, value: Value, memory: KnownMemory) -> str:
     """The variable of an argument: its name, unless that is what something else is called already."""
     taken = name in memory.names or name in runtime_names()
     return f"{name}_" if name == "self" or (taken and value != Name(name)) else name

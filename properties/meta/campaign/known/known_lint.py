@@ -22,9 +22,9 @@ from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.variants import Breakage, broken_subject
+from properties.harness.subject.known import declared_in
 from properties.meta.breakages.table import BREAKAGES, without_memory
 from properties.subjects import KnownDeviation, Subject, Symptom
-from properties.subjects.known import declared_in
 from properties.subjects.vllm_conditions import CONDITIONS
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")

@@ -14,8 +14,9 @@ from properties.harness.campaign import coordinator
 from properties.harness.campaign.causes import grouped
 from properties.harness.campaign.defects import KnownDefects, names_of, pending_name
 from properties.harness.campaign.ledger import Ledger
+from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.terminal.display import summary
@@ -25,10 +26,9 @@ from properties.harness.campaign.terminal.told import (
     tell_failures,
     tell_known,
 )
-from properties.harness.campaign.workers.tasks import Explore, Explored, Progress
+from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored
 from properties.harness.case.values import call
 from properties.harness.execution.counts import Counts
-from properties.harness.report.pages.summary import verdict
 from properties.meta.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from properties.meta.campaign.nightly_examples import a_bucket, a_record
 from properties.meta.subjects.pretended import Actor, Body, found_in, stage
@@ -180,7 +180,7 @@ SUBJECT = Subject(
 """
 
 
-def campaign(folder: Path, body: Body, **changes: Any) -> tuple[Record, list[Explore]]:
+def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
     fields: dict[str, Any] = {"only": f"{EXACT} or {ROUNDS_UP} or {UNKNOWN}", "budget": 1.0} | changes
     with module(folder, "toy_declaring", SUBJECT) as name, stage(body) as given:
         plan = Plan("pretended", name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
@@ -190,7 +190,7 @@ def campaign(folder: Path, body: Body, **changes: Any) -> tuple[Record, list[Exp
 def meets(task: Explore, actor: Actor) -> None:
     """Meets the defect in `ROUNDS_UP`, and reports it."""
     if task.shown:
-        actor.say(Progress(task.property, 50, 50))
+        actor.say(ExamplesRun(task.property, 50, 50))
         actor.say(Explored(task.property, "falsified", 0.1, "wrong", report=f"reports/known/{task.shown}/x"))
     elif task.property == ROUNDS_UP:
         actor.passes(task, 30, known={"large": 3})
@@ -324,7 +324,7 @@ def test_properties_that_show_different_things_are_told_apart() -> None:
     assert len(grouped([falsified("a", 4), falsified("b", 4, "cdiv"), *nothing])) == 4
 
 
-def told_of(record: Record) -> list[str]:
+def told_of(record: CampaignRecord) -> list[str]:
     told: list[str] = []
     tell_failures(told.append, record)
     return told
@@ -419,7 +419,7 @@ def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> Non
     assert rendered(a_record(properties=rows)).splitlines()[2].split()[:2] == ["toys/add", "│"]
 
 
-def rendered(record: Record) -> str:
+def rendered(record: CampaignRecord) -> str:
     console = Console(width=120)
     with console.capture() as capture:
         console.print(summary(record))

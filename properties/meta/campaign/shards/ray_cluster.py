@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.record import Record
+from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.shards.ray_actors import Cluster, Run
 from properties.harness.campaign.shards.ray_cluster import run_on_ray
 from properties.harness.campaign.shards.sharding import Cut
@@ -78,7 +78,7 @@ def machines(count: int) -> Iterator[Machines]:
 
 
 @contextmanager
-def disturbed(found: Machines, when: Callable[[], bool]) -> Iterator[Callable[[Record], None]]:
+def disturbed(found: Machines, when: Callable[[], bool]) -> Iterator[Callable[[CampaignRecord], None]]:
     """As soon as `when` says so, a machine is lost; another comes when the campaign tells what it yields the next time."""
     over, lost = threading.Event(), threading.Event()
 
@@ -89,7 +89,7 @@ def disturbed(found: Machines, when: Callable[[], bool]) -> Iterator[Callable[[R
                 lost.set()
                 return
 
-    def add(_: Record) -> None:
+    def add(_: CampaignRecord) -> None:
         # Ray can do this in the main thread only.
         if lost.is_set() and not over.is_set():
             over.set()
@@ -112,7 +112,7 @@ class Outcome:
     examples: tuple[tuple[str, int], ...]
 
 
-def outcome(record: Record) -> Outcome:
+def outcome(record: CampaignRecord) -> Outcome:
     examples = sorted((one.name, one.examples) for one in record.properties)
     return Outcome(tuple(sorted(one.id for one in record.buckets)), tuple(examples))
 
@@ -131,11 +131,11 @@ class _Campaigns:
     def __init__(self, plan: Plan, cluster: Cluster, cut: Cut, count: int, run: Run | None = None) -> None:
         self._plan, self._cluster, self._cut, self._count, self._run = plan, cluster, cut, count, run
 
-    def undisturbed(self) -> Record:
+    def undisturbed(self) -> CampaignRecord:
         with machines(self._count) as found:
             return self._on(found, "undisturbed")
 
-    def disturbed(self, seconds: float) -> Record:
+    def disturbed(self, seconds: float) -> CampaignRecord:
         """A machine is lost `seconds` after the first unit came back, when all are busy again."""
         back: list[float] = []
 
@@ -144,20 +144,22 @@ class _Campaigns:
 
         with machines(self._count) as found, disturbed(found, due) as watch:
 
-            def told(record: Record) -> None:
+            def told(record: CampaignRecord) -> None:
                 back.append(time.monotonic())
                 watch(record)
 
             return self._on(found, "disturbed", told)
 
-    def _on(self, found: Machines, name: str, watch: Callable[[Record], None] | None = None) -> Record:
+    def _on(
+        self, found: Machines, name: str, watch: Callable[[CampaignRecord], None] | None = None
+    ) -> CampaignRecord:
         folder = Path(self._plan.reports) / name
         plan = replace(self._plan, id=name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
         cluster = replace(self._cluster, address=found.address)
         return run_on_ray(plan, cluster, cut=self._cut, run=self._run, watch=watch)
 
 
-def table(records: Sequence[Record]) -> Table:
+def table(records: Sequence[CampaignRecord]) -> Table:
     """A row for each campaign."""
     shown = Table(show_edge=False, pad_edge=False)
     for column in ("campaign", "examples", "buckets", "units", "retried", "machines", "seconds", "complete"):

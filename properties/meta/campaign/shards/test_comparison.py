@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.campaign.record import BucketRecord, CorpusRecord, MarkRecord, PropertyRecord, Record
+from properties.harness.campaign.record import (
+    BucketRecord,
+    CampaignRecord,
+    CorpusRecord,
+    MarkRecord,
+    PropertyRecord,
+)
 from properties.harness.campaign.shards.comparison import (
     ABSENT,
     RateChange,
@@ -28,7 +34,7 @@ BEFORE, NOW = "2026-11-20T22:00:00+00:00", BEGAN
 OLD = {"date": "2026-10-02", "commit": "aaaaaaaaaaaa"}
 
 
-def night(*buckets: BucketRecord, **changes: object) -> Record:
+def night(*buckets: BucketRecord, **changes: object) -> CampaignRecord:
     return a_night(*buckets, began=BEFORE, **changes)
 
 

@@ -14,11 +14,11 @@ from properties.harness.campaign.corpus import Corpus
 from properties.harness.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
 from properties.harness.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     MarkRecord,
-    Moment,
+    ProgressPoint,
     PropertyRecord,
-    Record,
 )
 from properties.harness.campaign.shards.merge import Part, added, merged
 from properties.harness.cli import main as cli
@@ -38,7 +38,7 @@ def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
     return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **told | changes)
 
 
-def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> Record:
+def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
     told: dict[str, Any] = {
         "began": f"2026-11-21T01:0{shard}:00+00:00",
         "seconds": 100.0 + shard,
@@ -47,10 +47,10 @@ def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> Record:
         "canary": "found after 10 examples",
         "properties": [a_property()],
     }
-    return Record("night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **told | changes)
+    return CampaignRecord("night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **told | changes)
 
 
-def pair(one: dict[str, Any], other: dict[str, Any]) -> Record:
+def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
     """Both shards of a campaign, which differ in these fields, merged."""
     return merged([a_shard(0, **one), a_shard(1, **other)])
 
@@ -146,17 +146,21 @@ def test_a_canary_that_one_shard_did_not_hear_was_silent() -> None:
 
 
 def test_time_series_are_added_step_by_step() -> None:
-    one = [Moment(1.0, 10, 1, 0), Moment(5.0, 30, 4, 1)]
-    other = [Moment(2.0, 7, 2, 0), Moment(5.0, 9, 3, 1)]
+    one = [ProgressPoint(1.0, 10, 1, 0), ProgressPoint(5.0, 30, 4, 1)]
+    other = [ProgressPoint(2.0, 7, 2, 0), ProgressPoint(5.0, 9, 3, 1)]
     whole = pair({"series": one, "buckets": [a_bucket(at=4.0)]}, {"series": other})
-    assert whole.series == [Moment(1.0, 10, 1, 0), Moment(2.0, 17, 2, 0), Moment(5.0, 39, 4, 1)]
+    assert whole.series == [
+        ProgressPoint(1.0, 10, 1, 0),
+        ProgressPoint(2.0, 17, 2, 0),
+        ProgressPoint(5.0, 39, 4, 1),
+    ]
 
 
 def test_a_long_series_keeps_its_end_and_is_bounded() -> None:
-    long = [Moment(float(at), at, 0, 0) for at in range(5000)]
+    long = [ProgressPoint(float(at), at, 0, 0) for at in range(5000)]
     whole = pair({"series": long}, {"series": long})
     assert len(whole.series) <= 500
-    assert whole.series[-1] == Moment(4999.0, 9998, 0, 0)
+    assert whole.series[-1] == ProgressPoint(4999.0, 9998, 0, 0)
 
 
 def test_a_missing_shard_is_told_and_the_campaign_incomplete() -> None:
@@ -225,7 +229,7 @@ def test_nothing_is_no_campaign() -> None:
 class Desk:
     """A folder with records of shards, and what `merge` makes of them."""
 
-    def __init__(self, folder: Path, records: Sequence[Record]) -> None:
+    def __init__(self, folder: Path, records: Sequence[CampaignRecord]) -> None:
         self.shards, self.reports, self.corpus = folder / "shards", folder / "reports", folder / "corpus"
         for number, one in enumerate(records):
             one.save(self.shards / f"job {number}" / "campaign.json")
@@ -235,8 +239,8 @@ class Desk:
         return cli.main(["merge", str(self.shards), *more, *places])
 
     @property
-    def written(self) -> Record:
-        return Record.load(self.reports / "campaigns/night/campaign.json")
+    def written(self) -> CampaignRecord:
+        return CampaignRecord.load(self.reports / "campaigns/night/campaign.json")
 
 
 def test_shards_that_found_nothing_are_a_clean_campaign(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from properties.harness.campaign.corpus import Corpus
 from properties.harness.campaign.plan import Plan, seed_of
-from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.merge import Part, added
 from properties.harness.campaign.shards.ray_actors import Cluster
 from properties.harness.campaign.shards.ray_cluster import run_on_ray
-from properties.harness.campaign.shards.sharding import Cut, Work
+from properties.harness.campaign.shards.sharding import Cut, UnitQueue
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.campaign.nightly_examples import bucket_with
 from properties.meta.campaign.shards.ray_cluster import Machines, disturbed, machines, outcome
@@ -37,7 +37,9 @@ def _bucket(number: int, size: int) -> BucketRecord:
     return bucket_with(case, first_seen={"date": "2026-11-21", "commit": ""})
 
 
-def _pretended(folder: str, seconds: float, plan: Plan, watch: Callable[[Record], None] | None) -> Record:
+def _pretended(
+    folder: str, seconds: float, plan: Plan, watch: Callable[[CampaignRecord], None] | None
+) -> CampaignRecord:
     """Finds what the seed says, at once, and then takes its time; a file tells which machine is at it."""
     seed = seed_of(plan, 0)
     node = import_module("ray").get_runtime_context().get_node_id() if seconds else "here"
@@ -45,7 +47,9 @@ def _pretended(folder: str, seconds: float, plan: Plan, watch: Callable[[Record]
     mark.touch()
     row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", plan.examples or 0)
     found = [_bucket(seed % 5, seed % 7), _bucket(seed % 3, seed % 4)]
-    record = Record(plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], buckets=found)
+    record = CampaignRecord(
+        plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], buckets=found
+    )
     if watch is not None:
         watch(record)
     time.sleep(seconds)
@@ -53,16 +57,16 @@ def _pretended(folder: str, seconds: float, plan: Plan, watch: Callable[[Record]
     return replace(record, seconds=seconds, complete=True)
 
 
-def _failing(plan: Plan, watch: Callable[[Record], None] | None) -> Record:
+def _failing(plan: Plan, watch: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
     """Raises RuntimeError in the third unit, though only after something was found."""
     if plan.unit == 2:
         assert watch is not None
-        watch(Record(plan.id, plan.subject, plan.device, "", buckets=[_bucket(9, 0)]))
+        watch(CampaignRecord(plan.id, plan.subject, plan.device, "", buckets=[_bucket(9, 0)]))
         raise RuntimeError("out of toys")
     return _finished(plan)
 
 
-def _terminated(folder: str, plan: Plan, _: Callable[[Record], None] | None) -> Record:
+def _terminated(folder: str, plan: Plan, _: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
     """The first of all units is told to end by its machine, and says so."""
     with suppress(FileExistsError):
         (Path(folder) / "terminated").touch(exist_ok=False)
@@ -70,24 +74,26 @@ def _terminated(folder: str, plan: Plan, _: Callable[[Record], None] | None) -> 
     return _finished(plan)
 
 
-def _interrupting(_: Record) -> None:
+def _interrupting(_: CampaignRecord) -> None:
     """Ctrl-C once the first unit is back."""
     raise KeyboardInterrupt
 
 
-def _finished(plan: Plan) -> Record:
+def _finished(plan: Plan) -> CampaignRecord:
     row = PropertyRecord("toys_divide", "Toys divide.", "", "passed", plan.examples or 0)
-    return Record(plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], complete=True)
+    return CampaignRecord(
+        plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], complete=True
+    )
 
 
-def _quick(plan: Plan, _: Callable[[Record], None] | None) -> Record:
+def _quick(plan: Plan, _: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
     time.sleep(0.2)
     return _finished(plan)
 
 
-def _expected(folder: Path) -> Record:
+def _expected(folder: Path) -> CampaignRecord:
     """The same units, one after the other, here."""
-    units = iter(partial(Work(PLAN, CUT).next, 0.0), None)
+    units = iter(partial(UnitQueue(PLAN, CUT).next, 0.0), None)
     parts = [Part(str(unit.unit), _pretended(str(folder), 0.0, unit, None)) for unit in units if unit]
     return added(parts)
 
@@ -98,7 +104,7 @@ def found() -> Iterator[Machines]:
         yield started
 
 
-def _run(found: Machines, folder: Path, run: Any, **options: Any) -> Record:
+def _run(found: Machines, folder: Path, run: Any, **options: Any) -> CampaignRecord:
     plan = replace(PLAN, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
     cluster = Cluster(found.address, shared=str(ROOT))
     return run_on_ray(plan, cluster, cut=CUT, run=run, **options)
@@ -146,7 +152,7 @@ def test_ctrl_c_leaves_a_report_of_what_there_is(found: Machines, tmp_path: Path
     record = _run(found, tmp_path, _quick, watch=_interrupting)
     assert (record.interrupted, record.complete) == (True, False)
     assert 0 < record.examples < 1001
-    assert Record.load(tmp_path / "reports/campaigns/night/campaign.json") == record
+    assert CampaignRecord.load(tmp_path / "reports/campaigns/night/campaign.json") == record
 
 
 @needs_ray

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from properties.harness.campaign.plan import Plan
-from properties.harness.campaign.shards.sharding import Cut, Work, campaign_of, shard_of
+from properties.harness.campaign.shards.sharding import Cut, UnitQueue, campaign_of, shard_of
 
 _SLURM = {
     "SLURM_ARRAY_TASK_ID": "30",
@@ -85,34 +85,37 @@ def test_a_name_that_is_no_folders_is_refused(name: str) -> None:
         campaign_of({"CAMPAIGN": name})
 
 
-def _all_of(work: Work) -> list[Plan]:
+def _all_of(work: UnitQueue) -> list[Plan]:
     """Take every unit in hand."""
     return list(iter(lambda: work.next(0.0), None))
 
 
 def test_units_have_all_the_examples_and_each_its_own_seed() -> None:
-    units = _all_of(Work(_EXAMPLES, Cut(count=4)))
+    units = _all_of(UnitQueue(_EXAMPLES, Cut(count=4)))
     assert [one.examples for one in units] == [3, 3, 2, 2]
     assert [one.unit for one in units] == [0, 1, 2, 3]
 
 
 def test_no_unit_is_empty() -> None:
-    assert [one.examples for one in _all_of(Work(replace(_EXAMPLES, examples=2), Cut(count=4)))] == [1, 1]
+    assert [one.examples for one in _all_of(UnitQueue(replace(_EXAMPLES, examples=2), Cut(count=4)))] == [
+        1,
+        1,
+    ]
 
 
 def test_the_corpus_is_replayed_once() -> None:
-    assert [one.replayed for one in _all_of(Work(_EXAMPLES, Cut(count=3)))] == [True, False, False]
+    assert [one.replayed for one in _all_of(UnitQueue(_EXAMPLES, Cut(count=3)))] == [True, False, False]
 
 
 def test_a_unit_that_was_lost_is_the_same_when_it_is_done_again() -> None:
-    work = Work(_EXAMPLES, Cut(count=4))
+    work = UnitQueue(_EXAMPLES, Cut(count=4))
     first = _all_of(work)
     work.lose(2, "its machine is gone")
     assert (work.next(50.0), work.retried) == (first[2], 1)
 
 
 def test_a_unit_that_fails_three_times_is_told_and_missing() -> None:
-    work = Work(_EXAMPLES, Cut(count=1))
+    work = UnitQueue(_EXAMPLES, Cut(count=1))
     for _ in range(3):
         _all_of(work)
         work.lose(0, "no space left")
@@ -122,7 +125,7 @@ def test_a_unit_that_fails_three_times_is_told_and_missing() -> None:
 
 
 def test_work_is_over_when_every_unit_is_done() -> None:
-    work = Work(_EXAMPLES, Cut(count=2))
+    work = UnitQueue(_EXAMPLES, Cut(count=2))
     units = _all_of(work)
     assert not work.over(0.0)
     for one in units:
@@ -132,13 +135,13 @@ def test_work_is_over_when_every_unit_is_done() -> None:
 
 
 def test_units_are_begun_until_the_seconds_are_used_up() -> None:
-    work = Work(_SECONDS, Cut(seconds=30.0))
+    work = UnitQueue(_SECONDS, Cut(seconds=30.0))
     given = [None if one is None else one.budget for one in map(work.next, (0.0, 69.0, 75.0, 90.0, 91.0))]
     assert given == [30.0, 30.0, 25.0, 10.0, None]
 
 
 def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() -> None:
-    work = Work(_SECONDS, Cut(seconds=30.0))
+    work = UnitQueue(_SECONDS, Cut(seconds=30.0))
     work.next(0.0)
     assert not work.over(95.0)
     work.finish(0)
@@ -150,8 +153,8 @@ def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() 
     [
         (lambda: Cut(count=0), "count = 0, but should be > 0"),
         (lambda: Cut(seconds=-1.0), "seconds = -1.0, but should be > 0"),
-        (lambda: Work(Plan("night"), Cut()), "(budget, examples) = (None, None)"),
-        (lambda: Work(replace(_SECONDS, examples=1), Cut()), "(budget, examples) = (100.0, 1)"),
+        (lambda: UnitQueue(Plan("night"), Cut()), "(budget, examples) = (None, None)"),
+        (lambda: UnitQueue(replace(_SECONDS, examples=1), Cut()), "(budget, examples) = (100.0, 1)"),
     ],
 )
 def test_work_without_a_measure_is_refused(make: Callable[[], object], told: str) -> None:

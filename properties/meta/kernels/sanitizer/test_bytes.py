@@ -11,27 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties.harness.kernels.sanitizer import log as log_module
-from properties.harness.kernels.sanitizer.log import Log
+from properties.harness.kernels.sanitizer.log import AccessLog
 from properties.harness.kernels.sanitizer.touches import Touch
-from properties.harness.kernels.sanitizer.views import Geometry, View, geometry_of, view_of
+from properties.harness.kernels.sanitizer.views import StridedBytes, TensorView, geometry_of, view_of
 
 
 @st.composite
-def geometries(draw: st.DrawFn) -> Geometry:
+def geometries(draw: st.DrawFn) -> StridedBytes:
     rank = draw(st.integers(0, 3))
     shape = tuple(draw(st.integers(0, 4)) for _ in range(rank))
     itemsize = draw(st.sampled_from([1, 2, 4]))
     return geometry_of(shape, tuple(draw(st.integers(0, 12)) * itemsize for _ in range(rank)), itemsize)
 
 
-def bytes_of(geometry: Geometry) -> set[int]:
+def bytes_of(geometry: StridedBytes) -> set[int]:
     elements = product(*map(range, geometry.shape))
     starts = (sum(i * s for i, s in zip(element, geometry.strides, strict=True)) for element in elements)
     return {start + byte for start in starts for byte in range(geometry.itemsize)}
 
 
 @given(geometry=geometries(), nbytes=st.sampled_from([1, 2, 4, 8]))
-def test_a_view_has_the_bytes_of_its_elements_and_no_others(geometry: Geometry, nbytes: int) -> None:
+def test_a_view_has_the_bytes_of_its_elements_and_no_others(geometry: StridedBytes, nbytes: int) -> None:
     owned, offsets = bytes_of(geometry), np.arange(-10, 160)
     wanted = [all(offset + byte in owned for byte in range(nbytes)) for offset in offsets.tolist()]
     assert geometry.inside(offsets, nbytes).tolist() == wanted
@@ -49,7 +49,7 @@ def test_a_view_has_the_bytes_of_its_elements_and_no_others(geometry: Geometry, 
     ids=lambda view: str(view.stride()),
 )
 def test_the_index_of_an_address_is_that_of_the_element(view: torch.Tensor) -> None:
-    known: View = view_of(view, "")
+    known: TensorView = view_of(view, "")
     for index in product(*map(range, view.shape)):
         assert known.index(view[index].data_ptr() + 1) == index
 
@@ -85,7 +85,7 @@ def test_meetings_are_the_bytes_that_programs_share(pending: int, data: st.DataO
     by_number = {byte: {i for i, t in enumerate(all_touches) if byte in touched(t)} for byte in wanted}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_module, "_PENDING", pending)
-        log = Log()
+        log = AccessLog()
         for touch in all_touches:
             log.add(touch)
         meetings = log.meetings()

@@ -256,7 +256,9 @@ def test_source_is_coloured_on_a_terminal(command: Command) -> None:
 
     screen = StringIO()
     path = command.write(OUTSIDE)
-    code = scripts.sanitize_script(scripts.Script(path), Console(file=screen, force_terminal=True, width=100))
+    code = scripts.sanitize_script(
+        scripts.SanitizedScript(path), Console(file=screen, force_terminal=True, width=100)
+    )
     assert (code, "\x1b[" in screen.getvalue(), "❱" in screen.getvalue()) == (1, True, True)
 
 

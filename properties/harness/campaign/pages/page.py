@@ -11,8 +11,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from properties.harness.campaign.causes import Group
-from properties.harness.campaign.record import FILE, BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.causes import CauseGroup
+from properties.harness.campaign.pages import charts, summary
+from properties.harness.campaign.pages.junit import junit
+from properties.harness.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison, compared
 from properties.harness.case import Case
 from properties.harness.case.cause import first_wrong_call
@@ -20,14 +22,12 @@ from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
-from properties.harness.report.pages import charts, summary
-from properties.harness.report.pages.junit import junit
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
+from properties.harness.subject import load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line
-from properties.harness.text.html import POLICY
-from properties.subjects import load
+from properties.harness.text.html import POLICY, templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +43,7 @@ _ENVIRONMENT = re.compile(r"\n## Environment\n.*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class View:
+class BucketView:
     """A bucket as the page shows it.
 
     Args:
@@ -73,15 +73,15 @@ class View:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportedCause:
     """A cause as the page shows it: its failures, the one with the smallest input first, and the gravest of their standings."""
 
-    group: Group
-    views: tuple[View, ...]
+    group: CauseGroup
+    views: tuple[BucketView, ...]
     standing: str
 
     @property
-    def shown(self) -> View:
+    def shown(self) -> BucketView:
         return self.views[0]
 
     @property
@@ -89,7 +89,7 @@ class Entry:
         return any(view.body or view.problem for view in self.views)
 
 
-def write_reports(record: Record, directory: Path, previous: Record | None = None) -> Path:
+def write_reports(record: CampaignRecord, directory: Path, previous: CampaignRecord | None = None) -> Path:
     """Write campaign.json, report.html, summary.md and junit.xml, each whole or not at all; returns report.html's path.
 
     What could not be written, a full disk for one, keeps none of the others from being written. It is told as
@@ -109,7 +109,9 @@ def write_reports(record: Record, directory: Path, previous: Record | None = Non
     return directory / PAGE
 
 
-def _contents(record: Record, directory: Path, previous: Record | None) -> dict[str, Callable[[], str]]:
+def _contents(
+    record: CampaignRecord, directory: Path, previous: CampaignRecord | None
+) -> dict[str, Callable[[], str]]:
     def comparison() -> Comparison:
         return compared(record, previous)
 
@@ -120,7 +122,7 @@ def _contents(record: Record, directory: Path, previous: Record | None) -> dict[
     }
 
 
-def _attempt(record: Record, path: Path, write: Callable[[Path], object]) -> None:
+def _attempt(record: CampaignRecord, path: Path, write: Callable[[Path], object]) -> None:
     """Whatever goes wrong with one file must not cost the night's others."""
     try:
         write(path)
@@ -138,7 +140,7 @@ def _save(content: Callable[[], str], path: Path) -> None:
     write_whole(path, text, durable=False)
 
 
-def page(record: Record, comparison: Comparison, directory: Path) -> str:
+def page(record: CampaignRecord, comparison: Comparison, directory: Path) -> str:
     """The campaign as one HTML page that loads nothing and is well-formed XML too."""
     template = _environment().get_template("report.html.j2")
     moments = charts.thinned(record.series)
@@ -164,22 +166,12 @@ def page(record: Record, comparison: Comparison, directory: Path) -> str:
 
 
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(_TEMPLATES)
-    found = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True
-    )
+    found = templates(_TEMPLATES)
     found.filters |= {"brief": brief, "duration": summary.duration, "counted": summary.counted}
     return found
 
 
-def _shown(value: Any) -> Any:
-    """What the page can hold of a value; what is HTML already stays."""
-    return visible(value) if type(value) is str else value
-
-
-def _totals(record: Record) -> list[tuple[str, int, float]]:
+def _totals(record: CampaignRecord) -> list[tuple[str, int, float]]:
     """Examples, and examples per second of wall time, of properties that launch kernels and of all."""
     launching = [one for one in record.properties if one.launches]
     rows: list[tuple[str, Sequence[PropertyRecord]]] = [
@@ -191,13 +183,13 @@ def _totals(record: Record) -> list[tuple[str, int, float]]:
     return [(name, examples, examples / seconds if seconds > 0 else 0.0) for name, examples in sums]
 
 
-def _corpus(record: Record) -> list[tuple[str, list[Any]]]:
+def _corpus(record: CampaignRecord) -> list[tuple[str, list[Any]]]:
     order = {verdict: place for place, verdict in enumerate(summary.CORPUS_ORDER)}
     kinds = sorted({one.verdict for one in record.corpus}, key=lambda kind: order.get(kind, -1))
     return [(kind, [one for one in record.corpus if one.verdict == kind]) for kind in kinds]
 
 
-def _entries(record: Record, comparison: Comparison, directory: Path) -> list[Entry]:
+def _entries(record: CampaignRecord, comparison: Comparison, directory: Path) -> list[ReportedCause]:
     """Every cause, new ones first; only so many failures in full that a browser can open the page."""
     entries, number, room = [], 0, _ROOM
     for group in summary.in_order(record.buckets, comparison):
@@ -208,16 +200,16 @@ def _entries(record: Record, comparison: Comparison, directory: Path) -> list[En
             number, room = number + 1, room - view.size
             views.append(view)
         gravest = summary.gravest(group, comparison)
-        entries.append(Entry(group, tuple(views), summary.standing(gravest, comparison)))
+        entries.append(ReportedCause(group, tuple(views), summary.standing(gravest, comparison)))
     return entries
 
 
 def _view(
-    bucket: BucketRecord, record: Record, comparison: Comparison, directory: Path, *, in_full: bool
-) -> View:
+    bucket: BucketRecord, record: CampaignRecord, comparison: Comparison, directory: Path, *, in_full: bool
+) -> BucketView:
     typed = summary.commands(bucket, record, directory.parent.parent)
     replay = command_line("replay", Path("case.json"), subject=bucket.subject, device=record.device)
-    view = View(bucket, summary.standing(bucket, comparison), typed, replay=replay)
+    view = BucketView(bucket, summary.standing(bucket, comparison), typed, replay=replay)
     if not in_full:
         return view
     if not bucket.case:
@@ -233,12 +225,12 @@ def _raw(bucket: BucketRecord) -> str:
     return json.dumps(bucket.case, indent=1)
 
 
-def _without_report(view: View) -> View:
+def _without_report(view: BucketView) -> BucketView:
     problem = f"Its report is too large for this page; its folder: {view.bucket.report or 'none'}"
     return replace(view, body="", script="", raw="", problem=problem)
 
 
-def _rendered(view: View, case: Case, record: Record, directory: Path) -> View:
+def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: Path) -> BucketView:
     folder = summary.report_folder(view.bucket, directory.parent.parent)
     # A folder of the same property may hold the report of a larger input.
     written = folder if folder is not None and f"-{case.digest}" in folder.name else None

@@ -9,7 +9,7 @@ import torch
 
 from properties.harness.case.findings import Access
 from properties.harness.execution.objects.blocks import Scope
-from properties.sanitizer import Sanitizer
+from properties.harness.kernels.sanitizer.watch import Sanitizer
 
 
 class Watched:

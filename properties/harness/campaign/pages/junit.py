@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from properties.harness.campaign.record import BucketRecord, CorpusRecord, PropertyRecord, Record
+from properties.harness.campaign.pages.summary import WRONG
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, CorpusRecord, PropertyRecord
 from properties.harness.execution.verdict import Status
-from properties.harness.report.pages.summary import WRONG
 from properties.harness.text import brief, visible
 
 _TITLE, _TEXT = 300, 4000
 _SKIPPED = (Status.NOT_APPLICABLE.value, Status.NOT_TESTED.value, Status.RUNNING.value)
 
 
-def junit(record: Record) -> str:
+def junit(record: CampaignRecord) -> str:
     """A test for each property, for each replayed case of the corpus, and for the canary.
 
     A property has a failure for each bucket; one that was not reached, or does not apply, was skipped.
@@ -42,7 +42,7 @@ def _by_property(buckets: Sequence[BucketRecord]) -> dict[str, list[BucketRecord
     return found
 
 
-def _suite(root: Element, name: str, cases: Sequence[Element], record: Record) -> None:
+def _suite(root: Element, name: str, cases: Sequence[Element], record: CampaignRecord) -> None:
     counts = {
         "tests": len(cases),
         "failures": _having(cases, "failure"),
@@ -126,7 +126,7 @@ def _replayed(one: CorpusRecord) -> Element:
     return case
 
 
-def _canary(record: Record) -> Element:
+def _canary(record: CampaignRecord) -> Element:
     case = _case("the property that must fail is found")
     if record.canary:
         _element(case, "system-out", record.canary)

@@ -6,8 +6,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from properties.harness.campaign.record import CorpusRecord, Record
-from properties.harness.report.pages.junit import junit
+from properties.harness.campaign.pages.junit import junit
+from properties.harness.campaign.record import CampaignRecord, CorpusRecord
 from properties.meta.campaign.nightly_examples import (
     EXAMPLES,
     a_bucket,
@@ -21,11 +21,11 @@ from properties.meta.campaign.nightly_examples import (
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 
 
-def suites(record: Record) -> dict[str, Element]:
+def suites(record: CampaignRecord) -> dict[str, Element]:
     return {suite.attrib["name"]: suite for suite in parsed(junit(record))}
 
 
-def cases(record: Record, suite: str) -> dict[str, Element]:
+def cases(record: CampaignRecord, suite: str) -> dict[str, Element]:
     return {case.attrib["name"]: case for case in suites(record)[suite]}
 
 

@@ -11,20 +11,20 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from properties.harness.campaign.pages import charts, summary
+from properties.harness.campaign.pages.page import page, write_reports
 from properties.harness.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,
-    Moment,
-    Record,
+    ProgressPoint,
 )
 from properties.harness.campaign.shards.comparison import compared
 from properties.harness.case.values import Returned, call
 from properties.harness.report.line_chart import ticks
 from properties.harness.report.markdown import write_report
-from properties.harness.report.pages import charts, summary
-from properties.harness.report.pages.page import page, write_reports
 from properties.harness.text import visible
 from properties.harness.text.command_lines import command_line
 from properties.meta.breakages.broken import ROOT, a_case, module
@@ -53,11 +53,11 @@ BEFORE = "2026-11-20T22:00:00+00:00"
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 
 
-def html(record: Record, previous: Record | None = None, directory: Path = DIRECTORY) -> str:
+def html(record: CampaignRecord, previous: CampaignRecord | None = None, directory: Path = DIRECTORY) -> str:
     return page(record, compared(record, previous), directory)
 
 
-def markdown(record: Record, previous: Record | None = None) -> str:
+def markdown(record: CampaignRecord, previous: CampaignRecord | None = None) -> str:
     return summary.markdown(record, compared(record, previous), DIRECTORY)
 
 
@@ -65,18 +65,18 @@ def words(element: Element) -> str:
     return " ".join(" ".join(element.itertext()).split())
 
 
-def part(record: Record, name: str, previous: Record | None = None) -> str:
+def part(record: CampaignRecord, name: str, previous: CampaignRecord | None = None) -> str:
     """The words of the section with that heading."""
     sections = parsed(html(record, previous)).iter(f"{HTML}section")
     return next(words(one) for one in sections if one.attrib["aria-labelledby"] == name)
 
 
-def first_screen(record: Record, previous: Record | None = None) -> str:
+def first_screen(record: CampaignRecord, previous: CampaignRecord | None = None) -> str:
     """Everything before the table of contents."""
     return words(parsed(html(record, previous).partition("<nav")[0] + "</main></body></html>"))
 
 
-def verdict_of(record: Record) -> str:
+def verdict_of(record: CampaignRecord) -> str:
     return summary.verdict(record, compared(record, None)).word
 
 
@@ -164,7 +164,7 @@ _SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
         (a_record(corpus=[CorpusRecord("a.json", "KNOWN", "")]), "CLEAN", 0),
     ],
 )
-def test_the_verdict_is_the_gravest_of_what_was_seen(record: Record, word: str, code: int) -> None:
+def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, word: str, code: int) -> None:
     assert verdict_of(record) == word
     assert summary.verdict(record, compared(record, None)).exit_code == code
 
@@ -403,13 +403,18 @@ def test_axes_have_round_numbers(most: float, whole: bool, shown: list[float]) -
 
 
 def test_a_long_series_becomes_a_short_table_that_ends_with_the_end() -> None:
-    series = [Moment(float(second), second, 0, 0) for second in range(28_800)]
+    series = [ProgressPoint(float(second), second, 0, 0) for second in range(28_800)]
     found = charts.thinned(series)
     assert (len(found), found[0].at, found[-1].at) == (20, 0.0, 28_799.0)
 
 
 def test_a_series_out_of_order_has_no_negative_speed() -> None:
-    series = [Moment(9.0, 90, 0, 0), Moment(3.0, 30, 0, 0), Moment(3.0, 31, 0, 0), Moment(12.0, 80, 0, 0)]
+    series = [
+        ProgressPoint(9.0, 90, 0, 0),
+        ProgressPoint(3.0, 30, 0, 0),
+        ProgressPoint(3.0, 31, 0, 0),
+        ProgressPoint(12.0, 80, 0, 0),
+    ]
     assert charts.rates(charts.thinned(series)) == [31 / 3, 59 / 6, 0.0]
 
 
@@ -445,7 +450,7 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     buckets = [a_bucket(3, message=HOSTILE, rule=HOSTILE)]
     record = replace(hostile(), id="night", subject="toy", commit="", corpus=[], buckets=buckets)
     write_reports(record, tmp_path)
-    assert Record.load(tmp_path / "campaign.json") == record
+    assert CampaignRecord.load(tmp_path / "campaign.json") == record
 
 
 @pytest.mark.parametrize("name", ["campaign.json", "report.html", "summary.md", "junit.xml"])
@@ -458,7 +463,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
     assert trouble == f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"
     assert name != "campaign.json" or trouble in (tmp_path / "report.html").read_text(encoding="utf-8")
     if name != "campaign.json":
-        assert Record.load(tmp_path / "campaign.json").troubles == [trouble]
+        assert CampaignRecord.load(tmp_path / "campaign.json").troubles == [trouble]
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
@@ -472,7 +477,7 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from properties.meta.campaign.nightly_examples import two_buckets
-from properties.harness.report.pages.page import write_reports
+from properties.harness.campaign.pages.page import write_reports
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 record = two_buckets()
@@ -493,7 +498,7 @@ def test_the_page_before_stays_where_a_new_one_cannot_be_made(
 ) -> None:
     path = write_reports(a_record(), tmp_path)
     before = path.read_bytes()
-    monkeypatch.setattr("properties.harness.report.pages.page._entries", lambda *_: 1 / 0)
+    monkeypatch.setattr("properties.harness.campaign.pages.page._entries", lambda *_: 1 / 0)
     record = two_buckets()
     write_reports(record, tmp_path)
     assert path.read_bytes() == before

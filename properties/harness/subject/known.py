@@ -30,7 +30,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from properties.subjects.deviation import Condition, KnownDeviation, Symptom
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 
 _NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
 _OPTIONAL = ("source",)
@@ -39,12 +42,12 @@ _OPTIONAL_OF_SYMPTOM = ("exception", "condition")
 
 
 def known_in(
-    path: Path, release: tuple[int, ...], conditions: Mapping[str, Condition] | None = None
+    path: Path, release: str, conditions: Mapping[str, Condition] | None = None
 ) -> tuple[KnownDeviation, ...]:
     """The defects in the file that the release has.
 
     Args:
-        release: the numbers of the release, such as (0, 25, 1).
+        release: such as "0.25.1"; "" is older than any.
         conditions: the functions that entries name.
 
     Raises:
@@ -52,11 +55,6 @@ def known_in(
     """
     made = declared_in(path, conditions)
     return tuple(known for known, versions in made if has(versions, release))
-
-
-def numbers_of(release: str) -> tuple[int, ...]:
-    """The numbers of a release such as "0.25.1"."""
-    return tuple(map(int, re.findall(r"\d+", release)))
 
 
 def declared_in(
@@ -76,33 +74,19 @@ def declared_in(
     return made
 
 
-def has(versions: str, release: tuple[int, ...]) -> bool:
-    """Whether a release is among `versions`, such as ">=0.20,<0.28"; "" is all of them.
+def has(versions: str, release: str) -> bool:
+    """Whether a release such as "0.25.1" is among `versions`, such as ">=0.20,<0.28"; "" is all of them.
 
     Raises:
         ValueError: `versions` says something else.
     """
-    return all(_holds(part.strip(), release) for part in versions.split(",") if part.strip())
-
-
-def _holds(part: str, release: tuple[int, ...]) -> bool:
-    found = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)", part)
-    if found is None:
-        raise ValueError(f"versions = {part!r}, but should be as in >=0.20,<0.28 [known]")
-    bound = _padded(tuple(map(int, found[2].split("."))))
-    mine = _padded(release)
-    return {
-        ">=": mine >= bound,
-        "<=": mine <= bound,
-        "==": mine == bound,
-        "!=": mine != bound,
-        ">": mine > bound,
-        "<": mine < bound,
-    }[found[1]]
-
-
-def _padded(release: tuple[int, ...]) -> tuple[int, ...]:
-    return (release + (0, 0, 0))[:3]
+    try:
+        wanted = SpecifierSet(versions)
+    except InvalidSpecifier as error:
+        raise ValueError(f"versions = {versions!r}, but should be as in >=0.20,<0.28 [known]") from error
+    # A candidate, or a build of somebody's own, has the defects of the release that it is one of.
+    numbers = re.search(r"\d+(\.\d+)*", release)
+    return wanted.contains(Version(numbers[0] if numbers else "0"))
 
 
 def _made(

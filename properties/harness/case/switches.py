@@ -41,7 +41,7 @@ Switches = tuple[Switch, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProgramSchedule:
     """What a schedule says.
 
     Args:
@@ -65,7 +65,7 @@ class Plan:
         return self.launches[number] if number < len(self.launches) else ()
 
 
-def parsed(schedule: str) -> Plan:
+def parsed(schedule: str) -> ProgramSchedule:
     """What the text says.
 
     Raises:
@@ -73,18 +73,20 @@ def parsed(schedule: str) -> Plan:
     """
     kind, _, rest = schedule.partition(":")
     if schedule in ("", REVERSED):
-        return Plan(schedule)
+        return ProgramSchedule(schedule)
     if kind in _SEEDED and re.fullmatch(r"\w+", rest):
-        return Plan(kind, seed=rest)
+        return ProgramSchedule(kind, seed=rest)
     if kind == EVERY and re.fullmatch(r"[1-9]\d{0,6}", rest):
-        return Plan(kind, number=int(rest))
+        return ProgramSchedule(kind, number=int(rest))
     number = ""
     if kind == WARP_SWITCHES:
         number, _, rest = rest.partition(":")
     if (kind == SWITCHES and ":" in schedule) or (number.isdecimal() and 1 <= int(number) <= MOST_WARPS):
         parts = [_switches(part) for part in rest.split(";")]
         if all(part is not None for part in parts):
-            return Plan(kind, launches=tuple(part or () for part in parts), number=int(number or 0))
+            return ProgramSchedule(
+                kind, launches=tuple(part or () for part in parts), number=int(number or 0)
+            )
     raise ValueError(f"schedule = {schedule!r}, but should be {_RULE} [program_schedule]")
 
 

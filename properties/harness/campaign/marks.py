@@ -3,7 +3,7 @@
 What reaches what was found out once, by running every property for a while, and stands in `marks.json`; write it again
 where marks, rules or strategies change:
 
-    python -m properties.harness.expectations.marks --write --seconds 4
+    python -m properties.harness.campaign.marks --write --seconds 4
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.machines import MachineProperty, TrialMachine
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.expectations.rules_port import RulesPort
-from properties.subjects import Subject
+from properties.harness.execution.rules_port import RulesPort
+from properties.harness.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
 _CHUNK = 10
@@ -191,7 +191,7 @@ def asked_bench() -> Bench:
 def main(arguments: list[str] | None = None) -> int:
     """Explore every property, and tell which marks were missed; 1 if some were."""
     parser = argparse.ArgumentParser(
-        prog="python -m properties.harness.expectations.marks", description=main.__doc__
+        prog="python -m properties.harness.campaign.marks", description=main.__doc__
     )
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name}")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each property (default 4)")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from properties.harness.campaign.causes import Group, grouped, summed_up
+from properties.harness.campaign.causes import CauseGroup, grouped, summed_up
 from properties.harness.campaign.launched import coverage_of
-from properties.harness.campaign.record import BucketRecord, PropertyRecord, Record
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.terminal.told import bucket_in, replay_line
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
@@ -16,7 +16,7 @@ from properties.harness.execution.verdict import Status
 from properties.harness.kernels import coverage
 from properties.harness.text import brief
 from properties.harness.text.command_lines import command_line, option, script_line
-from properties.harness.text.markdown import code, escaped
+from properties.harness.text.markdown import code, escaped, table
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.RUNNING.value)
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CampaignVerdict:
     """`word` in capital letters, and a sentence for each reason, the gravest first."""
 
     word: str
@@ -54,16 +54,16 @@ class Verdict:
         return {"CLEAN": CLEAN, "NOT CLEAN": FALSIFIED}.get(self.word, INCOMPLETE)
 
 
-def verdict(record: Record, comparison: Comparison) -> Verdict:
+def verdict(record: CampaignRecord, comparison: Comparison) -> CampaignVerdict:
     """What the campaign says of the subject, or why it says nothing."""
     wrong, silent = list(_wrong(record, comparison)), list(_silent(record))
     missing = list(_missing(record))
     words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": silent, "INCOMPLETE": missing}
     word = next((word for word, reasons in words.items() if reasons), "CLEAN")
-    return Verdict(word, (*wrong, *silent, *missing))
+    return CampaignVerdict(word, (*wrong, *silent, *missing))
 
 
-def _wrong(record: Record, comparison: Comparison) -> Iterator[str]:
+def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
     if record.buckets:
         yield f"{summed_up(grouped(record.buckets))}: {_standings(comparison)}."
     met = {one.property for one in record.buckets}
@@ -90,12 +90,12 @@ def _standings(comparison: Comparison) -> str:
     return ", ".join(told)
 
 
-def _silent(record: Record) -> Iterator[str]:
+def _silent(record: CampaignRecord) -> Iterator[str]:
     if not record.canary:
         yield "The canary was SILENT: the property that must fail was not reported, so nothing that passed is proof."
 
 
-def _missing(record: Record) -> Iterator[str]:
+def _missing(record: CampaignRecord) -> Iterator[str]:
     if not any(one.compared for one in record.properties):
         yield "Nothing was compared: no example reached an assertion on what the subject returned."
     again = f"; {option('resume')} continues it" if record.seed is None else ""
@@ -115,7 +115,7 @@ def _missing(record: Record) -> Iterator[str]:
         yield f"{counted(left_out, 'case')} of the corpus took too long and {'was' if left_out == 1 else 'were'} left out."
 
 
-def facts(record: Record) -> str:
+def facts(record: CampaignRecord) -> str:
     """What was run, in one line."""
     properties = counted(len(record.properties), "property", "properties")
     parts = [
@@ -133,16 +133,16 @@ def facts(record: Record) -> str:
 _GRAVEST_FIRST = ("new", "regression", "known", "still there")
 
 
-def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[Group]:
+def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[CauseGroup]:
     """The causes: new ones first, then what was mended and fails again, what is back, and what has been there."""
     return sorted(grouped(buckets), key=lambda group: _place(group, comparison))
 
 
-def _place(group: Group, comparison: Comparison) -> int:
+def _place(group: CauseGroup, comparison: Comparison) -> int:
     return min(_GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")) for one in group.buckets)
 
 
-def gravest(group: Group, comparison: Comparison) -> BucketRecord:
+def gravest(group: CauseGroup, comparison: Comparison) -> BucketRecord:
     """The failure whose standing is that of the cause: of several, one that was not there before."""
     return min(group.buckets, key=lambda one: _GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")))
 
@@ -167,7 +167,7 @@ def report_folder(bucket: BucketRecord, reports: Path) -> Path | None:
     return next((place for place in places if (place / "case.json").is_file()), None)
 
 
-def commands(bucket: BucketRecord, record: Record, reports: Path) -> tuple[str, ...]:
+def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tuple[str, ...]:
     """What to type to run a bucket's case again: through the harness, and as a script."""
     found = []
     folder = report_folder(bucket, reports)
@@ -181,7 +181,7 @@ def commands(bucket: BucketRecord, record: Record, reports: Path) -> tuple[str, 
     return tuple(found)
 
 
-def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
+def markdown(record: CampaignRecord, comparison: Comparison, directory: Path) -> str:
     """The campaign as Markdown of at most 75 lines, the verdict first.
 
     Args:
@@ -203,7 +203,7 @@ def markdown(record: Record, comparison: Comparison, directory: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cause_lines(record: Record, comparison: Comparison, directory: Path) -> Iterator[str]:
+def _cause_lines(record: CampaignRecord, comparison: Comparison, directory: Path) -> Iterator[str]:
     groups = in_order(record.buckets, comparison)
     if groups:
         yield from ("", "## What is wrong", "")
@@ -216,13 +216,13 @@ def _cause_lines(record: Record, comparison: Comparison, directory: Path) -> Ite
         yield f"- and {len(groups) - _MOST_BUCKETS:,} more"
 
 
-def _broken(group: Group) -> str:
+def _broken(group: CauseGroup) -> str:
     """The properties that a cause breaks."""
     more = len(group.properties) - _MOST_NAMES
     return ", ".join(group.properties[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _trouble_lines(record: Record) -> Iterator[str]:
+def _trouble_lines(record: CampaignRecord) -> Iterator[str]:
     if record.troubles:
         yield from ("", f"## {counted(len(record.troubles), 'trouble')} of the campaign itself", "")
     yield from (f"- {escaped(trouble, 240)}" for trouble in record.troubles[:_MOST_NAMES])
@@ -242,7 +242,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"- examples/s: {comparison.rate.before:,.1f} → {comparison.rate.now:,.1f}"
 
 
-def _kernel_lines(record: Record) -> Iterator[str]:
+def _kernel_lines(record: CampaignRecord) -> Iterator[str]:
     launched = coverage.summary(coverage_of(record.launched).launches)
     if launched:
         yield from ("", "## Kernels", "", f"- {escaped(launched, 400)}")
@@ -257,11 +257,12 @@ def _kernel_lines(record: Record) -> Iterator[str]:
         yield f"- and {len(missed) - _MOST_NAMES:,} more lines that nothing reached"
 
 
-def _table(record: Record) -> Iterator[str]:
-    yield from ("", "| properties | number | examples | compared |", "|---|---:|---:|---:|")
+def _table(record: CampaignRecord) -> Iterator[str]:
+    rows = []
     for status, found in by_status(record.properties)[: len(Status)]:
         examples, compared = sum(one.examples for one in found), sum(one.compared for one in found)
-        yield f"| {escaped(status, 40)} | {len(found):,} | {examples:,} | {compared:,} |"
+        rows.append((escaped(status, 40), *(f"{count:,}" for count in (len(found), examples, compared))))
+    yield from ("", *table(("properties", "number", "examples", "compared"), rows, numbers=(1, 2, 3)))
 
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:

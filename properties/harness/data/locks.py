@@ -1,0 +1,36 @@
+"""Locks of open files, which end with the process that holds them."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+
+_POLL_SECONDS = 0.005
+
+
+def try_lock(file: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open file; False where another process holds one that excludes it.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(file: int, *, shared: bool = False) -> None:
+    """As `try_lock`, and wait for it as long as it takes."""
+    fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def lock_within(file: int, seconds: float) -> bool:
+    """As `try_lock`, and wait for it so long at most: the process that holds it may have been stopped."""
+    until = time.monotonic() + seconds
+    while not try_lock(file):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True

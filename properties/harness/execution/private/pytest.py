@@ -1,0 +1,41 @@
+"""Everything of pytest that is not its documented interface, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+from _pytest.mark.expression import Expression
+
+__all__ = [
+    "MADE_FOR",
+    "NEEDED",
+    "ReprEntryNative",
+    "ReprExceptionInfo",
+    "ReprFileLocation",
+    "ReprTraceback",
+    "chosen_by",
+]
+
+MADE_FOR = ("8.0", "9.2")
+"""The oldest and the newest version that this was made for, and is tested with."""
+NEEDED = ("_pytest.mark.expression.Expression.compile", "_pytest.mark.expression.Expression.evaluate")
+
+
+def chosen_by(expression: str, name: str, id_: str = "") -> bool:
+    """Whether an expression as for `pytest -k` chooses a name; words with "/" or "-" are parts of the id.
+
+    Raises:
+        ValueError: no such expression.
+    """
+    try:
+        compiled = Expression.compile(expression)
+    except Exception as error:  # SyntaxError; ParseError before pytest 9
+        raise ValueError(
+            f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
+        ) from error
+    return bool(compiled.evaluate(_containing(name, id_)))
+
+
+def _containing(name: str, id_: str) -> Callable[..., bool]:
+    return lambda word, **_: word in (id_ if "/" in word or "-" in word else name)

@@ -1,0 +1,21 @@
+"""What is being verified: subjects, their known deviations, and how they are found by name."""
+
+from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
+from properties.harness.subject.loading import BUILT_IN, adapted, load
+from properties.harness.subject.subject import (
+    LAYOUT_VARIABLE,
+    Outside,
+    Subject,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "LAYOUT_VARIABLE",
+    "Condition",
+    "KnownDeviation",
+    "Outside",
+    "Subject",
+    "Symptom",
+    "adapted",
+    "load",
+]

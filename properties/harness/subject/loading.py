@@ -1,0 +1,51 @@
+"""Subjects by name: the one place of the harness that knows an adapter."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import cast
+
+from properties.harness.case.raised import from_outside, message_of, spelled
+from properties.harness.subject.subject import Subject, offers, safe_getattr
+
+BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
+
+
+def load(name: str) -> Subject:
+    """The subject called `name`: a built-in adapter, or any importable module.
+
+    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it.
+
+    Raises:
+        ValueError: nothing of that name can be imported.
+    """
+    rule = f"{', '.join(BUILT_IN)} or an importable module"
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]")
+    try:
+        module = importlib.import_module(BUILT_IN.get(name, name))
+    except ImportError as error:
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {spelled(error)}") from error
+    return adapted(module, name)
+
+
+def adapted(module: ModuleType, name: str = "") -> Subject:
+    """A module as a subject.
+
+    Raises:
+        ValueError: it offers plain functions in another way than PROTOCOL.md says.
+    """
+    from properties.subjects import plain
+
+    own = safe_getattr(module, "SUBJECT", None)
+    if issubclass(type(own), Subject):
+        return cast(Subject, own)
+    if offers(module, "STATECHECK_PROTOCOL"):
+        return plain.adapted(module)
+    plain.require_declared(module)
+    return Subject(name or module.__name__, module)
