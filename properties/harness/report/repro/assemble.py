@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,7 +46,8 @@ def assembled(script: Script) -> str:
             else "  # Programs can be watched only where Triton interprets them."
         )
         begin += [f"DEVICE = checked_device({script.device}){fixed}", "torch = import_torch()"]
-    carried = _runtime()
+    # What is wanted differs from script to script; reading the modules again would take most of a script's time.
+    carried = deepcopy(_runtime())
     for name in sorted(_names("\n".join([script.check, *begin, *script.statements]))):
         carried.want(name)
     sources = carried.sources(with_imports=False)
@@ -64,6 +66,7 @@ def runtime_names() -> frozenset[str]:
     return _runtime().defined | {"check", "adapter"}
 
 
+@cache
 def _runtime() -> Carried:
     folder = Path(runtime.__path__[0])
     modules = {f"{runtime.__name__}.{path.stem}": path for path in sorted(folder.glob("*.py"))}
