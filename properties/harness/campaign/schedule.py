@@ -159,9 +159,12 @@ class Schedule:
     def _has_few(self, standing: Standing) -> bool:
         return bool(standing.unshrunk) or self._missing(standing) > 0
 
+    def _few(self, standing: Standing) -> int:
+        return _FEW_LIVES if standing.name in self._lives else _FEW
+
     def _missing(self, standing: Standing) -> int:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
-        few = _FEW_LIVES if standing.name in self._lives else _FEW
+        few = self._few(standing)
         return few - standing.counts.compared if standing.counts.examples < _MOST_FOR_FEW * few else 0
 
     def _urgency(self, standing: Standing) -> tuple[bool, float, int, bool, float]:
@@ -205,6 +208,10 @@ class Schedule:
             sized = replace(sized, max_examples=min(task.max_examples, self._unassigned(seats)))
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(standing)) > 0:
+            half = self._few(standing) // 2
+            if missing > half and missing / (standing.rate or 1) > _SLICE:
+                # What takes long gets the other half when everything has had one.
+                missing -= half
             # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
             share = standing.counts.compared / max(1, standing.examples)
             size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))

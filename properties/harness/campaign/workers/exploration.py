@@ -23,6 +23,7 @@ from properties.harness.device.log import StepLog, running_path
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
+from properties.harness.execution.private.hypothesis import shrinking_again
 from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
@@ -180,7 +181,8 @@ class Exploration:
 
         try:
             tested = noted(self.tested, self._note)
-            tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+            with shrinking_again():
+                tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
         finally:
             # Now: what is run again for reports is no part of the search.
             self._covered_by_search += self.worker.take_coverage()
