@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 from collections import defaultdict
 from pathlib import Path
+
+from properties.meta.sources import sources
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_THE_DOCUMENTS = (
@@ -38,10 +39,9 @@ SHARED_NAMES = {
 def classes() -> dict[str, list[str]]:
     """Files by the name of a class in them. Of tests of the harness only what they share: others stand in for something."""
     found = defaultdict(list)
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for file in listed.stdout.split():
+    for file in sources():
         path = ROOT / file
-        if not path.is_file() or ("/meta/" in file and path.name.startswith("test_")):
+        if "/meta/" in file and path.name.startswith("test_"):
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):

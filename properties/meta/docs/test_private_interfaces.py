@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+from properties.meta.sources import sources
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -107,8 +108,7 @@ def exists(name: str) -> bool:
 
 def modules() -> list[str]:
     """Of the repository, without its tests of itself."""
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [one for one in listed.stdout.split() if "/meta/" not in one and (ROOT / one).is_file()]
+    return [one for one in sources() if "/meta/" not in one]
 
 
 @TOOL
