@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
 from properties.harness.case.values import View
+from properties.meta.strategies.shrinking import minimal
 from properties.strategies.align import DTYPES, Group, Kept, Setup, setups
 from properties.strategies.align_batches import After, BatchLayout, Before
 from properties.strategies.align_cache import Cache, Filling
@@ -365,27 +365,6 @@ def memory(cache: Cache) -> dict[str, Any]:
     return found
 
 
-def minimal(strategy: SearchStrategy[T], condition: Callable[[T], bool] = lambda value: True) -> T:
-    """What `strategy` shrinks to under `condition`, the same from two different starts, of three at most."""
-    first, second = (shrunk(strategy, condition, start) for start in range(2))
-    if first != second:
-        # Where a smaller number here allows one there, a shrinker may stop at either.
-        assert shrunk(strategy, condition, 2) in (first, second)
-        return shrunk(strategy, condition, 2)
-    return first
-
-
-def shrunk(strategy: SearchStrategy[T], condition: Callable[[T], bool], start: int = 0) -> T:
-    quiet = settings(
-        max_examples=2000,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    return find(strategy, condition, settings=quiet, random=Random(start))
-
-
 def found_in(situation: str) -> Callable[[Situated], bool]:
     return lambda value: situation in value.situations()
 
@@ -466,13 +445,13 @@ def test_a_flaw_is_that_of_one_request_without_drafts(flaw: str) -> None:
 
 @pytest.mark.slow
 def test_a_layer_with_fewer_states_is_the_first_or_beside_a_whole_one() -> None:
-    found = shrunk(setups(), found_in("fewer states than copy functions"))
+    found = minimal(setups(), found_in("fewer states than copy functions"))
     assert sum(len(group.states) for group in found.groups) <= 3
 
 
 @pytest.mark.slow
 def test_a_move_is_by_one_column() -> None:
-    (one,) = shrunk(befores(), found_in("moves, bias 0")).requests
+    (one,) = minimal(befores(), found_in("moves, bias 0")).requests
     assert (one.first_state, one.length, one.accepted) == (1, 1, 1)
 
 
@@ -535,7 +514,7 @@ def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, sim
 )
 def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: int) -> None:
     # A shrinker may stop at a larger block that allows a smaller number elsewhere; one of two starts does not.
-    tried = [shrunk(histories(min_spec=0), found_in(situation), start) for start in range(2)]
+    tried = [minimal(histories(min_spec=0), found_in(situation), start) for start in range(2)]
     found = min(tried, key=lambda one: one.setup.block_size)
     assert len(found.lives) == most
     assert found.setup.block_size <= 3

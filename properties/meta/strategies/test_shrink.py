@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.strategies import SearchStrategy
 
 from properties.harness.case.values import Tensor
+from properties.meta.strategies.shrinking import minimal
 from properties.strategies.batch import (
     Batch,
     BlockTable,
@@ -46,20 +45,6 @@ T = TypeVar("T")
 DECODE, PREFILL = RequestRow(1, 1), RequestRow(1, 0, prefilling=True)
 DRAFTED = RequestRow(2, 1)
 SMALLEST = State(2, (1, 1))
-
-
-def minimal(strategy: SearchStrategy[T], condition: Callable[[T], bool] = lambda value: True) -> T:
-    """What `strategy` shrinks to under `condition`, the same from two different starts."""
-    quiet = settings(
-        max_examples=2000,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    first, second = (find(strategy, condition, settings=quiet, random=Random(start)) for start in range(2))
-    assert first == second
-    return first
 
 
 def found_in(situation: str) -> Callable[[Situated], bool]:
