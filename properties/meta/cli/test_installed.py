@@ -191,7 +191,7 @@ def test_a_suite_of_a_port_has_an_item_and_a_verdict_for_each_property(elsewhere
     assert re.search(rf"XFAIL test_port.py::test_known\[{OFFSETS}\w+\] - known: partial-chunks", output)
     shown = failure_in(output, f"test_port[{OFFSETS}")
     assert shown == [
-        "chunk offsets count the chunks before each sequence",
+        "chunk offsets count the chunks before each sequence (fla-chunks/offsets)",
         "  seen      result[1] = 0, but should be 1",
         "  call      prepare_chunk_offsets(cu_seqlens=int32[0, 1], chunk_size=64)",
         "  expected  int64[0, 1]",

@@ -105,6 +105,7 @@ SHORTER = (
     (r"TRACES=\d+ STEPS=\d+", "TRACES=2 STEPS=4"),
     (r"--count \d+ --steps \d+", "--count 2 --steps 4"),
     (r"--examples 1000", "--examples 5"),
+    (r"--max-examples 20", "--max-examples 3 --only chunks"),
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
     (r"(-m properties (fuzz|nightly))$", r"\1 --budget 2s"),
     (r"(--device cpu --only.*)", r"\1 --budget 2s"),
@@ -123,6 +124,7 @@ LEFT_OUT = {
     r"RAY=": "needs a cluster",
     r"^python -m properties$": "names what has commands",
     r"^pytest -": "for the reader's own tests",
+    r"-m ruff": "formats the reader's own change",
     r"statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]": "needs a release of vLLM",
@@ -231,7 +233,7 @@ def kind(command: str) -> str:
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
 
 
-RUN = list({kind(command): shorter(command) for command in SHOWN if not left_out(command)}.values())
+RUN = list(dict.fromkeys({kind(one): shorter(one) for one in SHOWN if not left_out(one)}.values()))
 
 
 @needs_make
