@@ -43,11 +43,11 @@ def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Step
 
 @statements(
     statement("v1-postprocess/own-blocks", "ownership", V1, batch=afters(mapped=False), steps=by_row,
-        says="storing by row changes the block before each boundary and no other one"),
+        says="storing by row changes no block but those before boundaries"),
     statement("v2-postprocess/own-blocks", "ownership", V2, batch=afters(), steps=by_slot,
-        says="storing by slot changes the block before each boundary and no other one"),
+        says="storing by slot changes no block but those before boundaries"),
     statement("precopy/own-blocks", "ownership", BEFORE, batch=befores(), steps=by_slot,
-        says="bringing states along changes the block where a request goes on and no other one"),
+        says="bringing states along changes no block but those where requests go on"),
 )  # fmt: skip
 def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))

@@ -26,8 +26,8 @@ KERNELS = (
             "requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens",
             "every_step_of_requests_in_rows_follows_the_rules",
             "rows_slots_and_lists_of_pointers_leave_the_same_bytes",
-            "storing_by_row_changes_the_block_before_each_boundary_and_no_other_one",
-            "storing_by_slot_changes_the_block_before_each_boundary_and_no_other_one",
+            "storing_by_row_changes_no_block_but_those_before_boundaries",
+            "storing_by_slot_changes_no_block_but_those_before_boundaries",
         ),
     ),
     Breakage(
@@ -159,7 +159,7 @@ KERNELS = (
         "align/kernels/states.py",
         "block_id(table, dst_col, table_width)",
         "block_id(table, dst_col + token_bias, table_width)",
-        ("bringing_states_along_changes_the_block_where_a_request_goes_on_and_no_other_one",),
+        ("bringing_states_along_changes_no_block_but_those_where_requests_go_on",),
     ),
     Breakage(
         "conv rows are not shifted",

@@ -17,6 +17,7 @@ from properties.harness.kernels import interpreted, schedules
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.kernels.source.ir import NotUnderstoodError
+from properties.meta.toy_kernels import move_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -40,15 +41,6 @@ def arrivals_kernel(order_ptr, next_ptr):  # type: ignore[no-untyped-def]
 @triton.jit
 def lost_update_kernel(sum_ptr):  # type: ignore[no-untyped-def]
     tl.store(sum_ptr, tl.load(sum_ptr) + 1)
-
-
-@triton.jit
-def move_kernel(data_ptr, shift, SIZE: tl.constexpr, BARRIER: tl.constexpr):  # type: ignore[no-untyped-def]
-    lanes = tl.arange(0, SIZE)
-    data = tl.load(data_ptr + shift + lanes)
-    if BARRIER:
-        tl.debug_barrier()
-    tl.store(data_ptr + lanes, data)
 
 
 @triton.jit

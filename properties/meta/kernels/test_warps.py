@@ -15,20 +15,11 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.variants import Variant, broken_subject
 from properties.harness.kernels.orders.schedule import program_schedule
+from properties.meta.toy_kernels import move_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 SEEDS = range(12)
-
-
-@triton.jit
-def move_kernel(data_ptr, shift, SIZE: tl.constexpr, BARRIER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Moves SIZE elements to the front, where others of them still have to be read."""
-    lanes = tl.arange(0, SIZE)
-    data = tl.load(data_ptr + shift + lanes)
-    if BARRIER:
-        tl.debug_barrier()
-    tl.store(data_ptr + lanes, data)
 
 
 @triton.jit

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from properties.harness.report.repro.races import touches_told
+from properties.meta.toy_kernels import move_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -33,16 +34,6 @@ def reset_kernel(count_ptr, seen_ptr, ATOMIC: tl.constexpr):  # type: ignore[no-
             tl.atomic_xchg(count_ptr, 1)
         else:
             tl.store(count_ptr, 1)
-
-
-@triton.jit
-def move_kernel(data_ptr, shift, SIZE: tl.constexpr, BARRIER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Moves SIZE elements to the front, where others of them still have to be read."""
-    lanes = tl.arange(0, SIZE)
-    data = tl.load(data_ptr + shift + lanes)
-    if BARRIER:
-        tl.debug_barrier()
-    tl.store(data_ptr + lanes, data)
 
 
 @triton.jit
@@ -94,7 +85,7 @@ def test_a_launch_with_atomics_is_left_alone() -> None:
 def test_two_lanes_without_a_barrier_between_are_told_with_both_lines() -> None:
     (told,) = told_of_move(1)
     assert told.startswith(
-        "program (0, 0, 0) of move_kernel stores byte 1 of a tensor uint8[16] at test_repro_races.py:"
+        "program (0, 0, 0) of move_kernel stores byte 1 of a tensor uint8[16] at toy_kernels.py:"
     )
     assert told.endswith("with no barrier between")
 

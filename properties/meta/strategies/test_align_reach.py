@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
 from properties.harness.case.values import View
-from properties.meta.strategies.shrinking import minimal
+from properties.meta.strategies.drawing import drawn, minimal
 from properties.strategies.align import DTYPES, Group, Kept, Setup, setups
 from properties.strategies.align_batches import After, BatchLayout, Before
 from properties.strategies.align_cache import Cache, Filling
@@ -224,25 +224,8 @@ STRATEGIES: dict[str, SearchStrategy[Any]] = {
 
 
 @cache
-def drawn(strategy: str) -> tuple[Any, ...]:
-    """Five runs of 100 examples, as a property makes them; the seeds make them the same every time."""
-    found: list[Any] = []
-    for run in range(5):
-
-        @seed(run)
-        @settings(
-            max_examples=100,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(STRATEGIES[strategy])
-        def collect(value: object) -> None:
-            found.append(value)
-
-        collect()
-    return tuple(found)
+def drawn_by(strategy: str) -> tuple[Any, ...]:
+    return drawn(STRATEGIES[strategy])
 
 
 @pytest.fixture(scope="module", params=STRATEGIES)
@@ -252,14 +235,14 @@ def strategy(request: pytest.FixtureRequest) -> str:
 
 
 def percent(strategy: str) -> dict[str, float]:
-    values = drawn(strategy)
+    values = drawn_by(strategy)
     counted = Counter(name for value in values for name in value.situations())
     return {name: 100 * count / len(values) for name, count in counted.items()}
 
 
 @pytest.mark.slow
 def test_every_situation_that_a_value_can_name_has_its_least_frequency(strategy: str) -> None:
-    assert all_situations(drawn(strategy)[0]) == set(LEAST_PERCENT[strategy])
+    assert all_situations(drawn_by(strategy)[0]) == set(LEAST_PERCENT[strategy])
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from properties.harness.case.values import Tensor
+from properties.meta.strategies.drawing import drawn
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -192,25 +193,8 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
 
 
 @cache
-def drawn(strategy: str) -> tuple[Any, ...]:
-    """Five runs of 100 examples, as a property makes them; the seeds make them the same every time."""
-    found: list[Any] = []
-    for run in range(5):
-
-        @seed(run)
-        @settings(
-            max_examples=100,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(STRATEGIES[strategy]())
-        def collect(value: object) -> None:
-            found.append(value)
-
-        collect()
-    return tuple(found)
+def drawn_by(strategy: str) -> tuple[Any, ...]:
+    return drawn(STRATEGIES[strategy]())
 
 
 @pytest.fixture(scope="module", params=STRATEGIES)
@@ -221,14 +205,14 @@ def strategy(request: pytest.FixtureRequest) -> str:
 
 def percent(strategy: str, names: Callable[[Any], Iterable[Hashable]]) -> dict[Hashable, float]:
     """How many of a hundred drawn values have each name."""
-    values = drawn(strategy)
+    values = drawn_by(strategy)
     counted = Counter(name for value in values for name in set(names(value)))
     return {name: 100 * count / len(values) for name, count in counted.items()}
 
 
 @pytest.mark.slow
 def test_every_situation_that_a_value_can_name_has_its_least_frequency(strategy: str) -> None:
-    for value in drawn(strategy):
+    for value in drawn_by(strategy):
         assert all_situations(value) == set(LEAST_PERCENT[strategy])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from properties.harness.case.values import Tensor
-from properties.meta.strategies.shrinking import minimal
+from properties.meta.strategies.drawing import minimal
 from properties.strategies.batch import (
     Batch,
     BlockTable,

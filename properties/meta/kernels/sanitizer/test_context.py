@@ -17,27 +17,13 @@ from properties.harness.kernels import interpreted, triton_mode
 from properties.harness.kernels.launch import STATE
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.meta.processes import run_python
+from properties.meta.toy_kernels import copy_kernel, poke_kernel
 from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 ROOT = Path(__file__).parents[4]
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
-
-
-@triton.jit
-def copy_kernel(in_ptr, out_ptr, count, SIZE: tl.constexpr, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
-    places = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    mask = places < count
-    if MASKED:
-        tl.store(out_ptr + places, tl.load(in_ptr + places, mask=mask), mask=mask)
-    else:
-        tl.store(out_ptr + places, tl.load(in_ptr + places))
-
-
-@triton.jit
-def poke_kernel(out_ptr, place):  # type: ignore[no-untyped-def]
-    tl.store(out_ptr + place, 1)
 
 
 @triton.jit

@@ -10,26 +10,12 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels.orders.schedule import program_schedule
+from properties.meta.toy_kernels import copy_kernel, poke_kernel
 from properties.sanitizer import Misaligned, OutsideView, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
-
-
-@triton.jit
-def copy_kernel(in_ptr, out_ptr, count, SIZE: tl.constexpr, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
-    places = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    mask = places < count
-    if MASKED:
-        tl.store(out_ptr + places, tl.load(in_ptr + places, mask=mask), mask=mask)
-    else:
-        tl.store(out_ptr + places, tl.load(in_ptr + places))
-
-
-@triton.jit
-def poke_kernel(out_ptr, place):  # type: ignore[no-untyped-def]
-    tl.store(out_ptr + place, 1)
 
 
 @triton.jit
@@ -125,7 +111,7 @@ def found_with(
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_missing_mask_is_found_in_every_order_of_programs(schedule: str, inside: bool) -> None:
     first, second = (sanitize(), program_schedule(schedule))[:: 1 if inside else -1]
-    with first, second, pytest.raises(OutsideView, match=r"loads 4 bytes at .*views\.py:\d+"):
+    with first, second, pytest.raises(OutsideView, match=r"loads 4 bytes at .*kernels\.py:\d+"):
         copy_kernel[(4,)](zeros(16)[:13], zeros(16)[:13], 13, SIZE=4, MASKED=False)
 
 
