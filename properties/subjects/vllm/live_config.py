@@ -1,0 +1,279 @@
+"""The configuration of a small hybrid model for the release's engine, without a model on disk.
+
+The classes are the release's own. Those that want a model directory, or a GPU, are made without their constructor and get
+the attributes that an engine of this size reads.
+"""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from properties.subjects.vllm.release import find, optional
+
+_MODEL = {
+    "uses_mrope": False,
+    "is_encoder_decoder": False,
+    "is_diffusion": False,
+    "is_hybrid": True,
+    "is_deepseek_mla": False,
+    "use_mla": False,
+    "is_moe": False,
+    "is_mm_prefix_lm": False,
+    "is_multimodal_model": False,
+    "is_attention_free": False,
+    "enforce_eager": True,
+    "supports_multimodal_inputs": False,
+    "enable_prompt_embeds": False,
+    "enable_return_routed_experts": False,
+    "runner_type": "generate",
+    "pooler_config": None,
+    "logits_processors": None,
+    "logprobs_mode": "raw_logprobs",
+    "use_fp64_gumbel": False,
+    "enable_trace_replay": False,
+    "return_sampling_mask": False,
+    "rswa_window": None,
+    "disable_cascade_attn": True,
+    "skip_tokenizer_init": True,
+    "quantization": None,
+    "seed": 0,
+    "dtype": torch.float32,
+    "multimodal_config": None,
+    "attention_chunk_size": None,
+    "architecture": "Toy",
+    "architectures": ["Toy"],
+    "model": "toy",
+    "served_model_name": "toy",
+    "trust_remote_code": False,
+}
+CHUNK = 4
+"""Tokens in a chunk of the recurrent layers."""
+_BACKENDS = {"mamba1": "MAMBA1", "mamba2": "MAMBA2", "gdn": "GDN_ATTN", "short_conv": "SHORT_CONV"}
+BUILDERS = {
+    "mamba1": "vllm.v1.attention.backends.mamba1_attn:Mamba1AttentionBackend",
+    "mamba2": "vllm.v1.attention.backends.mamba2_attn:Mamba2AttentionBackend",
+    "gdn": "vllm.v1.attention.backends.gdn_attn:GDNAttentionBackend",
+    "short_conv": "vllm.v1.attention.backends.short_conv_attn:ShortConvAttentionBackend",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveSettings:
+    """What an engine of lives is like; the names are those of the release's configuration.
+
+    `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
+    null block. `padding` rows are added to batches of decodes, as for full graphs.
+    """
+
+    kinds: tuple[str, ...] = ("gdn",)
+    layers: int = 1
+    block_size: int = 4
+    attention_block_size: int = 0
+    num_blocks: int = 16
+    max_model_len: int = 48
+    max_num_batched_tokens: int = 16
+    max_num_seqs: int = 4
+    num_spec: int = 0
+    method: str = "ngram"
+    prefix_caching: bool = True
+    async_scheduling: bool = False
+    prefix_match_unit: int = 0
+    retention_interval: int = -1
+    checkpoints: bool = False
+    shared_prefix_checkpoint: bool = False
+    padding: int = 0
+    runner: str = "V2"
+
+    @property
+    def mode(self) -> str:
+        return "align" if self.prefix_caching else "none"
+
+    @property
+    def mamba_block_size(self) -> int:
+        """Without prefix caching a request has one block of states, as long as it may get."""
+        return self.block_size if self.prefix_caching else self.max_model_len
+
+    @property
+    def kv_block_size(self) -> int:
+        return self.attention_block_size or self.block_size
+
+
+def bare(cls: Any, **attributes: Any) -> Any:
+    """An object of the class that its constructor has not seen."""
+    made = object.__new__(cls)
+    for name, value in attributes.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def with_defaults(cls: Any, **attributes: Any) -> Any:
+    """As `bare`, with the defaults of the class's fields, and None where one has none."""
+    return bare(
+        cls,
+        **{one.name: _default(one) for one in dataclasses.fields(cls) if one.name not in attributes},
+        **attributes,
+    )
+
+
+def _default(field: Any) -> Any:
+    # A field of pydantic's has a description of its default as its default.
+    source = field.default if type(field.default).__name__ == "FieldInfo" else field
+    factory = source.default_factory
+    if callable(factory):
+        return factory()
+    missing = (
+        source.default is dataclasses.MISSING or type(source.default).__name__ == "PydanticUndefinedType"
+    )
+    return None if missing else source.default
+
+
+def model_config(settings: LiveSettings) -> Any:
+    """As much of a ModelConfig as is read."""
+    text = SimpleNamespace(
+        model_type="toy", num_attention_heads=1, max_position_embeddings=settings.max_model_len
+    )
+    return SimpleNamespace(
+        **_MODEL,
+        max_model_len=settings.max_model_len,
+        hf_config=text,
+        hf_text_config=text,
+        get_vocab_size=lambda: 1 << 30,
+        get_mamba_chunk_size=lambda: CHUNK,
+        get_sliding_window=lambda: None,
+        get_hidden_size=lambda: 1,
+        get_inputs_embeds_size=lambda: 1,
+        get_num_attention_heads=lambda *_: 1,
+        get_num_kv_heads=lambda *_: 1,
+        get_head_size=lambda: 8,
+    )
+
+
+def vllm_config(settings: LiveSettings) -> Any:
+    """The release's VllmConfig of an engine with these settings."""
+    Config = find("vllm.config:VllmConfig")
+    cache = find("vllm.config:CacheConfig")(
+        block_size=settings.kv_block_size,
+        enable_prefix_caching=settings.prefix_caching,
+    )
+    given = {
+        "mamba_block_size": settings.mamba_block_size,
+        "mamba_cache_mode": settings.mode,
+        "num_gpu_blocks": settings.num_blocks,
+        "prefix_match_unit": settings.prefix_match_unit or None,
+        "prefix_cache_retention_interval": None
+        if settings.retention_interval < 0
+        else settings.retention_interval,
+        "enable_mamba_shared_prefix_checkpoint": settings.shared_prefix_checkpoint,
+    }
+    for name, value in given.items():
+        if hasattr(cache, name):
+            object.__setattr__(cache, name, value)
+    scheduler = find("vllm.config:SchedulerConfig")(
+        max_model_len=settings.max_model_len,
+        is_encoder_decoder=False,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_num_seqs=settings.max_num_seqs,
+        enable_chunked_prefill=True,
+        async_scheduling=settings.async_scheduling,
+    )
+    made = with_defaults(
+        Config,
+        model_config=model_config(settings),
+        cache_config=cache,
+        scheduler_config=scheduler,
+        device_config=find("vllm.config:DeviceConfig")(device="cpu"),
+        speculative_config=speculative_config(settings),
+        instance_id="live",
+        additional_config={},
+    )
+    graphs = find("vllm.config:CUDAGraphMode")
+    full = settings.padding > 0
+    compilation = made.compilation_config
+    compilation.cudagraph_mode = graphs.FULL_DECODE_ONLY if full else graphs.NONE
+    compilation.max_cudagraph_capture_size = 64 if full else None
+    compilation.static_forward_context = {}
+    return made
+
+
+def speculative_config(settings: LiveSettings) -> Any:
+    """Drafts from somewhere; None where there are none."""
+    if not settings.num_spec:
+        return None
+    draft = SimpleNamespace(hf_config=SimpleNamespace(model_type="toy"), architectures=["Toy"])
+    return with_defaults(
+        find("vllm.config:SpeculativeConfig"),
+        method=settings.method,
+        num_speculative_tokens=settings.num_spec,
+        draft_model_config=draft,
+    )
+
+
+def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """The shapes of a layer's states, and how many tokens a conv state holds."""
+    length = CONV_WIDTH - 1 + settings.num_spec
+    conv = (CONV_CHANNELS, length) if dim_first else (length, CONV_CHANNELS)
+    return (conv, (TEMPORAL,)), length
+
+
+CONV_WIDTH, CONV_CHANNELS, TEMPORAL = 3, 2, 2
+
+
+def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
+    """One group of attention and one for each of the recurrent kinds; layers at the same place of a group share memory."""
+    interface = "vllm.v1.kv_cache_interface"
+    Full, Mamba = find(f"{interface}:FullAttentionSpec"), find(f"{interface}:MambaSpec")
+    Group, Whole = find(f"{interface}:KVCacheGroupSpec"), find(f"{interface}:KVCacheConfig")
+    types = find("vllm.v1.attention.backends.registry:MambaAttentionBackendEnum")
+    page = page_size(settings, dim_first)
+    fields = {one.name for one in dataclasses.fields(Full)}
+    attention = {
+        "block_size": settings.kv_block_size,
+        "num_kv_heads": 1,
+        "head_size": 1,
+        "head_size_v": 1,
+        "dtype": torch.float32,
+        "page_size_padded": page,
+    }
+    groups = [Group(layer_names(settings, 0), Full(**{k: v for k, v in attention.items() if k in fields}))]
+    known = {one.name for one in dataclasses.fields(Mamba)}
+    for number, kind in enumerate(settings.kinds):
+        shapes, _ = states_of(settings, dim_first)
+        if kind == "short_conv":
+            shapes = shapes[:1]
+        recurrent = {
+            "block_size": settings.mamba_block_size,
+            "shapes": shapes,
+            "dtypes": (torch.int64,) * len(shapes),
+            "page_size_padded": page,
+            "mamba_type": getattr(types, _BACKENDS[kind], kind),
+            "mamba_cache_mode": settings.mode,
+            "num_speculative_blocks": settings.num_spec,
+            "num_prefill_checkpoint_blocks": int(settings.checkpoints and settings.prefix_caching),
+            "prefill_checkpoint_alignment": 1 if settings.checkpoints and settings.prefix_caching else None,
+        }
+        spec = Mamba(**{name: value for name, value in recurrent.items() if name in known})
+        groups.append(Group(layer_names(settings, number + 1), spec))
+    return Whole(num_blocks=settings.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
+
+
+def layer_names(settings: LiveSettings, group: int) -> list[str]:
+    return [f"layers.{group * settings.layers + at}" for at in range(settings.layers)]
+
+
+def page_size(settings: LiveSettings, dim_first: bool) -> int:
+    """Bytes of a block in one layer, whichever group it is of."""
+    shapes, length = states_of(settings, dim_first)
+    recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
+    return max(recurrent, 8 * settings.kv_block_size)
+
+
+def block_sizes(settings: LiveSettings, config: Any, caches: Any) -> tuple[int, int]:
+    """Of the scheduler and of hashes, as the release resolves them."""
+    resolve = optional(
+        "vllm.v1.core.kv_cache_utils:resolve_kv_cache_block_sizes",
+    )
+    if resolve is None:
+        return settings.kv_block_size, settings.kv_block_size
+    return resolve(caches, config)  # type: ignore[no-any-return]

@@ -1,0 +1,241 @@
+"""An engine of lives: the release's own scheduler, cache manager and worker, with a forward that names tokens in its states.
+
+A life is a sequence of calls with plain values. `step` returns what the scheduler decided, what each row of the forward read
+where the metadata sent it, and what then stands in every block that may be hit. Nothing is judged here.
+
+A worker is made of settings, the release's two configurations, the memory, and the plan of drafts. It has `execute`, which takes
+a scheduler's output and returns a model runner's; `drafts`, for the scheduler; `rows` and `stray` of the last forward; `slots`.
+"""
+
+import collections
+import os
+from types import SimpleNamespace
+from typing import Any
+
+
+from properties.subjects.vllm.layout import get_conv_state_layout
+from properties.subjects.vllm.live_config import LiveSettings, block_sizes, kv_cache_config, vllm_config
+from properties.subjects.vllm.live_states import Memory, advanced, next_token
+from properties.subjects.vllm.live_v2 import LiveWorkerV2, other_than
+from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
+
+__all__ = ["LiveEngine", "LiveSettings"]
+
+_PUBLISHED = 200
+
+
+class LiveEngine:
+    """The release's engine core, as far as states go.
+
+    Args:
+        settings: see `LiveSettings`.
+
+    Raises:
+        NotOffered: the release has no such engine, or none that runs without a GPU.
+    """
+
+    def __init__(self, settings: LiveSettings) -> None:
+        self.settings = settings
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(settings.runner == "V2"))
+        dim_first = get_conv_state_layout() == "DS"
+        self.config = vllm_config(settings)
+        self.caches = kv_cache_config(settings, dim_first)
+        scheduler, hashes = block_sizes(settings, self.config, self.caches)
+        self.hash_block_size = hashes
+        self.memory = Memory(settings, dim_first)
+        self.turns: dict[str, int] = {}
+        self.known: dict[str, Any] = {}
+        """By block hash, the request and the number of its tokens that it stands for."""
+        self.scheduler = self._scheduler(scheduler, hashes)
+        self.pool = self.scheduler.kv_cache_manager.block_pool
+        self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
+        self.hasher = self._hasher(hashes)
+        self.in_flight: collections.deque[Any] = collections.deque()
+
+    def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
+        name = "async_scheduler:AsyncScheduler" if self.settings.async_scheduling else "scheduler:Scheduler"
+        cls = find(f"vllm.v1.core.sched.{name}")
+        for place in (self.config.cache_config, self.caches):
+            if hasattr(place, "hash_block_size"):
+                place.hash_block_size = hash_block_size
+        grammars = SimpleNamespace(
+            should_advance=lambda _: False,
+            accept_tokens=lambda *_: True,
+            grammar_bitmask=lambda *_: None,
+            reasoner_cls=None,
+        )
+        keywords = {} if hash_block_size == block_size else {"hash_block_size": hash_block_size}
+        made = cls(
+            vllm_config=self.config,
+            kv_cache_config=self.caches,
+            structured_output_manager=grammars,
+            block_size=block_size,
+            **keywords,
+        )
+        unit = getattr(made.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", block_size)
+        for place in (self.config.cache_config, self.caches):
+            if hasattr(place, "cache_hit_alignment_tokens"):
+                place.cache_hit_alignment_tokens = unit
+        return made
+
+    def _hasher(self, size: int) -> Any:
+        if not self.settings.prefix_caching:
+            return None
+        find("vllm.v1.core.kv_cache_utils:init_none_hash")(_digest)
+        lookahead = getattr(self.config, "num_hash_lookahead_tokens", 0)
+        hasher = find("vllm.v1.core.kv_cache_utils:get_request_block_hasher")
+        return hasher(size, _digest, lookahead) if lookahead else hasher(size, _digest)
+
+    def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
+        """A request comes in."""
+        parameters = find("vllm.sampling_params:SamplingParams")(
+            max_tokens=max_tokens, temperature=0.0, ignore_eos=True
+        )
+        request = find("vllm.v1.request:Request")(
+            request_id=id,
+            prompt_token_ids=list(prompt),
+            sampling_params=parameters,
+            pooling_params=None,
+            arrival_time=float(len(self.known)),
+            block_hasher=self.hasher,
+        )
+        self.scheduler.add_request(request)
+
+    def abort(self, id: str) -> None:  # noqa: A002
+        """A client goes away, whatever its request is doing."""
+        status = find("vllm.v1.request:RequestStatus").FINISHED_ABORTED
+        self.scheduler.finish_requests([id], status)
+
+    def reset_prefix_cache(self, preempt: bool) -> bool:
+        """Empty the prefix cache; with `preempt`, requests that are running make way for it."""
+        return bool(self.scheduler.reset_prefix_cache(preempt))
+
+    def step(self, turns: dict[str, int]) -> dict[str, Any]:
+        """A step of the engine.
+
+        Args:
+            turns: of each request, how many of the drafts that are proposed in this step the model will accept.
+        """
+        self.turns = turns
+        found = self._begin()
+        if self.scheduler.has_requests():
+            scheduled = self.scheduler.schedule()
+            self._remember()
+            found |= self._decided(scheduled)
+            output = self.worker.execute(scheduled)
+            found["rows"], found["stray"] = self.worker.rows, self.worker.stray
+            self.in_flight.append((scheduled, output))
+            executed = scheduled.total_num_scheduled_tokens > 0
+            depth = self.config.max_concurrent_batches
+            if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
+                return found | self._observed()
+            self._update(found)
+            if executed and self.settings.num_spec and not self.settings.async_scheduling:
+                drafts = self.worker.drafts()
+                if drafts is not None:
+                    self.scheduler.update_draft_token_ids(drafts)
+        elif self.in_flight:
+            self._update(found)
+        return found | self._observed()
+
+    def _begin(self) -> dict[str, Any]:
+        names = ("rows", "stray", "preempted", "finished")
+        return {"scheduled": {}, "outputs": {}, **{name: [] for name in names}}
+
+    def _update(self, found: dict[str, Any]) -> None:
+        scheduled, output = self.in_flight.popleft()
+        told = output.get_output() if hasattr(output, "get_output") else output
+        for outputs in self.scheduler.update_from_output(scheduled, told).values():
+            for one in outputs.outputs:
+                found["outputs"][one.request_id] = tuple(one.new_token_ids)
+                if one.finish_reason is not None:
+                    found["finished"].append(one.request_id)
+        self._remember()
+
+    def _decided(self, scheduled: Any) -> dict[str, Any]:
+        """What the scheduler wants of the worker."""
+        computed = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
+        fresh = set(computed)
+        again = scheduled.scheduled_cached_reqs
+        computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
+        resumed = getattr(again, "resumed_req_ids", ())
+        drafts = scheduled.scheduled_spec_decode_tokens
+        return {
+            "scheduled": {
+                name: {
+                    "computed": computed[name],
+                    "tokens": count,
+                    "drafts": len(drafts.get(name, ())),
+                    "begins": name in fresh or name in resumed,
+                }
+                for name, count in scheduled.num_scheduled_tokens.items()
+            },
+            "preempted": sorted(getattr(scheduled, "preempted_req_ids", None) or ()),
+        }
+
+    def _drafts(self, name: str, tokens: list[int], count: int) -> list[int]:
+        """Drafts after these tokens, of which the model will accept as many as the request's turn says."""
+        state = 0
+        for token in tokens:
+            state = advanced(state, token)
+        drafts = []
+        for at in range(count):
+            token = next_token(state)
+            drafts.append(token if at < self.turns.get(name, 0) else other_than(token))
+            state = advanced(state, token)
+        return drafts
+
+    def _remember(self) -> None:
+        for name, request in self.scheduler.requests.items():
+            for at, found in enumerate(request.block_hashes):
+                self.known.setdefault(bytes(found), (name, (at + 1) * self.hash_block_size))
+
+    def _observed(self) -> dict[str, Any]:
+        """What stands in memory, and whose it is."""
+        coordinator = self.scheduler.kv_cache_manager.coordinator
+        owners: list[tuple[str, int, int, int]] = []
+        for group, manager in enumerate(coordinator.single_type_managers):
+            for name, blocks in manager.req_to_blocks.items():
+                owners += [
+                    (name, group, at, one.block_id) for at, one in enumerate(blocks) if not one.is_null
+                ]
+        counts = {one.block_id: one.ref_cnt for one in self.pool.blocks if one.ref_cnt and not one.is_null}
+        return {
+            "owners": owners,
+            "references": sorted(counts.items()),
+            "free": self.pool.get_num_free_blocks(),
+            "blocks": len(self.pool.blocks),
+            "slots": self.worker.slots,
+            "unfinished": sorted(self.scheduler.requests),
+            "published": self._published(),
+        }
+
+    def _published(self) -> list[tuple[Any, ...]]:
+        """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""
+        split = (
+            find("vllm.v1.core.kv_cache_utils:get_group_id"),
+            find("vllm.v1.core.kv_cache_utils:get_block_hash"),
+        )
+        found = []
+        for key, blocks in self.pool.cached_block_hash_to_block._cache.items():
+            several = blocks.values() if isinstance(blocks, dict) else [blocks]
+            group, prefix = split[0](key), self.known.get(bytes(split[1](key)))
+            for block in several:
+                found.append(
+                    (group, block.block_id, *(prefix or ("", 0)), self.memory.contents(group, block.block_id))
+                )
+        return sorted(found, key=lambda one: one[:4])[:_PUBLISHED]
+
+
+def _digest(value: Any) -> bytes:
+    """The release's hash of a block, so that a life is the same in every process."""
+    import hashlib
+    import pickle
+
+    return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
+
+
+def _worker(runner: str) -> Any:
+    if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
+        return LiveWorkerV2
+    raise NotOffered(f"release {'.'.join(map(str, RELEASE))} has no worker {runner} for recurrent states")
