@@ -16,6 +16,7 @@ from typing import Any
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live_config import LiveSettings, block_sizes, kv_cache_config, vllm_config
 from properties.subjects.vllm.live_states import Memory, advanced, next_token
+from properties.subjects.vllm.live_v1 import LiveWorkerV1
 from properties.subjects.vllm.live_v2 import LiveWorkerV2, other_than
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
@@ -59,7 +60,8 @@ class LiveEngine:
             if hasattr(place, "hash_block_size"):
                 place.hash_block_size = hash_block_size
         grammars = SimpleNamespace(
-            should_advance=lambda _: False,
+            should_advance=lambda *_, **__: False,
+            validate_tokens=lambda _, tokens: tokens,
             accept_tokens=lambda *_: True,
             grammar_bitmask=lambda *_: None,
             reasoner_cls=None,
@@ -236,6 +238,8 @@ def _digest(value: Any) -> bytes:
 
 
 def _worker(runner: str) -> Any:
+    if runner == "V1" and optional("vllm.v1.worker.gpu_model_runner:GPUModelRunner"):
+        return LiveWorkerV1
     if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
         return LiveWorkerV2
     raise NotOffered(f"release {'.'.join(map(str, RELEASE))} has no worker {runner} for recurrent states")
