@@ -99,7 +99,9 @@ class LiveLaws:
                 return drafts - at
         return 0
 
-    def _agreed(self, request: LiveRequest, row: Mapping[str, Any], decided: Mapping[str, Any]) -> Iterator[Broken]:
+    def _agreed(
+        self, request: LiveRequest, row: Mapping[str, Any], decided: Mapping[str, Any]
+    ) -> Iterator[Broken]:
         """Scheduler and worker agree on every row, and both on what is so."""
         name, computed = request.id, request.computed
         if row["computed"] != computed:
@@ -118,12 +120,18 @@ class LiveLaws:
         known = len(row["tokens"]) - decided["drafts"]
         wanted = tuple(request.token(computed + at) for at in range(known))
         if tuple(row["tokens"][:known]) != wanted:
-            yield "tokens", f"the tokens of {name} = {list(row['tokens'][:known])}", f"should be {list(wanted)}"
+            yield (
+                "tokens",
+                f"the tokens of {name} = {list(row['tokens'][:known])}",
+                f"should be {list(wanted)}",
+            )
 
     def _attention(self, request: LiveRequest, row: Mapping[str, Any]) -> Iterator[Broken]:
         wanted = [request.state(at + 1) for at in range(request.computed)]
         for layer, keys in enumerate(row["keys"]):
-            wrong = [at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right]
+            wrong = [
+                at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right
+            ]
             if wrong:
                 seen = self.meaning(keys[wrong[0]])
                 yield (
@@ -159,7 +167,9 @@ class LiveLaws:
     def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
         count = request.computed
         right, rows = request.state(count), request.window(count, self.window)
-        where = f"of block {one['blocks'][1]} of group {one['group']}" if one["initial"] else "without a block"
+        where = (
+            f"of block {one['blocks'][1]} of group {one['group']}" if one["initial"] else "without a block"
+        )
         for state in one["temporal"]:
             if state != right:
                 yield (
@@ -182,12 +192,20 @@ class LiveLaws:
         for one in seen["stray"]:
             blocks = [block for block in one["written"] if block]
             if blocks:
-                yield "written", f"a row of padding writes to blocks {blocks} of group {one['group']}", "should skip"
+                yield (
+                    "written",
+                    f"a row of padding writes to blocks {blocks} of group {one['group']}",
+                    "should skip",
+                )
 
     def _published(self, seen: Observed) -> Iterator[Broken]:
         for group, block, name, count, contents in seen["published"]:
             if not name:
-                yield "published", f"block {block} of group {group} may be hit", "should be of somebody's tokens"
+                yield (
+                    "published",
+                    f"block {block} of group {group} may be hit",
+                    "should be of somebody's tokens",
+                )
                 continue
             request = self.requests[name]
             for kind, found in contents:
@@ -220,7 +238,11 @@ class LiveLaws:
             counts[block] += 1
         for block, found in places.items():
             if len(found) > 1:
-                yield "owned", f"block {block} is owned as {sorted(found)}", "should be one column of one group"
+                yield (
+                    "owned",
+                    f"block {block} is owned as {sorted(found)}",
+                    "should be one column of one group",
+                )
         shared = {block for _, block, *_ in seen["published"]}
         for block, count in counts.items():
             if count > 1 and block not in shared:
@@ -235,7 +257,11 @@ class LiveLaws:
                 )
                 return
         if seen["free"] != self.num_blocks - 1 - len(references):
-            yield "free", f"free blocks = {seen['free']}", f"should be {self.num_blocks - 1 - len(references)}"
+            yield (
+                "free",
+                f"free blocks = {seen['free']}",
+                f"should be {self.num_blocks - 1 - len(references)}",
+            )
 
     def _outputs(self, seen: Observed) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""
@@ -245,7 +271,11 @@ class LiveLaws:
             wanted = tuple(request.token(first + at) for at in range(len(tokens)))
             request.said += len(tokens)
             if tuple(tokens) != wanted:
-                yield "output", f"{name} says {list(tokens)}", f"should say {list(wanted)}, as with every feature off"
+                yield (
+                    "output",
+                    f"{name} says {list(tokens)}",
+                    f"should say {list(wanted)}, as with every feature off",
+                )
 
     def _left(self, seen: Observed) -> Iterator[Broken]:
         """Once all requests are gone, so is what they had."""
@@ -255,7 +285,11 @@ class LiveLaws:
             blocks = [block for block, _ in seen["references"]]
             yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free"
         if seen["slots"]:
-            yield "left", f"slots {sorted(seen['slots'])} are in use when all requests are gone", "should be free"
+            yield (
+                "left",
+                f"slots {sorted(seen['slots'])} are in use when all requests are gone",
+                "should be free",
+            )
 
     def meaning(self, state: int) -> str:
         """A state in words."""

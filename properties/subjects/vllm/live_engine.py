@@ -32,6 +32,7 @@ from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
+
 @dataclasses.dataclass(frozen=True)
 class LiveStep:
     """What a step did.
@@ -43,6 +44,7 @@ class LiveStep:
         owners: (request, group, column, block) after the step.
         published: (group, block, request, tokens) of each block that may be hit as so many tokens of the request.
         free: blocks.
+        idle: nothing is left to do.
         broken: what breaks a law: the law, what was seen, and what should be.
     """
 
@@ -53,6 +55,7 @@ class LiveStep:
     owners: tuple[Any, ...]
     published: tuple[Any, ...]
     free: int
+    idle: bool
     broken: tuple[tuple[str, str, str], ...]
 
 
@@ -144,9 +147,9 @@ class LiveEngine:
         status = find("vllm.v1.request:RequestStatus").FINISHED_ABORTED
         self.scheduler.finish_requests([id], status)
 
-    def reset_prefix_cache(self, preempt: bool) -> bool:
+    def reset_prefix_cache(self, preempt: bool) -> None:
         """Empty the prefix cache; with `preempt`, requests that are running make way for it."""
-        return bool(self.scheduler.reset_prefix_cache(preempt))
+        self.scheduler.reset_prefix_cache(preempt)
 
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
@@ -164,6 +167,7 @@ class LiveEngine:
             tuple(seen["owners_after"]),
             tuple(one[:4] for one in seen["published"]),
             seen["free"],
+            seen["idle"],
             tuple(self.laws.step(seen)),
         )
 

@@ -19,6 +19,7 @@ from properties.subjects.vllm.live_config import (
     states_of,
 )
 
+
 def _own(layer: int, element: int) -> int:
     return (layer % 7 * 8 + element + 1) << 57
 
