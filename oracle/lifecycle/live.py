@@ -60,6 +60,8 @@ class LiveLaws:
     window: int
     num_blocks: int
     requests: dict[str, LiveRequest] = field(default_factory=dict)
+    strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """States that are no request's, and what they were made of: a state, and a token."""
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
         self.requests[name] = LiveRequest(name, len(prompt), list(prompt))
@@ -156,6 +158,8 @@ class LiveLaws:
                     f"should run {list(places)}",
                 )
             yield from self._read(request, one)
+            for state in one["temporal"]:
+                self._remember(state, row["tokens"])
             for block in one["written"]:
                 if block and (request.id, one["group"], block) not in owned:
                     yield (
@@ -175,7 +179,7 @@ class LiveLaws:
                 yield (
                     "read",
                     f"the forward of {request.id} reads {self.meaning(state)} {where}",
-                    f"should read the state after its {count} computed tokens",
+                    f"should read the state after its {_tokens(count, 'computed ')}",
                 )
                 return
         for window in one["windows"]:
@@ -291,11 +295,32 @@ class LiveLaws:
                 "should be free",
             )
 
+    def _remember(self, state: int, tokens: Sequence[int]) -> None:
+        """What the forward makes of a state, drafts that are rejected among it."""
+        for token in tokens:
+            before, state = state, advanced(state, token)
+            self.strangers[state] = before, token
+
     def meaning(self, state: int) -> str:
         """A state in words."""
+        more: list[int] = []
+        while True:
+            known = self._known(state)
+            if known:
+                return f"{known} and then {more}" if more else known
+            if state not in self.strangers:
+                return "what is no request's state"
+            state, token = self.strangers[state]
+            more.insert(0, token)
+
+    def _known(self, state: int) -> str:
         if state == 0:
             return "zeros"
         for request in self.requests.values():
             if state in request.states:
-                return f"the state after {request.states.index(state) + 1} tokens of {request.id}"
-        return "what is no request's state"
+                return f"the state after {_tokens(request.states.index(state) + 1)} of {request.id}"
+        return ""
+
+
+def _tokens(count: int, which: str = "") -> str:
+    return f"{count} {which}token{'s' if count != 1 else ''}"

@@ -21,4 +21,4 @@ def happened(**_: Value) -> Value:
 @answers("LiveEngine.step")
 def stepped(**_: Value) -> Value:
     """A step in which nothing is broken."""
-    return record("LiveStep", broken=())
+    return record("LiveStep", broken="nothing")

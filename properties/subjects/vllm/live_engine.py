@@ -45,7 +45,8 @@ class LiveStep:
         published: (group, block, request, tokens) of each block that may be hit as so many tokens of the request.
         free: blocks.
         idle: nothing is left to do.
-        broken: what breaks a law: the law, what was seen, and what should be.
+        broken: the first that breaks a law, or "nothing".
+        findings: all that does: the law, what was seen, and what should be.
     """
 
     scheduled: dict[str, Any]
@@ -56,7 +57,8 @@ class LiveStep:
     published: tuple[Any, ...]
     free: int
     idle: bool
-    broken: tuple[tuple[str, str, str], ...]
+    broken: str
+    findings: tuple[tuple[str, str, str], ...]
 
 
 class LiveEngine:
@@ -159,6 +161,7 @@ class LiveEngine:
         """
         self.turns = turns
         seen = self._step()
+        findings = tuple(self.laws.step(seen))
         return LiveStep(
             seen["scheduled"],
             tuple(seen["preempted"]),
@@ -168,7 +171,8 @@ class LiveEngine:
             tuple(one[:4] for one in seen["published"]),
             seen["free"],
             seen["idle"],
-            tuple(self.laws.step(seen)),
+            f"{findings[0][1]}, but {findings[0][2]}" if findings else "nothing",
+            findings,
         )
 
     def _step(self) -> dict[str, Any]:
