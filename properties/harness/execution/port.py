@@ -43,6 +43,10 @@ from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import Subject
 
 
+ALLOCATES = frozenset({"LiveEngine"})
+"""Classes whose kernels work in memory of the subject's own, of which the sanitizer knows nothing."""
+
+
 class Port(Protocol):
     """Runs the steps of one example after another; `begin` forgets the names of the example before."""
 
@@ -194,7 +198,9 @@ class InProcess:
             self._sync_mode = "default"
 
     def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
-        watching = nullcontext() if self.watched is None else self.watched.watching(scope, kept=call.keeps)
+        watching = nullcontext()
+        if self.watched is not None and call.function.partition(".")[0] not in ALLOCATES:
+            watching = self.watched.watching(scope, kept=call.keeps)
         self._builder.allocator.flush()
         try:
             with self._sync_debug_mode(), watching, program_schedule(call.schedule):

@@ -27,6 +27,7 @@ _TOPICS = (
     "align_kernels",
     "align_buffers",
     "align_runner",
+    "live",
 )
 _ANSWERS: dict[str, _Answer] = {}
 

@@ -28,6 +28,7 @@ TOPICS = (
     "align_context",
     "align_kernels",
     "align_runner",
+    "live_engine",
 )
 
 for _topic in TOPICS:

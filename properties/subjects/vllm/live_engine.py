@@ -1,28 +1,65 @@
 """An engine of lives: the release's own scheduler, cache manager and worker, with a forward that names tokens in its states.
 
-A life is a sequence of calls with plain values. `step` returns what the scheduler decided, what each row of the forward read
-where the metadata sent it, and what then stands in every block that may be hit. Nothing is judged here.
+A life is a sequence of calls with plain values. `step` observes what the scheduler decided, what each row of the forward read
+where the metadata sent it, and what then stands in every block that may be hit; the laws say what of it is broken.
 
 A worker is made of settings, the release's two configurations, the memory, and the plan of drafts. It has `execute`, which takes
 a scheduler's output and returns a model runner's; `drafts`, for the scheduler; `rows` and `stray` of the last forward; `slots`.
 """
 
 import collections
+import dataclasses
+import hashlib
 import os
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
 
+from oracle.lifecycle.live import LiveLaws
+from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
-from properties.subjects.vllm.live_config import LiveSettings, block_sizes, kv_cache_config, vllm_config
-from properties.subjects.vllm.live_states import Memory, advanced, next_token
+from properties.subjects.vllm.live_config import (
+    CONV_WIDTH,
+    LiveSettings,
+    block_sizes,
+    kv_cache_config,
+    vllm_config,
+)
+from properties.subjects.vllm.live_states import Memory
 from properties.subjects.vllm.live_v1 import LiveWorkerV1
-from properties.subjects.vllm.live_v2 import LiveWorkerV2, other_than
+from properties.subjects.vllm.live_v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
-__all__ = ["LiveEngine", "LiveSettings"]
+__all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
-_PUBLISHED = 200
+
+@dataclasses.dataclass(frozen=True)
+class LiveStep:
+    """What a step did.
+
+    Args:
+        scheduled: by request, what the scheduler decided: tokens computed before, tokens and drafts of the step, whether it begins.
+        preempted, finished: requests.
+        outputs: by request, the tokens that it said.
+        owners: (request, group, column, block) after the step.
+        published: (group, block, request, tokens) of each block that may be hit as so many tokens of the request.
+        free: blocks.
+        idle: nothing is left to do.
+        broken: the first that breaks a law, or "nothing".
+        findings: all that does: the law, what was seen, and what should be.
+    """
+
+    scheduled: dict[str, Any]
+    preempted: tuple[str, ...]
+    finished: tuple[str, ...]
+    outputs: dict[str, Any]
+    owners: tuple[Any, ...]
+    published: tuple[Any, ...]
+    free: int
+    idle: bool
+    broken: str
+    findings: tuple[tuple[str, str, str], ...]
 
 
 class LiveEngine:
@@ -45,13 +82,16 @@ class LiveEngine:
         self.hash_block_size = hashes
         self.memory = Memory(settings, dim_first)
         self.turns: dict[str, int] = {}
-        self.known: dict[str, Any] = {}
+        self.requests: list[Any] = []
+        self.known: dict[bytes, tuple[str, int]] = {}
         """By block hash, the request and the number of its tokens that it stands for."""
         self.scheduler = self._scheduler(scheduler, hashes)
         self.pool = self.scheduler.kv_cache_manager.block_pool
         self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = self._hasher(hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
+        sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
+        self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
 
     def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
         name = "async_scheduler:AsyncScheduler" if self.settings.async_scheduling else "scheduler:Scheduler"
@@ -64,6 +104,7 @@ class LiveEngine:
             validate_tokens=lambda _, tokens: tokens,
             accept_tokens=lambda *_: True,
             grammar_bitmask=lambda *_: None,
+            validate_tokens=lambda _, tokens: tokens,
             reasoner_cls=None,
         )
         keywords = {} if hash_block_size == block_size else {"hash_block_size": hash_block_size}
@@ -90,6 +131,7 @@ class LiveEngine:
 
     def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
         """A request comes in."""
+        self.laws.add(id, prompt)
         parameters = find("vllm.sampling_params:SamplingParams")(
             max_tokens=max_tokens, temperature=0.0, ignore_eos=True
         )
@@ -98,9 +140,10 @@ class LiveEngine:
             prompt_token_ids=list(prompt),
             sampling_params=parameters,
             pooling_params=None,
-            arrival_time=float(len(self.known)),
+            arrival_time=float(len(self.requests)),
             block_hasher=self.hasher,
         )
+        self.requests.append(request)
         self.scheduler.add_request(request)
 
     def abort(self, id: str) -> None:  # noqa: A002
@@ -108,22 +151,39 @@ class LiveEngine:
         status = find("vllm.v1.request:RequestStatus").FINISHED_ABORTED
         self.scheduler.finish_requests([id], status)
 
-    def reset_prefix_cache(self, preempt: bool) -> bool:
+    def reset_prefix_cache(self, preempt: bool) -> None:
         """Empty the prefix cache; with `preempt`, requests that are running make way for it."""
-        return bool(self.scheduler.reset_prefix_cache(preempt))
+        self.scheduler.reset_prefix_cache(preempt)
 
-    def step(self, turns: dict[str, int]) -> dict[str, Any]:
+    def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
 
         Args:
             turns: of each request, how many of the drafts that are proposed in this step the model will accept.
         """
         self.turns = turns
+        seen = self._step()
+        findings = tuple(self.laws.step(seen))
+        return LiveStep(
+            seen["scheduled"],
+            tuple(seen["preempted"]),
+            tuple(seen["finished"]),
+            seen["outputs"],
+            tuple(seen["owners_after"]),
+            tuple(one[:4] for one in seen["published"]),
+            seen["free"],
+            seen["idle"],
+            f"{findings[0][1]}, but {findings[0][2]}" if findings else "nothing",
+            findings,
+        )
+
+    def _step(self) -> dict[str, Any]:
         found = self._begin()
         if self.scheduler.has_requests():
             scheduled = self.scheduler.schedule()
             self._remember()
             found |= self._decided(scheduled)
+            found["owners"] = self._owners()
             output = self.worker.execute(scheduled)
             found["rows"], found["stray"] = self.worker.rows, self.worker.stray
             self.in_flight.append((scheduled, output))
@@ -141,7 +201,7 @@ class LiveEngine:
         return found | self._observed()
 
     def _begin(self) -> dict[str, Any]:
-        names = ("rows", "stray", "preempted", "finished")
+        names = ("rows", "stray", "preempted", "finished", "owners")
         return {"scheduled": {}, "outputs": {}, **{name: [] for name in names}}
 
     def _update(self, found: dict[str, Any]) -> None:
@@ -188,27 +248,30 @@ class LiveEngine:
         return drafts
 
     def _remember(self) -> None:
-        for name, request in self.scheduler.requests.items():
+        for request in self.requests:
             for at, found in enumerate(request.block_hashes):
-                self.known.setdefault(bytes(found), (name, (at + 1) * self.hash_block_size))
+                self.known.setdefault(bytes(found), (request.request_id, (at + 1) * self.hash_block_size))
+
+    def _owners(self) -> list[tuple[str, int, int, int]]:
+        """(request, group, column, block) of each block that a request has."""
+        managers = self.scheduler.kv_cache_manager.coordinator.single_type_managers
+        return [
+            (name, group, at, one.block_id)
+            for group, manager in enumerate(managers)
+            for name, blocks in manager.req_to_blocks.items()
+            for at, one in enumerate(blocks)
+            if not one.is_null
+        ]
 
     def _observed(self) -> dict[str, Any]:
         """What stands in memory, and whose it is."""
-        coordinator = self.scheduler.kv_cache_manager.coordinator
-        owners: list[tuple[str, int, int, int]] = []
-        for group, manager in enumerate(coordinator.single_type_managers):
-            for name, blocks in manager.req_to_blocks.items():
-                owners += [
-                    (name, group, at, one.block_id) for at, one in enumerate(blocks) if not one.is_null
-                ]
         counts = {one.block_id: one.ref_cnt for one in self.pool.blocks if one.ref_cnt and not one.is_null}
         return {
-            "owners": owners,
+            "owners_after": self._owners(),
             "references": sorted(counts.items()),
             "free": self.pool.get_num_free_blocks(),
-            "blocks": len(self.pool.blocks),
             "slots": self.worker.slots,
-            "unfinished": sorted(self.scheduler.requests),
+            "idle": not self.scheduler.has_requests() and not self.in_flight,
             "published": self._published(),
         }
 
@@ -226,14 +289,11 @@ class LiveEngine:
                 found.append(
                     (group, block.block_id, *(prefix or ("", 0)), self.memory.contents(group, block.block_id))
                 )
-        return sorted(found, key=lambda one: one[:4])[:_PUBLISHED]
+        return sorted(found, key=lambda one: one[:4])
 
 
 def _digest(value: Any) -> bytes:
     """The release's hash of a block, so that a life is the same in every process."""
-    import hashlib
-    import pickle
-
     return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
 
 

@@ -9,8 +9,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
 from properties.subjects.vllm.live_config import CONV_WIDTH
-from properties.subjects.vllm.live_states import UNKNOWN, Layer, Memory, advanced, next_token
+from properties.subjects.vllm.live_states import Layer, Memory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,11 @@ The state after tokens t0..tn is a number that is made of the state after t0..tn
 or an attention page holds that number plus one of its own, so that what is read says after which tokens it is the state.
 """
 
-import hashlib
 from typing import Any
 
 import torch
 
+from oracle.lifecycle.named_states import UNKNOWN
 from properties.subjects.vllm.live_config import (
     CONV_CHANNELS,
     CONV_WIDTH,
@@ -18,22 +18,6 @@ from properties.subjects.vllm.live_config import (
     page_size,
     states_of,
 )
-
-FIRST_SAMPLED, VOCABULARY = 1000, 1_000_003
-"""Sampled tokens begin there, and so many of them there are."""
-UNKNOWN = -1
-"""What stands for elements that are not of one state."""
-
-
-def advanced(state: int, token: int) -> int:
-    """The state after one token more; 0 is the one before the first."""
-    text = f"{state} {token}".encode()
-    return (int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") << 1) | 1
-
-
-def next_token(state: int) -> int:
-    """The token that the model says after these tokens."""
-    return FIRST_SAMPLED + state % VOCABULARY
 
 
 def _own(layer: int, element: int) -> int:

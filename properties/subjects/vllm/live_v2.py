@@ -12,7 +12,7 @@ import torch
 
 from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare
 from properties.subjects.vllm.live_forward import Forward
-from properties.subjects.vllm.live_states import FIRST_SAMPLED, VOCABULARY, Memory
+from properties.subjects.vllm.live_states import Memory
 from properties.subjects.vllm.release import find, optional
 
 _GPU = "vllm.v1.worker.gpu"
@@ -386,8 +386,3 @@ class _Output:
 
     def get_output(self) -> Any:
         return self.output
-
-
-def other_than(token: int) -> int:
-    """A token that the model does not say there."""
-    return FIRST_SAMPLED + (token - FIRST_SAMPLED + 1) % VOCABULARY

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.values import BufferMaker, Call, Function, Record, Value
 from properties.harness.report.repro.carried import Carried
@@ -42,13 +43,27 @@ def carried_source(case: Case, subject: Subject) -> str:
     assert found.submodule_search_locations is not None
     paths = Path(found.submodule_search_locations[0]).glob("*.py")
     modules = {f"{subject.carried}.{path.stem}": path for path in sorted(paths) if path.stem != "__init__"}
-    adapter = Carried(modules, subject.carried)
+    adapter = Carried(modules | _rules_of(modules.values()), subject.carried)
     offered = [name for name in sorted(needed(case)) if adapter.want(name)]
     returned = ", ".join(f'"{name}": {name}' for name in offered)
     text = "\n\n".join(adapter.sources(with_imports=True).values())
     # Within a function, definitions are one line apart.
     text = re.sub(r"\n{3,}", "\n\n", text)
     return f"{text}\n\nreturn {{{returned}}}"
+
+
+def _rules_of(paths: Iterable[Path]) -> dict[str, Path]:
+    """Modules of the rules that the files import names from, and those that these do."""
+    found: dict[str, Path] = {}
+    waiting = list(paths)
+    while waiting:
+        text = waiting.pop().read_text(encoding="utf-8")
+        for name in re.findall(r"^from (oracle(?:\.\w+)+) import", text, re.MULTILINE):
+            path = rooms.FOLDER.joinpath(*name.split(".")).with_suffix(".py")
+            if name not in found and path.is_file():
+                found[name] = path
+                waiting.append(path)
+    return found
 
 
 def called(case: Case) -> list[str]:

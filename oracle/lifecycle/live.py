@@ -1,0 +1,326 @@
+"""The laws of a whole engine, on plain values: what its scheduler decided, what its forward read, and what may be hit.
+
+The state that a row reads is the recurrence over exactly the computed tokens of its request; a block that may be hit as k
+tokens holds the state after exactly these; no block has two owners but as a shared prefix; what requests say does not depend on
+any feature; when all requests are gone every block and slot is free. Source: contract 2.1, and the semantic invariant.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oracle.lifecycle.named_states import advanced, next_token
+
+Broken = tuple[str, str, str]
+"""The law, what was seen, and what should be."""
+Observed = Mapping[str, Any]
+
+
+@dataclass
+class LiveRequest:
+    """A request as the laws know it: `tokens` and the `states` after them as they have to become, and how far it is computed."""
+
+    id: str
+    prompt: int
+    tokens: list[int]
+    states: list[int] = field(default_factory=list)
+    computed: int = 0
+    said: int = 0
+
+    def state(self, count: int) -> int:
+        """After its first `count` tokens, with those that it will come to say."""
+        while len(self.states) < count:
+            if len(self.states) == len(self.tokens):
+                self.tokens.append(next_token(self.states[-1]))
+            before = self.states[-1] if self.states else 0
+            self.states.append(advanced(before, self.tokens[len(self.states)]))
+        return self.states[count - 1] if count else 0
+
+    def token(self, at: int) -> int:
+        self.state(at + 1)
+        return self.tokens[at]
+
+    def window(self, count: int, width: int) -> tuple[int, ...]:
+        """The states of the last `width` of the first `count` tokens, 0 before the first."""
+        return tuple(self.state(max(0, count - width + 1 + at)) for at in range(width))
+
+
+@dataclass
+class LiveLaws:
+    """Follows an engine's life, and says what breaks a law.
+
+    Args:
+        block_sizes: tokens of a block, for attention and then for each recurrent group.
+        window: conv rows that a forward reads.
+        num_blocks: of the pool, with the null block.
+    """
+
+    block_sizes: Sequence[int]
+    window: int
+    num_blocks: int
+    requests: dict[str, LiveRequest] = field(default_factory=dict)
+    strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """States that are no request's, and what they were made of: a state, and a token."""
+
+    def add(self, name: str, prompt: Sequence[int]) -> None:
+        self.requests[name] = LiveRequest(name, len(prompt), list(prompt))
+
+    def step(self, seen: Observed) -> list[Broken]:
+        """What the step broke: reads and writes first, since the rest follows from them."""
+        for name, decided in seen["scheduled"].items():
+            if decided["begins"]:
+                self.requests[name].computed = decided["computed"]
+        laws: list[Callable[[Observed], Iterator[Broken]]] = [
+            self._rows,
+            self._strays,
+            self._published,
+            self._owners,
+            self._outputs,
+            self._left,
+        ]
+        return [broken for law in laws for broken in law(seen)]
+
+    def _rows(self, seen: Observed) -> Iterator[Broken]:
+        owned = {(name, group, block) for name, group, _, block in seen["owners"]}
+        first = 0
+        for row in seen["rows"]:
+            request = self.requests[row["request"]]
+            yield from self._agreed(request, row, seen["scheduled"][request.id])
+            yield from self._attention(request, row)
+            places = tuple(range(first, first + len(row["tokens"])))
+            yield from self._groups(request, row, places, owned)
+            first += len(row["tokens"])
+            drafts = seen["scheduled"][request.id]["drafts"]
+            request.computed += len(row["tokens"]) - self._rejected(request, row["tokens"], drafts)
+
+    def _rejected(self, request: LiveRequest, tokens: Sequence[int], drafts: int) -> int:
+        first = request.computed + len(tokens) - drafts
+        for at in range(drafts):
+            if tokens[len(tokens) - drafts + at] != request.token(first + at):
+                return drafts - at
+        return 0
+
+    def _agreed(
+        self, request: LiveRequest, row: Mapping[str, Any], decided: Mapping[str, Any]
+    ) -> Iterator[Broken]:
+        """Scheduler and worker agree on every row, and both on what is so."""
+        name, computed = request.id, request.computed
+        if row["computed"] != computed:
+            yield (
+                "computed",
+                f"the worker's computed tokens of {name} = {row['computed']}",
+                f"should be {computed}",
+            )
+            return
+        if len(row["tokens"]) != decided["tokens"]:
+            yield (
+                "tokens",
+                f"the worker's tokens of {name} = {len(row['tokens'])}",
+                f"should be {decided['tokens']}, as scheduled",
+            )
+        known = len(row["tokens"]) - decided["drafts"]
+        wanted = tuple(request.token(computed + at) for at in range(known))
+        if tuple(row["tokens"][:known]) != wanted:
+            yield (
+                "tokens",
+                f"the tokens of {name} = {list(row['tokens'][:known])}",
+                f"should be {list(wanted)}",
+            )
+
+    def _attention(self, request: LiveRequest, row: Mapping[str, Any]) -> Iterator[Broken]:
+        wanted = [request.state(at + 1) for at in range(request.computed)]
+        for layer, keys in enumerate(row["keys"]):
+            wrong = [
+                at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right
+            ]
+            if wrong:
+                seen = self.meaning(keys[wrong[0]])
+                yield (
+                    "attention",
+                    f"attention layer {layer} of {request.id} reads {seen} at token {wrong[0]}",
+                    f"should read its own, of {request.computed} computed tokens",
+                )
+                return
+
+    def _groups(
+        self, request: LiveRequest, row: Mapping[str, Any], places: tuple[int, ...], owned: set[Any]
+    ) -> Iterator[Broken]:
+        told = Counter(one["group"] for one in row["groups"])
+        for group in range(1, len(self.block_sizes)):
+            if told[group] != 1:
+                yield "metadata", f"group {group} runs {request.id} {told[group]} times", "should run it once"
+        for one in row["groups"]:
+            if tuple(one["tokens"]) != places:
+                yield (
+                    "metadata",
+                    f"group {one['group']} runs tokens {list(one['tokens'])} through the state of {request.id}",
+                    f"should run {list(places)}",
+                )
+            yield from self._read(request, one)
+            for state in one["temporal"]:
+                self._remember(state, row["tokens"])
+            for block in one["written"]:
+                if block and (request.id, one["group"], block) not in owned:
+                    yield (
+                        "written",
+                        f"the forward of {request.id} writes to block {block} of group {one['group']}",
+                        "should write to its own",
+                    )
+
+    def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
+        count = request.computed
+        right, rows = request.state(count), request.window(count, self.window)
+        where = (
+            f"of block {one['blocks'][1]} of group {one['group']}" if one["initial"] else "without a block"
+        )
+        for state in one["temporal"]:
+            if state != right:
+                yield (
+                    "read",
+                    f"the forward of {request.id} reads {self.meaning(state)} {where}",
+                    f"should read the state after its {_tokens(count, 'computed ')}",
+                )
+                return
+        for window in one["windows"]:
+            if tuple(window) != rows:
+                seen = ", ".join(map(self.meaning, window))
+                yield (
+                    "read",
+                    f"the forward of {request.id} reads conv rows {seen} {where}",
+                    f"should read those of its last computed tokens, of {count}",
+                )
+                return
+
+    def _strays(self, seen: Observed) -> Iterator[Broken]:
+        for one in seen["stray"]:
+            blocks = [block for block in one["written"] if block]
+            if blocks:
+                yield (
+                    "written",
+                    f"a row of padding writes to blocks {blocks} of group {one['group']}",
+                    "should skip",
+                )
+
+    def _published(self, seen: Observed) -> Iterator[Broken]:
+        for group, block, name, count, contents in seen["published"]:
+            if not name:
+                yield (
+                    "published",
+                    f"block {block} of group {group} may be hit",
+                    "should be of somebody's tokens",
+                )
+                continue
+            request = self.requests[name]
+            for kind, found in contents:
+                wrong = self._wrong(request, group, count, kind, found)
+                if wrong is not None:
+                    yield (
+                        "published",
+                        f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {wrong}",
+                        "should hold the state after exactly these",
+                    )
+                    break
+
+    def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, found: Any) -> str | None:
+        """What stands in a block instead of the state after `count` tokens."""
+        if kind == "keys":
+            first = (count - 1) // self.block_sizes[group] * self.block_sizes[group]
+            pairs = zip(found, range(first, count), strict=False)
+            return next((self.meaning(key) for key, at in pairs if key != request.state(at + 1)), None)
+        if kind == "temporal":
+            return None if found == request.state(count) else self.meaning(found)
+        wanted = request.window(count, self.window)
+        return None if tuple(found) == wanted else "conv rows " + ", ".join(map(self.meaning, found))
+
+    def _owners(self, seen: Observed) -> Iterator[Broken]:
+        """Nothing is owned twice, but as a prefix that is shared."""
+        places: dict[int, set[tuple[int, int]]] = {}
+        counts: Counter[int] = Counter()
+        for _, group, column, block in seen["owners_after"]:
+            places.setdefault(block, set()).add((group, column))
+            counts[block] += 1
+        for block, found in places.items():
+            if len(found) > 1:
+                yield (
+                    "owned",
+                    f"block {block} is owned as {sorted(found)}",
+                    "should be one column of one group",
+                )
+        shared = {block for _, block, *_ in seen["published"]}
+        for block, count in counts.items():
+            if count > 1 and block not in shared:
+                yield "owned", f"block {block} has {count} owners", "should have one, as no published prefix"
+        references = dict(seen["references"])
+        for block in sorted(references.keys() | counts.keys()):
+            if references.get(block, 0) != counts[block]:
+                yield (
+                    "owned",
+                    f"block {block} is counted {references.get(block, 0)} times",
+                    f"should be {counts[block]} times, once for each owner",
+                )
+                return
+        if seen["free"] != self.num_blocks - 1 - len(references):
+            yield (
+                "free",
+                f"free blocks = {seen['free']}",
+                f"should be {self.num_blocks - 1 - len(references)}",
+            )
+
+    def _outputs(self, seen: Observed) -> Iterator[Broken]:
+        """What requests say is what they say with every feature off."""
+        for name, tokens in seen["outputs"].items():
+            request = self.requests[name]
+            first = request.prompt + request.said
+            wanted = tuple(request.token(first + at) for at in range(len(tokens)))
+            request.said += len(tokens)
+            if tuple(tokens) != wanted:
+                yield (
+                    "output",
+                    f"{name} says {list(tokens)}",
+                    f"should say {list(wanted)}, as with every feature off",
+                )
+
+    def _left(self, seen: Observed) -> Iterator[Broken]:
+        """Once all requests are gone, so is what they had."""
+        if not seen["idle"]:
+            return
+        if seen["references"]:
+            blocks = [block for block, _ in seen["references"]]
+            yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free"
+        if seen["slots"]:
+            yield (
+                "left",
+                f"slots {sorted(seen['slots'])} are in use when all requests are gone",
+                "should be free",
+            )
+
+    def _remember(self, state: int, tokens: Sequence[int]) -> None:
+        """What the forward makes of a state, drafts that are rejected among it."""
+        for token in tokens:
+            before, state = state, advanced(state, token)
+            self.strangers[state] = before, token
+
+    def meaning(self, state: int) -> str:
+        """A state in words."""
+        more: list[int] = []
+        while True:
+            known = self._known(state)
+            if known:
+                return f"{known} and then {more}" if more else known
+            if state not in self.strangers:
+                return "what is no request's state"
+            state, token = self.strangers[state]
+            more.insert(0, token)
+
+    def _known(self, state: int) -> str:
+        if state == 0:
+            return "zeros"
+        for request in self.requests.values():
+            if state in request.states:
+                return f"the state after {_tokens(request.states.index(state) + 1)} of {request.id}"
+        return ""
+
+
+def _tokens(count: int, which: str = "") -> str:
+    return f"{count} {which}token{'s' if count != 1 else ''}"

@@ -1,0 +1,34 @@
+"""States that name their tokens: numbers in place of recurrent states, made of the tokens one after the other."""
+
+import hashlib
+from collections.abc import Iterable
+
+FIRST_SAMPLED, VOCABULARY = 1000, 1_000_003
+"""Tokens that the model says begin there, and so many of them there are; prompts have others."""
+UNKNOWN = -1
+"""What stands for bytes that are no state."""
+
+
+def advanced(state: int, token: int) -> int:
+    """The state after one token more; 0 is the one before the first, and no later one is 0."""
+    text = f"{state} {token}".encode()
+    return (int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") << 1) | 1
+
+
+def states_after(tokens: Iterable[int]) -> list[int]:
+    """The state after each of the tokens."""
+    state, found = 0, []
+    for token in tokens:
+        state = advanced(state, token)
+        found.append(state)
+    return found
+
+
+def next_token(state: int) -> int:
+    """The token that the model says after these tokens."""
+    return FIRST_SAMPLED + state % VOCABULARY
+
+
+def other_than(token: int) -> int:
+    """A token that the model does not say in its place."""
+    return FIRST_SAMPLED + (token - FIRST_SAMPLED + 1) % VOCABULARY

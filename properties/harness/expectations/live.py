@@ -1,0 +1,24 @@
+"""What is expected of a whole engine, step by step: that nothing breaks a law."""
+
+from __future__ import annotations
+
+from properties.harness.case.values import Value, record
+from properties.harness.expectations import answers
+
+
+@answers("LiveEngine")
+def made(settings: Value) -> Value:  # noqa: ARG001 - an engine, whatever it is like
+    """An engine."""
+    return record("LiveEngine")
+
+
+@answers("LiveEngine.add_request", "LiveEngine.abort", "LiveEngine.reset_prefix_cache")
+def happened(**_: Value) -> Value:
+    """Something that is seen in later steps."""
+    return None
+
+
+@answers("LiveEngine.step")
+def stepped(**_: Value) -> Value:
+    """A step in which nothing is broken."""
+    return record("LiveStep", broken="nothing")

@@ -1,0 +1,155 @@
+"""Lives of a whole engine: what it is like, and what happens to its requests, one thing after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from properties.harness.case.values import Record, record
+
+LONGEST = 32
+"""Tokens of a request, at most."""
+
+
+@dataclass(frozen=True)
+class LiveAdd:
+    """A request with `own` tokens behind the first `shared` of what request number `like` has by then."""
+
+    own: int = 1
+    max_tokens: int = 1
+    shared: int = 0
+    like: int = 0
+
+
+@dataclass(frozen=True)
+class LiveAbort:
+    """A client goes away: that of the request of this number among those that live."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class LiveReset:
+    """The prefix cache is emptied."""
+
+    preempt: bool = False
+
+
+@dataclass(frozen=True)
+class LiveTurns:
+    """A step. Of the drafts that it proposes so many are right, for one request after the other."""
+
+    accepted: tuple[int, ...] = ()
+
+
+LiveEvent = LiveAdd | LiveAbort | LiveReset | LiveTurns
+
+
+@dataclass(frozen=True)
+class LiveWorld:
+    """What an engine is like; see the fields of the same name in an adapter's `LiveSettings`."""
+
+    kinds: tuple[str, ...] = ("mamba2",)
+    layers: int = 1
+    block_size: int = 4
+    num_blocks: int = 24
+    max_model_len: int = LONGEST
+    max_num_batched_tokens: int = 16
+    max_num_seqs: int = 2
+    num_spec: int = 0
+    method: str = "ngram"
+    prefix_caching: bool = True
+    async_scheduling: bool = False
+    prefix_match_unit: int = 0
+    retention_interval: int = -1
+    checkpoints: bool = False
+    padding: int = 0
+    runner: str = "V2"
+    layout: str = "SD"
+
+    @property
+    def settings(self) -> Record:
+        """As a call's argument: what is not as usual."""
+        plain = LiveWorld()
+        changed: dict[str, Any] = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name != "layout" and getattr(self, one.name) != getattr(plain, one.name)
+        }
+        kept = {
+            name: getattr(self, name)
+            for name in ("kinds", "num_blocks", "max_model_len", "max_num_seqs", "runner")
+        }
+        return record("LiveSettings", **(kept | changed))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {} if self.layout == "SD" else {"VLLM_SSM_CONV_STATE_LAYOUT": self.layout}
+
+    @property
+    def blocks_of_one(self) -> int:
+        """That the longest request needs, with the null block."""
+        columns = -(-self.max_model_len // self.block_size)
+        return 1 + columns + len(self.kinds) * (2 + self.num_spec + self.checkpoints)
+
+
+@dataclass(frozen=True)
+class LiveStory:
+    """A life: an engine, and what happens in it."""
+
+    world: LiveWorld
+    events: tuple[LiveEvent, ...]
+
+
+@st.composite
+def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
+    """Engines of every feature, such that the release takes the configuration and a request of every length fits."""
+    num_spec = draw(st.integers(0, 3))
+    # A recurrent block has room for a step's drafts, and only these kinds know drafts.
+    kinds = ("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv")
+    caching = draw(st.booleans())
+    checkpoints = draw(st.booleans()) if caching else False
+    world = LiveWorld(
+        kinds=tuple(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2))),
+        layers=draw(st.integers(1, 2)),
+        block_size=draw(st.sampled_from((4, 8) if num_spec > 1 else (4, 2, 8))),
+        num_spec=num_spec,
+        method=draw(st.sampled_from(("ngram", "eagle"))) if num_spec else "ngram",
+        prefix_caching=caching,
+        async_scheduling=draw(st.booleans()),
+        checkpoints=checkpoints,
+        padding=draw(st.integers(0, 1)),
+        layout=draw(st.sampled_from(("SD", "DS"))),
+        runner=runner,
+        max_num_seqs=draw(st.integers(2, 4)),
+    )
+    tokens = max(draw(st.sampled_from((16, 8, 4))), world.max_num_seqs * (1 + num_spec))
+    blocks = world.blocks_of_one + draw(st.integers(0, 16))
+    return replace(world, max_num_batched_tokens=tokens, num_blocks=blocks)
+
+
+def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
+    """What may happen next."""
+    adds = st.builds(
+        LiveAdd,
+        own=st.integers(1, 12),
+        max_tokens=st.integers(1, 12),
+        shared=st.integers(0, 20),
+        like=st.integers(0, 3),
+    )
+    turns = st.builds(LiveTurns, st.lists(st.integers(0, num_spec), max_size=4).map(tuple))
+    aborts, resets = st.builds(LiveAbort, st.integers(0, 3)), st.builds(LiveReset, st.booleans())
+    return st.one_of(turns, adds, turns, aborts, turns, resets)
+
+
+def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Lives of the engine with this model runner."""
+
+    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+        events = st.lists(live_events(world.num_spec), max_size=30).map(tuple)
+        first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+        return st.builds(lambda one, more: LiveStory(world, (one, *more)), first, events)
+
+    return live_worlds(runner).flatmap(of)

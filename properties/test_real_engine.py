@@ -1,0 +1,114 @@
+"""The release's own engine: its scheduler, its cache manager and its worker, in the lives of requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from properties.harness.case.failure import raised_instead, stated
+from properties.harness.case.values import Call, Name, Raised, Record, Value, call
+from properties.harness.execution.example import Trial
+from properties.harness.execution.registry import prop
+from properties.strategies.live import (
+    LONGEST,
+    LiveAbort,
+    LiveAdd,
+    LiveEvent,
+    LiveReset,
+    LiveStory,
+    LiveTurns,
+    live_stories,
+)
+
+ENGINE = "LiveEngine"
+
+
+@dataclass(eq=False)
+class LiveRun:
+    """A life on its way: the calls that were made, and the tokens of each request so far."""
+
+    trial: Trial
+    story: LiveStory
+    calls: int = 0
+    tokens: dict[str, list[int]] = field(default_factory=dict)
+    alive: list[str] = field(default_factory=list)
+    fresh: int = 0
+
+    def run(self) -> None:
+        self.call(call(ENGINE, settings=self.story.world.settings, bind="engine"))
+        for event in self.story.events:
+            self.happens(event)
+        self.run_out()
+
+    def happens(self, event: LiveEvent) -> None:
+        if isinstance(event, LiveAdd):
+            self.add(event)
+        elif isinstance(event, LiveAbort):
+            if self.alive:
+                name = self.alive.pop(event.number % len(self.alive))
+                self.call(call(f"{ENGINE}.abort", self=Name("engine"), id=name))
+        elif isinstance(event, LiveReset):
+            self.call(call(f"{ENGINE}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
+        else:
+            self.step(event)
+
+    def add(self, event: LiveAdd) -> None:
+        """A request whose prompt begins as what another one has said and was told by then."""
+        before = list(self.tokens.values())
+        shared = before[event.like % len(before)][: event.shared] if before else []
+        prompt = (*shared, *range(self.fresh + 1, self.fresh + event.own + 1))
+        self.fresh += event.own
+        room = LONGEST - 2 * self.story.world.num_spec - 2
+        prompt = prompt[: room - 1]
+        name = f"r{len(self.tokens)}"
+        self.tokens[name] = list(prompt)
+        self.alive.append(name)
+        most = min(event.max_tokens, room - len(prompt))
+        self.call(call(f"{ENGINE}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most))
+
+    def step(self, event: LiveTurns) -> bool:
+        """Whether there is nothing left to do."""
+        accepted = event.accepted
+        turns = {name: accepted[at] for at, name in enumerate(self.alive[: len(accepted)]) if accepted[at]}
+        value = self.call(call(f"{ENGINE}.step", self=Name("engine"), turns=turns))
+        assert isinstance(value, Record)
+        self.trial.compared()
+        for law, seen, wanted in value["findings"]:
+            self.trial.finds(stated(seen, wanted, place=law, function=f"{ENGINE}.step", call=self.calls - 1))
+        for name, tokens in value["outputs"].items():
+            self.tokens[name] += tokens
+        self.alive = [name for name in self.alive if name not in value["finished"]]
+        return bool(value["idle"])
+
+    def run_out(self) -> None:
+        """Nothing more comes in, until all requests are gone."""
+        most = 4 + 2 * sum(LONGEST for _ in self.alive)
+        if not any(self.step(LiveTurns()) for _ in range(most)):
+            left = ", ".join(self.alive)
+            seen = f"after {most} steps without arrivals, requests {left} are not finished"
+            self.trial.finds(stated(seen, "should be", place="progress", function=f"{ENGINE}.step"))
+
+    def call(self, made: Call) -> Value:
+        """Make it; an exception is a finding."""
+        step = Call(
+            made.function,
+            made.arguments,
+            environment=tuple(self.story.world.environment.items()),
+            bind=made.bind,
+        )
+        outcome = self.trial.keep(step)
+        self.calls += 1
+        if isinstance(outcome, Raised):
+            self.trial.compared()
+            self.trial.finds(raised_instead(outcome, function=made.function, call=self.calls - 1, shown=""))
+        assert outcome is not None
+        return outcome.value
+
+
+@prop("real-engine/v2", "provenance", ENGINE, story=live_stories("V2"))
+def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_exactly_their_tokens(
+    trial: Trial, story: LiveStory
+) -> None:
+    """In the release's own engine every forward reads the state of exactly the computed tokens, every block that may be hit holds
+    the state at its end, and nothing is owned twice or lost, whatever requests do.
+    """
+    LiveRun(trial, story).run()
