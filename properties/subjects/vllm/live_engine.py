@@ -101,7 +101,6 @@ class LiveEngine:
                 place.hash_block_size = hash_block_size
         grammars = SimpleNamespace(
             should_advance=lambda *_, **__: False,
-            validate_tokens=lambda _, tokens: tokens,
             accept_tokens=lambda *_: True,
             grammar_bitmask=lambda *_: None,
             validate_tokens=lambda _, tokens: tokens,
