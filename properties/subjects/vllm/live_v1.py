@@ -69,6 +69,8 @@ class LiveWorkerV1:
         vars(self.config.model_config).update(_MODEL)
         if self.config.speculative_config is not None:
             self.config.speculative_config.draft_model_config.max_model_len = None
+        if self.settings.padding:
+            self._capture()
         module = importlib.import_module(_RUNNER)
         host = _Host(torch)
         vars(module).update(torch=host, get_pp_group=_one_rank, EagleProposer=_eagle())
@@ -86,6 +88,15 @@ class LiveWorkerV1:
         runner.rejection_sampler = runner.sampler
         runner.initialize_kv_cache(self.caches)
         return runner
+
+    def _capture(self) -> None:
+        """Full graphs of decodes, for numbers of rows that leave some rows of padding."""
+        tokens = 1 + self.settings.num_spec
+        rows = range(1 + self.settings.padding, self.settings.max_num_seqs + self.settings.padding + 1, 2)
+        sizes = [tokens * count for count in rows if count <= self.settings.max_num_seqs]
+        compilation = self.config.compilation_config
+        compilation.cudagraph_capture_sizes = sizes or [tokens * self.settings.max_num_seqs]
+        compilation.max_cudagraph_capture_size = compilation.cudagraph_capture_sizes[-1]
 
     def run(self, ids: torch.Tensor, metadata: dict[str, Any]) -> torch.Tensor:
         """The layers of the batch; the token that the model says after each of its tokens."""
