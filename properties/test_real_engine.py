@@ -112,3 +112,11 @@ def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_ex
     the state at its end, and nothing is owned twice or lost, whatever requests do.
     """
     LiveRun(trial, story).run()
+
+
+@prop("real-engine/v1", "provenance", ENGINE, story=live_stories("V1"))
+def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exactly_their_tokens(
+    trial: Trial, story: LiveStory
+) -> None:
+    """As with the second runner: what a forward reads, what may be hit, and whose the blocks are."""
+    LiveRun(trial, story).run()

@@ -27,6 +27,7 @@ from properties.subjects.vllm.live_config import (
     vllm_config,
 )
 from properties.subjects.vllm.live_states import Memory
+from properties.subjects.vllm.live_v1 import LiveWorkerV1
 from properties.subjects.vllm.live_v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
@@ -99,7 +100,7 @@ class LiveEngine:
             if hasattr(place, "hash_block_size"):
                 place.hash_block_size = hash_block_size
         grammars = SimpleNamespace(
-            should_advance=lambda _: False,
+            should_advance=lambda *_, **__: False,
             accept_tokens=lambda *_: True,
             grammar_bitmask=lambda *_: None,
             validate_tokens=lambda _, tokens: tokens,
@@ -296,6 +297,8 @@ def _digest(value: Any) -> bytes:
 
 
 def _worker(runner: str) -> Any:
+    if runner == "V1" and optional("vllm.v1.worker.gpu_model_runner:GPUModelRunner"):
+        return LiveWorkerV1
     if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
         return LiveWorkerV2
     raise NotOffered(f"release {'.'.join(map(str, RELEASE))} has no worker {runner} for recurrent states")
