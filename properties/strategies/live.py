@@ -39,9 +39,10 @@ class LiveReset:
 
 @dataclass(frozen=True)
 class LiveTurns:
-    """A step. Of the drafts that it proposes so many are right, for one request after the other."""
+    """So many steps. Of the drafts that each proposes so many are right, for one request after the other."""
 
     accepted: tuple[int, ...] = ()
+    times: int = 1
 
 
 LiveEvent = LiveAdd | LiveAbort | LiveReset | LiveTurns
@@ -62,9 +63,11 @@ class LiveWorld:
     method: str = "ngram"
     prefix_caching: bool = True
     async_scheduling: bool = False
+    attention_block_size: int = 0
     prefix_match_unit: int = 0
     retention_interval: int = -1
     checkpoints: bool = False
+    shared_prefix_checkpoint: bool = False
     padding: int = 0
     runner: str = "V2"
     layout: str = "SD"
@@ -91,7 +94,7 @@ class LiveWorld:
     @property
     def blocks_of_one(self) -> int:
         """That the longest request needs, with the null block."""
-        columns = -(-self.max_model_len // self.block_size)
+        columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
         return 1 + columns + len(self.kinds) * (2 + self.num_spec + self.checkpoints)
 
 

@@ -236,7 +236,11 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
         "dtype": torch.float32,
         "page_size_padded": page,
     }
-    groups = [Group(layer_names(settings, 0), Full(**{k: v for k, v in attention.items() if k in fields}))]
+    full = Full(**{name: value for name, value in attention.items() if name in fields})
+    groups = [Group(layer_names(settings, 0), full)]
+    if settings.method == "eagle" and settings.num_spec and hasattr(groups[0], "is_eagle_group"):
+        # A draft's layers are of attention, and share the group of the model's.
+        groups[0].is_eagle_group = True
     known = {one.name for one in dataclasses.fields(Mamba)}
     for number, kind in enumerate(settings.kinds):
         shapes, _ = states_of(settings, dim_first)
