@@ -113,15 +113,21 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     # A recurrent block has room for a step's drafts, and only these kinds know drafts.
     kinds = ("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv")
     caching = draw(st.booleans())
-    checkpoints = draw(st.booleans()) if caching else False
+    checkpoints = draw(st.booleans()) if caching and runner == "V2" else False
+    overlapped = draw(st.booleans())
+    # The first runner wants all recurrent groups to be alike.
+    several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
+    alike = st.builds(lambda kind, count: [kind] * count, st.sampled_from(kinds), st.integers(1, 2))
+    # With steps that overlap a release takes drafts of a model alone.
+    methods = st.just("eagle") if overlapped else st.sampled_from(("ngram", "eagle"))
     world = LiveWorld(
-        kinds=tuple(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2))),
+        kinds=tuple(draw(alike if runner == "V1" else several)),
         layers=draw(st.integers(1, 2)),
         block_size=draw(st.sampled_from((4, 8) if num_spec > 1 else (4, 2, 8))),
         num_spec=num_spec,
-        method=draw(st.sampled_from(("ngram", "eagle"))) if num_spec else "ngram",
+        method=draw(methods) if num_spec else "ngram",
         prefix_caching=caching,
-        async_scheduling=draw(st.booleans()),
+        async_scheduling=overlapped,
         checkpoints=checkpoints,
         padding=draw(st.integers(0, 1)),
         layout=draw(st.sampled_from(("SD", "DS"))),
