@@ -49,7 +49,8 @@ class LiveRun:
         elif isinstance(event, LiveReset):
             self.call(call(f"{ENGINE}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:
-            self.step(event)
+            for _ in range(event.times):
+                self.step(event)
 
     def add(self, event: LiveAdd) -> None:
         """A request whose prompt begins as what another one has said and was told by then."""

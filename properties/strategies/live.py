@@ -110,33 +110,58 @@ class LiveStory:
 def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     """Engines of every feature, such that the release takes the configuration and a request of every length fits."""
     num_spec = draw(st.integers(0, 3))
-    # A recurrent block has room for a step's drafts, and only these kinds know drafts.
-    kinds = ("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv")
-    caching = draw(st.booleans())
-    checkpoints = draw(st.booleans()) if caching and runner == "V2" else False
     overlapped = draw(st.booleans())
+    kinds = st.sampled_from(kinds_with(num_spec))
     # The first runner wants all recurrent groups to be alike.
-    several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
-    alike = st.builds(lambda kind, count: [kind] * count, st.sampled_from(kinds), st.integers(1, 2))
-    # With steps that overlap a release takes drafts of a model alone.
+    alike = st.builds(lambda kind, count: [kind] * count, kinds, st.integers(1, 2))
+    # With steps that overlap a release takes no drafts but a model's.
     methods = st.just("eagle") if overlapped else st.sampled_from(("ngram", "eagle"))
     world = LiveWorld(
-        kinds=tuple(draw(alike if runner == "V1" else several)),
+        kinds=tuple(draw(alike if runner == "V1" else st.lists(kinds, min_size=1, max_size=2))),
         layers=draw(st.integers(1, 2)),
+        # A recurrent block has room for a step's drafts.
         block_size=draw(st.sampled_from((4, 8) if num_spec > 1 else (4, 2, 8))),
         num_spec=num_spec,
         method=draw(methods) if num_spec else "ngram",
-        prefix_caching=caching,
+        prefix_caching=draw(st.booleans()),
         async_scheduling=overlapped,
-        checkpoints=checkpoints,
         padding=draw(st.integers(0, 1)),
         layout=draw(st.sampled_from(("SD", "DS"))),
         runner=runner,
         max_num_seqs=draw(st.integers(2, 4)),
     )
+    if world.prefix_caching and runner == "V2":
+        world = draw(with_finer_hits(world))
     tokens = max(draw(st.sampled_from((16, 8, 4))), world.max_num_seqs * (1 + num_spec))
     blocks = world.blocks_of_one + draw(st.integers(0, 16))
     return replace(world, max_num_batched_tokens=tokens, num_blocks=blocks)
+
+
+def kinds_with(num_spec: int) -> tuple[str, ...]:
+    """The recurrent kinds whose builders know so many drafts."""
+    return ("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv")
+
+
+def with_finer_hits(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
+    """The engine with hits inside of blocks, states that a prefill saves on its way, and states that are not kept."""
+    # Only these kinds save states on the way, and a model does so with all of its layers or with none.
+    saves = set(world.kinds) <= {"mamba2", "gdn"}
+    half = world.block_size // 2
+    return st.builds(
+        lambda unit, attention, checkpoints, shared, retention: replace(
+            world,
+            prefix_match_unit=unit,
+            attention_block_size=attention,
+            checkpoints=checkpoints,
+            shared_prefix_checkpoint=shared,
+            retention_interval=retention,
+        ),
+        st.sampled_from((0, half)),
+        st.sampled_from((0, 0, half)),
+        st.booleans() if saves else st.just(False),
+        st.booleans(),
+        st.sampled_from((-1, 0)),
+    )
 
 
 def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
@@ -148,9 +173,10 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
         shared=st.integers(0, 20),
         like=st.integers(0, 3),
     )
-    turns = st.builds(LiveTurns, st.lists(st.integers(0, num_spec), max_size=4).map(tuple))
+    accepted = st.lists(st.integers(0, num_spec), max_size=4).map(tuple)
+    turns = st.builds(LiveTurns, accepted, st.integers(1, 4))
     aborts, resets = st.builds(LiveAbort, st.integers(0, 3)), st.builds(LiveReset, st.booleans())
-    return st.one_of(turns, adds, turns, aborts, turns, resets)
+    return st.one_of(turns, adds, turns, adds, aborts, resets)
 
 
 def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:

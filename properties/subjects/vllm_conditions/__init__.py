@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from properties.harness.subject.deviation import Condition
 from properties.subjects.vllm_conditions.align import ALIGN
 from properties.subjects.vllm_conditions.builders import BUILDERS
+from properties.subjects.vllm_conditions.live import LIVE
 from properties.subjects.vllm_conditions.stateless import STATELESS
 
-CONDITIONS: Mapping[str, Condition] = {**ALIGN, **BUILDERS, **STATELESS}
+CONDITIONS: Mapping[str, Condition] = {**ALIGN, **BUILDERS, **LIVE, **STATELESS}
