@@ -300,7 +300,14 @@ class _Sampler:
         self.last: list[list[int]] = []
         """By row, the tokens that the last step has sampled."""
 
-    def __call__(self, drafts: Any = None, _probabilities: Any = None, logits: Any = None, _metadata: Any = None, **__: Any) -> Any:
+    def __call__(
+        self,
+        drafts: Any = None,
+        _probabilities: Any = None,
+        logits: Any = None,
+        _metadata: Any = None,
+        **__: Any,
+    ) -> Any:
         said = logits.tolist()
         Output = find("vllm.v1.outputs:SamplerOutput")
         if drafts is None:
