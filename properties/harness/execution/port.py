@@ -42,7 +42,6 @@ from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import Subject
 
-
 ALLOCATES = frozenset({"LiveEngine"})
 """Classes whose kernels work in memory of the subject's own, of which the sanitizer knows nothing."""
 

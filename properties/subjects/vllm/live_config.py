@@ -274,7 +274,7 @@ def layer_names(settings: LiveSettings, group: int) -> list[str]:
 
 def page_size(settings: LiveSettings, dim_first: bool) -> int:
     """Bytes of a block in one layer, whichever group it is of."""
-    shapes, length = states_of(settings, dim_first)
+    _, length = states_of(settings, dim_first)
     recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
     return max(recurrent, 8 * settings.kv_block_size)
 
@@ -286,4 +286,4 @@ def block_sizes(settings: LiveSettings, config: Any, caches: Any) -> tuple[int, 
     )
     if resolve is None:
         return settings.kv_block_size, settings.kv_block_size
-    return resolve(caches, config)  # type: ignore[no-any-return]
+    return resolve(caches, config)

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare
+from properties.subjects.vllm.live_config import BUILDERS, LiveSettings
 from properties.subjects.vllm.live_forward import Forward
 from properties.subjects.vllm.live_states import Memory
-from properties.subjects.vllm.release import find, optional
+from properties.subjects.vllm.release import find
 
 _RUNNER = "vllm.v1.worker.gpu_model_runner"
 _CPU = torch.device("cpu")
