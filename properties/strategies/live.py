@@ -111,15 +111,21 @@ class LiveStory:
 def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     """Engines of every feature, such that the release takes the configuration and a request of every length fits."""
     num_spec = draw(st.integers(0, 3))
+    overlapped = draw(st.booleans())
+    kinds = st.sampled_from(kinds_with(num_spec))
+    # The first runner wants all recurrent groups to be alike.
+    alike = st.builds(lambda kind, count: [kind] * count, kinds, st.integers(1, 2))
+    # With steps that overlap a release takes no drafts but a model's.
+    methods = st.just("eagle") if overlapped else st.sampled_from(("ngram", "eagle"))
     world = LiveWorld(
-        kinds=tuple(draw(st.lists(st.sampled_from(kinds_with(num_spec)), min_size=1, max_size=2))),
+        kinds=tuple(draw(alike if runner == "V1" else st.lists(kinds, min_size=1, max_size=2))),
         layers=draw(st.integers(1, 2)),
         # A recurrent block has room for a step's drafts.
         block_size=draw(st.sampled_from((4, 8) if num_spec > 1 else (4, 2, 8))),
         num_spec=num_spec,
-        method=draw(st.sampled_from(("ngram", "eagle"))) if num_spec else "ngram",
+        method=draw(methods) if num_spec else "ngram",
         prefix_caching=draw(st.booleans()),
-        async_scheduling=draw(st.booleans()),
+        async_scheduling=overlapped,
         padding=draw(st.integers(0, 1)),
         layout=draw(st.sampled_from(("SD", "DS"))),
         runner=runner,

@@ -236,7 +236,7 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
     }
     full = Full(**{name: value for name, value in attention.items() if name in fields})
     groups = [Group(layer_names(settings, 0), full)]
-    if settings.method == "eagle" and settings.num_spec and hasattr(groups[0], "is_eagle_group"):
+    if settings.method == "eagle" and settings.num_spec and _flags_drafting_groups():
         # A draft's layers are of attention, and share the group of the model's.
         groups[0].is_eagle_group = True
     known = {one.name for one in dataclasses.fields(Mamba)}
@@ -266,6 +266,12 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
 def retention(settings: LiveSettings) -> int | None:
     """Of states at boundaries, in tokens: 0 keeps those that a prompt is likely to be resumed at, None all of them."""
     return None if settings.retention_interval < 0 else settings.retention_interval
+
+
+def _flags_drafting_groups() -> bool:
+    """Whether the release looks for the groups that a draft's layers are in. Before, it takes all groups for such."""
+    utilities = optional("vllm.v1.core.kv_cache_utils:_annotate_eagle_groups")
+    return utilities is not None or optional("vllm.v1.core.kv_cache_planning:__name__") is not None
 
 
 def layer_names(settings: LiveSettings, group: int) -> list[str]:

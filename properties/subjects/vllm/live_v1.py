@@ -17,9 +17,9 @@ from properties.subjects.vllm.live_forward import Forward
 from properties.subjects.vllm.live_states import Memory
 from properties.subjects.vllm.release import find
 
-_RUNNER = "vllm.v1.worker.gpu_model_runner"
-_CPU = torch.device("cpu")
-_MODEL = {
+_FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
+_HOST = torch.device("cpu")
+_ASKED_BY_V1 = {
     "is_multimodal_raw_input_only_model": False,
     "uses_alibi": False,
     "uses_xdrope_dim": 0,
@@ -66,26 +66,37 @@ class LiveWorkerV1:
         return self.runner.take_draft_token_ids()
 
     def _runner(self) -> Any:
-        vars(self.config.model_config).update(_MODEL)
+        vars(self.config.model_config).update(_ASKED_BY_V1)
         if self.config.speculative_config is not None:
             self.config.speculative_config.draft_model_config.max_model_len = None
-        module = importlib.import_module(_RUNNER)
-        host = _Host(torch)
+        if self.settings.padding:
+            self._capture()
+        module = importlib.import_module(_FIRST_RUNNER)
+        host = _HostTorch(torch)
         vars(module).update(torch=host, get_pp_group=_one_rank, EagleProposer=_eagle())
         # The release's n-gram search needs numba, and is not what is run.
         sys.modules["vllm.v1.spec_decode.ngram_proposer"] = _ngram()
         context = self.config.compilation_config.static_forward_context
         for name, layer in self.memory.layers.items():
             context[name] = _layer(layer.kind)
-        runner = _runner_of(module.GPUModelRunner)(self.config, _CPU)
+        runner = _runner_of(module.GPUModelRunner)(self.config, _HOST)
         runner.live = self
-        runner.model = _Model(self)
+        runner.model = _FirstModel(self)
         if self.settings.num_spec:
             runner.drafter.live = self
-        runner.sampler = _Sampler(self)
+        runner.sampler = _FirstSampler(self)
         runner.rejection_sampler = runner.sampler
         runner.initialize_kv_cache(self.caches)
         return runner
+
+    def _capture(self) -> None:
+        """Full graphs of decodes, for numbers of rows that leave some rows of padding."""
+        tokens = 1 + self.settings.num_spec
+        rows = range(1 + self.settings.padding, self.settings.max_num_seqs + self.settings.padding + 1, 2)
+        sizes = [tokens * count for count in rows if count <= self.settings.max_num_seqs]
+        compilation = self.config.compilation_config
+        compilation.cudagraph_capture_sizes = sizes or [tokens * self.settings.max_num_seqs]
+        compilation.max_cudagraph_capture_size = compilation.cudagraph_capture_sizes[-1]
 
     def run(self, ids: torch.Tensor, metadata: dict[str, Any]) -> torch.Tensor:
         """The layers of the batch; the token that the model says after each of its tokens."""
@@ -188,7 +199,7 @@ def _one_rank() -> Any:
 class _Done:
     """A stream or an event on which everything is done."""
 
-    device = _CPU
+    device = _HOST
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -197,7 +208,7 @@ class _Done:
     synchronize = wait = wait_stream = wait_event = record
 
 
-class _Host(ModuleType):
+class _HostTorch(ModuleType):
     """PyTorch as a module sees it that wants streams."""
 
     def __init__(self, plain: Any) -> None:
@@ -215,7 +226,7 @@ class _Host(ModuleType):
         return getattr(self.plain, name)
 
 
-class _AttentionBuilder:
+class _FirstAttentionBuilder:
     """The metadata of the attention group are the common ones."""
 
     supports_update_block_table = False
@@ -244,7 +255,7 @@ def _attention() -> Any:
 
         @staticmethod
         def get_builder_cls() -> Any:
-            return _AttentionBuilder
+            return _FirstAttentionBuilder
 
         @staticmethod
         def get_kv_cache_shape(num_blocks: int, block_size: int, *_: Any, **__: Any) -> tuple[int, ...]:
@@ -265,7 +276,7 @@ def _layer(kind: str) -> Any:
     return type("Layer", (base,), methods)()
 
 
-class _Model(torch.nn.Module):
+class _FirstModel(torch.nn.Module):
     """The model that the runner calls."""
 
     def __init__(self, worker: LiveWorkerV1) -> None:
@@ -292,7 +303,7 @@ def _copies(conv_alone: bool) -> tuple[Any, ...]:
     return (conv,) if conv_alone else (conv, temporal)
 
 
-class _Sampler:
+class _FirstSampler:
     """Takes the drafts that are what the model says, and its next token. Both as sampler and in place of rejection."""
 
     def __init__(self, worker: LiveWorkerV1) -> None:
