@@ -207,8 +207,8 @@ class Forward:
             read = []
             for layer in layers:
                 last = -(-computed[number] // block_size)
-                keys = [key for page in pages[:last] for key in layer.keys(page)]
-                read.append(tuple(keys[: computed[number]]))
+                found = [key for page in pages[:last] for key in layer.keys(page)]
+                read.append(tuple(found[: computed[number]]))
             row["computed"] = computed[number]
             row["keys"] = tuple(read)
             row["table"] = tuple(pages[: -(-(computed[number] + len(row["tokens"])) // block_size)])
