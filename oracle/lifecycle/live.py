@@ -38,6 +38,7 @@ class LiveRequest:
         return self.states[count - 1] if count else 0
 
     def token(self, at: int) -> int:
+        """The token at place `at`, from 0."""
         self.state(at + 1)
         return self.tokens[at]
 
@@ -64,6 +65,7 @@ class LiveLaws:
     """States that are no request's, and what they were made of: a state, and a token."""
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
+        """A request comes in."""
         self.requests[name] = LiveRequest(name, len(prompt), list(prompt))
 
     def step(self, seen: Observed) -> list[Broken]:

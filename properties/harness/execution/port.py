@@ -42,7 +42,6 @@ from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import Subject
 
-
 ALLOCATES = frozenset({"LiveEngine"})
 """Classes whose kernels work in memory of the subject's own, of which the sanitizer knows nothing."""
 
@@ -198,7 +197,7 @@ class InProcess:
             self._sync_mode = "default"
 
     def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
-        watching = nullcontext()
+        watching: AbstractContextManager[None] = nullcontext()
         if self.watched is not None and call.function.partition(".")[0] not in ALLOCATES:
             watching = self.watched.watching(scope, kept=call.keeps)
         self._builder.allocator.flush()

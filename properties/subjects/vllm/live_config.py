@@ -162,9 +162,7 @@ def vllm_config(settings: LiveSettings) -> Any:
         "mamba_cache_mode": settings.mode,
         "num_gpu_blocks": settings.num_blocks,
         "prefix_match_unit": settings.prefix_match_unit or None,
-        "prefix_cache_retention_interval": None
-        if settings.retention_interval < 0
-        else settings.retention_interval,
+        "prefix_cache_retention_interval": retention(settings),
         "enable_mamba_shared_prefix_checkpoint": settings.shared_prefix_checkpoint,
     }
     for name, value in given.items():
@@ -259,7 +257,15 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
         }
         spec = Mamba(**{name: value for name, value in recurrent.items() if name in known})
         groups.append(Group(layer_names(settings, number + 1), spec))
-    return Whole(num_blocks=settings.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
+    made = Whole(num_blocks=settings.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
+    if hasattr(made, "prefix_cache_retention_interval"):
+        made.prefix_cache_retention_interval = retention(settings)
+    return made
+
+
+def retention(settings: LiveSettings) -> int | None:
+    """Of states at boundaries, in tokens: 0 keeps those that a prompt is likely to be resumed at, None all of them."""
+    return None if settings.retention_interval < 0 else settings.retention_interval
 
 
 def _flags_drafting_groups() -> bool:
@@ -274,7 +280,7 @@ def layer_names(settings: LiveSettings, group: int) -> list[str]:
 
 def page_size(settings: LiveSettings, dim_first: bool) -> int:
     """Bytes of a block in one layer, whichever group it is of."""
-    shapes, length = states_of(settings, dim_first)
+    _, length = states_of(settings, dim_first)
     recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
     return max(recurrent, 8 * settings.kv_block_size)
 
@@ -286,4 +292,4 @@ def block_sizes(settings: LiveSettings, config: Any, caches: Any) -> tuple[int, 
     )
     if resolve is None:
         return settings.kv_block_size, settings.kv_block_size
-    return resolve(caches, config)  # type: ignore[no-any-return]
+    return resolve(caches, config)

@@ -15,7 +15,6 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
-
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
@@ -284,10 +283,10 @@ class LiveEngine:
         for key, blocks in self.pool.cached_block_hash_to_block._cache.items():
             several = blocks.values() if isinstance(blocks, dict) else [blocks]
             group, prefix = split[0](key), self.known.get(bytes(split[1](key)))
-            for block in several:
-                found.append(
-                    (group, block.block_id, *(prefix or ("", 0)), self.memory.contents(group, block.block_id))
-                )
+            found += [
+                (group, one.block_id, *(prefix or ("", 0)), self.memory.contents(group, one.block_id))
+                for one in several
+            ]
         return sorted(found, key=lambda one: one[:4])
 
 

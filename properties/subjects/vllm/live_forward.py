@@ -64,7 +64,7 @@ def accesses(metadata: Any) -> Iterator[Access]:
 
 
 def _rows(indices: Any) -> list[list[int]]:
-    return (indices.unsqueeze(-1) if indices.dim() == 1 else indices).tolist()  # type: ignore[no-any-return]
+    return (indices.unsqueeze(-1) if indices.dim() == 1 else indices).tolist()
 
 
 def _mamba(m: Any) -> Iterator[Access]:
@@ -145,7 +145,7 @@ class Forward:
         for access, read in told:
             for layer, (window, state) in zip(layers, read, strict=True):
                 self._write(layer, access, window, state)
-            self._tell(group, access, [one for one in read])
+            self._tell(group, access, list(read))
 
     def _read(self, layer: Layer, access: Access) -> tuple[list[int], int]:
         if not access.initial:
@@ -207,8 +207,8 @@ class Forward:
             read = []
             for layer in layers:
                 last = -(-computed[number] // block_size)
-                keys = [key for page in pages[:last] for key in layer.keys(page)]
-                read.append(tuple(keys[: computed[number]]))
+                found = [key for page in pages[:last] for key in layer.keys(page)]
+                read.append(tuple(found[: computed[number]]))
             row["computed"] = computed[number]
             row["keys"] = tuple(read)
             row["table"] = tuple(pages[: -(-(computed[number] + len(row["tokens"])) // block_size)])

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare
+from properties.subjects.vllm.live_config import BUILDERS, LiveSettings
 from properties.subjects.vllm.live_forward import Forward
 from properties.subjects.vllm.live_states import Memory
-from properties.subjects.vllm.release import find, optional
+from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
 _HOST = torch.device("cpu")
@@ -311,7 +311,14 @@ class _FirstSampler:
         self.last: list[list[int]] = []
         """By row, the tokens that the last step has sampled."""
 
-    def __call__(self, drafts: Any = None, _probabilities: Any = None, logits: Any = None, _metadata: Any = None, **__: Any) -> Any:
+    def __call__(
+        self,
+        drafts: Any = None,
+        _probabilities: Any = None,
+        logits: Any = None,
+        _metadata: Any = None,
+        **__: Any,
+    ) -> Any:
         said = logits.tolist()
         Output = find("vllm.v1.outputs:SamplerOutput")
         if drafts is None:

@@ -12,11 +12,23 @@ import torch
 
 from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare
 from properties.subjects.vllm.live_forward import Forward
+from properties.subjects.vllm.live_parts import (
+    GPU_FOLDER,
+    AttentionV2,
+    ConnectorV2,
+    DraftsV2,
+    GraphsV2,
+    HostBuffer,
+    ModelV2,
+    NoLogprobs,
+    Nothing,
+    OutputV2,
+    SamplerV2,
+)
 from properties.subjects.vllm.live_states import Memory
 from properties.subjects.vllm.release import find, optional
 
-_GPU = "vllm.v1.worker.gpu"
-_CPU = torch.device("cpu")
+ON_CPU = torch.device("cpu")
 
 
 class LiveWorkerV2:
@@ -57,9 +69,9 @@ class LiveWorkerV2:
 
     def _runner(self) -> Any:
         settings, config = self.settings, self.config
-        vars(importlib.import_module(f"{_GPU}.model_runner"))["AsyncOutput"] = _Output
-        vars(importlib.import_module(f"{_GPU}.buffer_utils"))["NonUvaBuffer"] = _HostBuffer
-        runner = bare(find(f"{_GPU}.model_runner:GPUModelRunner"))
+        vars(importlib.import_module(f"{GPU_FOLDER}.model_runner"))["AsyncOutput"] = OutputV2
+        vars(importlib.import_module(f"{GPU_FOLDER}.buffer_utils"))["NonUvaBuffer"] = HostBuffer
+        runner = bare(find(f"{GPU_FOLDER}.model_runner:GPUModelRunner"))
         for name in (
             "model",
             "cache",
@@ -72,7 +84,7 @@ class LiveWorkerV2:
             "observability",
         ):
             setattr(runner, f"{name}_config", getattr(config, f"{name}_config"))
-        runner.vllm_config, runner.device = config, _CPU
+        runner.vllm_config, runner.device = config, ON_CPU
         runner.dtype = runner.kv_cache_dtype = torch.float32
         runner.vocab_size = config.model_config.get_vocab_size()
         runner.max_model_len, runner.max_num_tokens = settings.max_model_len, settings.max_num_batched_tokens
@@ -111,24 +123,24 @@ class LiveWorkerV2:
         runner.dcp_size, runner.dcp_rank, runner.cp_interleave = 1, 0, 1
         runner._draft_workspace_lane = 0
         runner.num_speculative_steps = settings.num_spec
-        find(f"{_GPU}.buffer_utils:set_default_max_concurrency")(config.max_concurrent_batches)
-        runner.req_states = find(f"{_GPU}.states:RequestState")(
+        find(f"{GPU_FOLDER}.buffer_utils:set_default_max_concurrency")(config.max_concurrent_batches)
+        runner.req_states = find(f"{GPU_FOLDER}.states:RequestState")(
             max_num_reqs=settings.max_num_seqs,
             max_model_len=settings.max_model_len,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             num_speculative_steps=settings.num_spec,
             vocab_size=runner.vocab_size,
-            device=_CPU,
+            device=ON_CPU,
             num_prefill_lookahead=max(1, config.num_prefill_lookahead_tokens),
         )
-        runner.input_buffers = find(f"{_GPU}.input_batch:InputBuffers")(
+        runner.input_buffers = find(f"{GPU_FOLDER}.input_batch:InputBuffers")(
             max_num_reqs=settings.max_num_seqs,
             max_num_tokens=settings.max_num_batched_tokens + 64,
-            device=_CPU,
+            device=ON_CPU,
         )
         runner.draft_tokens_handler = bare(
-            find(f"{_GPU}.spec_decode.utils:DraftTokensHandler"),
-            device=_CPU,
+            find(f"{GPU_FOLDER}.spec_decode.utils:DraftTokensHandler"),
+            device=ON_CPU,
             copy_stream=None,
             copy_event=None,
             req_ids=[],
@@ -138,18 +150,18 @@ class LiveWorkerV2:
         runner.ec_connector = SimpleNamespace(
             no_forward=lambda _: find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")
         )
-        runner.step_timing = _Nothing()
-        runner.eplb = _Nothing()
-        runner.lora_state = _Nothing()
-        runner.prompt_logprobs_worker = _PromptLogprobs()
-        runner.kv_connector = _Connector(self)
-        runner.sampler = _Sampler(self)
+        runner.step_timing = Nothing()
+        runner.eplb = Nothing()
+        runner.lora_state = Nothing()
+        runner.prompt_logprobs_worker = NoLogprobs()
+        runner.kv_connector = ConnectorV2(self)
+        runner.sampler = SamplerV2(self)
         runner.rejection_sampler = runner.sampler
-        runner.speculator = _Drafts(self) if settings.num_spec else None
-        runner.cudagraph_manager = _Graphs(self)
-        runner.model = _Model(self)
-        runner.model_state = find(f"{_GPU}.model_states.mamba_hybrid:MambaHybridModelState")(
-            config, runner.model, None, _CPU
+        runner.speculator = DraftsV2(self) if settings.num_spec else None
+        runner.cudagraph_manager = GraphsV2(self)
+        runner.model = ModelV2(self)
+        runner.model_state = find(f"{GPU_FOLDER}.model_states.mamba_hybrid:MambaHybridModelState")(
+            config, runner.model, None, ON_CPU
         )
         runner.decode_query_len = settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
         self._caches(runner)
@@ -166,12 +178,12 @@ class LiveWorkerV2:
             most = spec.max_num_blocks_per_req(config, self.settings.max_model_len)
             widths.append(width(most, spec.block_size, token_alignment=spec.block_table_token_alignment))
             enabled.append(spec.uses_slot_mapping)
-        runner.block_tables = find(f"{_GPU}.block_table:BlockTables")(
+        runner.block_tables = find(f"{GPU_FOLDER}.block_table:BlockTables")(
             block_sizes=[group.kv_cache_spec.block_size for group in caches.kv_cache_groups],
             max_num_reqs=self.settings.max_num_seqs,
             max_num_batched_tokens=self.settings.max_num_batched_tokens + 64,
             max_num_blocks_per_group=widths,
-            device=_CPU,
+            device=ON_CPU,
             slot_mapping_enabled=enabled,
             dcp_sharded=[group.kv_cache_spec.dcp_sharded for group in caches.kv_cache_groups],
         )
@@ -180,9 +192,9 @@ class LiveWorkerV2:
         with find("vllm.config:set_current_vllm_config")(config):
             for number, group in enumerate(caches.kv_cache_groups):
                 kind = "attention" if not number else self.settings.kinds[number - 1]
-                backend = _Attention if not number else find(BUILDERS[kind])
+                backend = AttentionV2 if not number else find(BUILDERS[kind])
                 made = AttentionGroup(backend, group.layer_names, group.kv_cache_spec, number)
-                made.create_metadata_builders(config, _CPU, None)
+                made.create_metadata_builders(config, ON_CPU, None)
                 runner.attn_groups.append([made])
         context = config.compilation_config.static_forward_context
         for name, layer in self.memory.layers.items():
@@ -218,171 +230,3 @@ class LiveWorkerV2:
         following = torch.zeros(batch.num_tokens_after_padding, dtype=torch.int64)
         following[: len(ids)] = torch.tensor(self.forward.following, dtype=torch.int64)
         return following
-
-
-class _HostBuffer:
-    """Memory of the host that a device reads where it is."""
-
-    def __init__(self, size: Any, dtype: torch.dtype) -> None:
-        self.cpu = torch.zeros(size, dtype=dtype)
-        self.np = self.cpu.numpy()
-
-    def uva(self, n: int | None = None) -> torch.Tensor:
-        return self.cpu if n is None else self.cpu[:n]
-
-
-class _Nothing:
-    """Takes part in a step, and does nothing in it."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
-class _PromptLogprobs(_Nothing):
-    def compute_prompt_logprobs(self, *_: Any) -> dict[str, Any]:
-        return {}
-
-    compute_prompt_token_id_logprobs = compute_prompt_logprobs
-
-
-class _Attention:
-    """The backend of the attention group: its metadata are the common ones."""
-
-    supports_update_block_table = False
-    requires_block_table_width = False
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    @classmethod
-    def get_builder_cls(cls) -> Any:
-        return cls
-
-    @classmethod
-    def full_cls_name(cls) -> tuple[str, str]:
-        return cls.__module__, cls.__name__
-
-    def build(self, common_prefix_len: int, common_attn_metadata: Any, **_: Any) -> Any:
-        return common_attn_metadata
-
-
-class _Model(torch.nn.Module):
-    """The model that the runner calls."""
-
-    def __init__(self, worker: LiveWorkerV2) -> None:
-        super().__init__()
-        object.__setattr__(self, "worker", worker)
-
-    def forward(self, **_: Any) -> torch.Tensor:
-        metadata = find("vllm.forward_context:get_forward_context")().attn_metadata
-        return self.worker.run(metadata, self.worker.batch)
-
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
-
-    def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        conv = find("vllm.model_executor.layers.mamba.mamba_utils:get_conv_copy_spec")
-        temporal = find("vllm.model_executor.layers.mamba.mamba_utils:get_temporal_copy_spec")
-        return {one: (conv,) if "SHORT" in str(one.name) else (conv, temporal) for one in types}
-
-
-class _Connector(_Nothing):
-    """No connector; where a full graph runs, what its layers are to be handed."""
-
-    def __init__(self, worker: LiveWorkerV2) -> None:
-        self.worker = worker
-
-    def pre_forward(self, scheduled: Any, batch: Any, attn_metadata: Any = None) -> None:
-        self.worker.batch, self.worker.metadata = batch, attn_metadata
-
-    def no_forward(self, scheduled: Any) -> Any:
-        return find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")
-
-
-class _Graphs:
-    """Full graphs of decodes, with rows of padding."""
-
-    def __init__(self, worker: LiveWorkerV2) -> None:
-        self.worker = worker
-
-    def dispatch(
-        self, num_reqs: int, num_tokens: int, uniform_token_count: Any = None, *_: Any, **__: Any
-    ) -> Any:
-        Descriptor = find(f"{_GPU}.cudagraph_utils:BatchExecutionDescriptor")
-        modes = find("vllm.config:CUDAGraphMode")
-        settings = self.worker.settings
-        rows = min(num_reqs + settings.padding, settings.max_num_seqs)
-        # As graphs are captured: for rows of all drafts alone.
-        if settings.padding and uniform_token_count == settings.num_spec + 1:
-            return Descriptor(modes.FULL, rows * uniform_token_count, rows, uniform_token_count)
-        return Descriptor(modes.NONE, num_tokens, num_reqs)
-
-    def run_fullgraph(self, descriptor: Any) -> torch.Tensor:
-        return self.worker.run(self.worker.metadata, self.worker.batch)
-
-
-class _Sampler(_Nothing):
-    """Takes the drafts that are what the model says, and its next token."""
-
-    compute_nans = False
-
-    def __init__(self, worker: LiveWorkerV2) -> None:
-        self.worker = worker
-        self.penalties_state = SimpleNamespace(output_bin_counts=None)
-        nothing = SimpleNamespace(gpu=None)
-        self.sampling_states = SimpleNamespace(temperature=nothing, seeds=nothing)
-
-    def __call__(self, said: torch.Tensor, batch: Any, *_: Any) -> Any:
-        runner = self.worker.runner
-        bounds = batch.cu_num_logits_np.tolist()
-        places = batch.logits_indices.tolist()
-        ids, told = batch.input_ids.tolist(), said.tolist()
-        sampled = torch.zeros(batch.num_reqs, self.worker.settings.num_spec + 1, dtype=torch.int64)
-        counts = torch.zeros(batch.num_reqs, dtype=torch.int32)
-        for row in range(batch.num_reqs):
-            tokens = []
-            for at in range(bounds[row], bounds[row + 1]):
-                tokens.append(told[at])
-                if at + 1 < bounds[row + 1] and ids[places[at] + 1] != told[at]:
-                    break
-            sampled[row, : len(tokens)] = torch.tensor(tokens)
-            counts[row] = len(tokens)
-        counts, rejected = find(f"{_GPU}.input_batch:get_num_sampled_and_rejected")(
-            counts, batch.seq_lens, batch.cu_num_logits, batch.idx_mapping, runner.req_states.prefill_len.gpu
-        )
-        Output = find(f"{_GPU}.sample.output:SamplerOutput")
-        return Output(sampled, None, None, counts, rejected)
-
-
-class _Drafts(_Nothing):
-    """Proposes what the model will say, as far as the plan wants it accepted, and then something else."""
-
-    draft_logits = None
-    supports_mm_inputs = False
-
-    def __init__(self, worker: LiveWorkerV2) -> None:
-        self.worker = worker
-
-    def propose(self, batch: Any, *_: Any, **__: Any) -> torch.Tensor:
-        count = self.worker.settings.num_spec
-        states = self.worker.runner.req_states
-        totals, ids = states.total_len.gpu.tolist(), states.all_token_ids.gpu
-        drafts = torch.zeros(batch.num_reqs, count, dtype=torch.int64)
-        for row, name in enumerate(batch.req_ids):
-            slot = int(batch.idx_mapping[row])
-            known = ids[slot, : totals[slot]].tolist()
-            drafts[row] = torch.tensor(self.worker.plan(name, known, count))
-        return drafts
-
-
-class _Output:
-    """The sampled tokens, without a copy from a device."""
-
-    def __init__(
-        self, model_runner_output: Any, sampler_output: Any, num_sampled_tokens: Any, **_: Any
-    ) -> None:
-        self.output = model_runner_output
-        tokens, counts = sampler_output.sampled_token_ids.tolist(), num_sampled_tokens.tolist()
-        self.output.sampled_token_ids = [row[:count] for row, count in zip(tokens, counts, strict=True)]
-
-    def get_output(self) -> Any:
-        return self.output

@@ -30,10 +30,12 @@ def _smaller_attention_blocks(settings: dict[str, Any]) -> bool:
     return 0 < settings.get("attention_block_size", 0) < settings.get("block_size", 4)
 
 
+def _hits_inside_blocks(settings: dict[str, Any]) -> bool:
+    return settings.get("prefix_match_unit", 0) > 0 or _smaller_attention_blocks(settings)
+
+
 def _saves_inside_blocks(settings: dict[str, Any]) -> bool:
-    return bool(settings.get("checkpoints")) and (
-        settings.get("prefix_match_unit", 0) > 0 or _smaller_attention_blocks(settings)
-    )
+    return bool(settings.get("checkpoints")) and _hits_inside_blocks(settings)
 
 
 def _speculates(settings: dict[str, Any]) -> bool:
@@ -92,5 +94,6 @@ LIVE: Mapping[str, Condition] = {
         _says(r"the state after 1 token of (\w+) and then \[0(, 0)*\]|the forward of \w+ reads conv rows"),
     ),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks)),
+    "hits_inside_blocks": Condition(_engine(_hits_inside_blocks)),
     "saves_inside_blocks": Condition(_engine(_saves_inside_blocks)),
 }

@@ -1,0 +1,219 @@
+"""Defects planted in a copy of a release's own scheduler, manager and runner, and how many lives it takes to find each.
+
+    .vllm/0.33.0/bin/python -m properties.meta.breakages.release
+
+prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. Each is tried in a process of its own, in which
+the module is loaded from a changed copy. The laws know nothing of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RELEASE = "0.33.0"
+MAX_EXAMPLES = 600
+SEED = 20
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A defect in words, the module of the release, and what of its source stands for what instead."""
+
+    name: str
+    module: str
+    before: str
+    after: str
+
+
+_SCHEDULER = "vllm.v1.core.sched.scheduler"
+_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
+_POOL = "vllm.v1.core.block_pool"
+_RUNNER = "vllm.v1.worker.gpu.model_runner"
+_HYBRID = "vllm.v1.worker.gpu.model_states.mamba_hybrid"
+_STATES = "vllm.v1.worker.gpu.states"
+_COPIES = "vllm.v1.worker.mamba_utils"
+
+PLANTED = (
+    Planted(
+        "a chunk that begins inside of a block runs past its end",
+        _SCHEDULER,
+        "if start % block_size != 0 and not use_internal_checkpoint\n",
+        "if False\n",
+    ),
+    Planted(
+        "rejected drafts stay computed",
+        _SCHEDULER,
+        "request.num_computed_tokens -= num_rejected\n",
+        "request.num_computed_tokens -= max(0, num_rejected - 1)\n",
+    ),
+    Planted(
+        "a preempted request comes back where it was",
+        _SCHEDULER,
+        "request.status = RequestStatus.PREEMPTED\n        request.num_computed_tokens = 0\n",
+        "request.status = RequestStatus.PREEMPTED\n",
+    ),
+    Planted(
+        "a block of the same step is hit",
+        _MANAGER,
+        "and new_computed_blocks[-1].block_hash in self.cached_blocks_this_step\n",
+        "and False\n",
+    ),
+    Planted(
+        "the block that the next step copies from is freed",
+        _MANAGER,
+        "< cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+        "<= cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+    ),
+    Planted(
+        "a block that is taken keeps its hash",
+        _POOL,
+        "                self._maybe_evict_cached_block(block)\n                assert block.ref_cnt == 0\n",
+        "                assert block.ref_cnt == 0\n",
+    ),
+    Planted(
+        "a hit is not counted where the block has an owner",
+        _POOL,
+        "                self.free_block_queue.remove(block)\n            block.ref_cnt += 1\n",
+        "                self.free_block_queue.remove(block)\n                block.ref_cnt += 1\n",
+    ),
+    Planted(
+        "preempted requests keep their slots",
+        _RUNNER,
+        "finished_req_ids = finished_req_ids.union(preempted_req_ids)\n",
+        "pass\n",
+    ),
+    Planted(
+        "a request's first blocks are added to those of the slot",
+        _RUNNER,
+        "req_index, new_req_data.block_ids, overwrite=True\n",
+        "req_index, new_req_data.block_ids, overwrite=False\n",
+    ),
+    Planted(
+        "a reused slot begins with the accepted count of another request",
+        _HYBRID,
+        "        self.num_accepted_tokens_gpu[req_index].fill_(1)\n",
+        "",
+    ),
+    Planted(
+        "a hit begins in the column behind its block",
+        _HYBRID,
+        "(new_req_data.num_computed_tokens - 1) // mamba_block_size\n",
+        "new_req_data.num_computed_tokens // mamba_block_size\n",
+    ),
+    Planted(
+        "decodes without drafts lose the offset of the accepted ones",
+        _HYBRID,
+        "is_decode, num_draft_tokens_per_req, -1\n",
+        "is_decode & (num_draft_tokens_per_req > 0), num_draft_tokens_per_req, -1\n",
+    ),
+    Planted(
+        "a hit is computed anew by the worker",
+        _STATES,
+        "self.num_computed_tokens.stage_write_elem(req_idx, num_computed_tokens)\n",
+        "self.num_computed_tokens.stage_write_elem(req_idx, 0)\n",
+    ),
+    Planted(
+        "the accepted count outlives a boundary",
+        _COPIES,
+        "    tl.store(num_accepted_tokens_ptr + req_indices, 1, mask=mask & should_reset)\n",
+        "",
+    ),
+)
+
+
+class Replanted(importlib.abc.MetaPathFinder):
+    """Finds the defect's module in a changed copy, and leaves every other one alone."""
+
+    def __init__(self, planted: Planted, folder: Path) -> None:
+        self.planted, self.folder = planted, folder
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:  # noqa: ARG002 - importlib's
+        if name != self.planted.module:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        assert found is not None
+        assert found.origin is not None
+        text = Path(found.origin).read_text(encoding="utf-8")
+        count = text.count(self.planted.before)
+        if count != 1:
+            raise ValueError(
+                f"{self.planted.before!r} stands in {name} {count} times, but should once [Planted]"
+            )
+        copy = self.folder / Path(found.origin).name
+        copy.write_text(text.replace(self.planted.before, self.planted.after), encoding="utf-8")
+        return importlib.util.spec_from_file_location(name, copy)
+
+
+def tried(planted: Planted, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
+    """Look for the defect in this process, which has not imported the release; what was found, in a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        sys.meta_path.insert(0, Replanted(planted, Path(folder)))
+        from hypothesis import HealthCheck, Phase, settings
+
+        from properties.harness.execution.example import Bench, Falsified
+        from properties.harness.execution.port import ordinary_port
+        from properties.harness.execution.registry import load_properties
+        from properties.harness.kernels import triton_mode
+        from properties.harness.subject import load
+
+        triton_mode.prepare("cpu")
+        subject = load("vllm")
+        if subject.release != RELEASE:
+            raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [Planted]")
+        bench = Bench(subject, ordinary_port(subject, "cpu"))
+        tested = next(one for one in load_properties().values() if one.id == "real-engine/v2")
+        chosen = settings(
+            deadline=None,
+            database=None,
+            report_multiple_bugs=False,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        settings.register_profile("planted", chosen)
+        settings.load_profile("planted")
+        try:
+            tested.explore(bench, seed=seed, max_examples=examples)
+        except Falsified as found:
+            return f"| {planted.name} | `{planted.module}` | {bench.examples} | {found} |"
+        return f"| {planted.name} | `{planted.module}` | not in {bench.examples} | |"
+
+
+def main() -> None:
+    """Try all of them, or those that are asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--number", type=int, help="this one, in this process")
+    parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lives, at most")
+    given = parser.parse_args()
+    if given.number is not None:
+        print(tried(PLANTED[given.number], given.examples), flush=True)
+        return
+    print("| planted defect | module | lives | found |\n|---|---|---|---|", flush=True)
+    for number, planted in enumerate(PLANTED):
+        if given.only in planted.name:
+            command = (
+                sys.executable,
+                "-m",
+                __spec__.name,
+                "--number",
+                str(number),
+                "--examples",
+                str(given.examples),
+            )
+            subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
