@@ -8,6 +8,7 @@ from properties.harness.case.failure import raised_instead, stated
 from properties.harness.case.values import Call, Name, Raised, Record, Value, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
+from properties.strategies.live_situations import stories_with_situations
 from properties.strategies.live import (
     LONGEST,
     LiveAbort,
@@ -115,7 +116,7 @@ def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_ex
     LiveRun(trial, story).run()
 
 
-@prop("real-engine/v1", "provenance", ENGINE, story=live_stories("V1"))
+@prop("real-engine/v1", "provenance", ENGINE, story=stories_with_situations("V1"))
 def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:

@@ -133,7 +133,9 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     )
     if world.prefix_caching and runner == "V2":
         world = draw(with_finer_hits(world))
-    tokens = max(draw(st.sampled_from((16, 8, 4))), world.max_num_seqs * (1 + num_spec))
+    # A step takes in a recurrent block, and drafts of all requests.
+    least = max(world.block_size, world.max_num_seqs * (1 + num_spec))
+    tokens = max(draw(st.sampled_from((16, 8, 4))), least)
     blocks = world.blocks_of_one + draw(st.integers(0, 16))
     return replace(world, max_num_batched_tokens=tokens, num_blocks=blocks)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
+from properties.harness.case.values import Record, Returned
 from properties.harness.subject.deviation import Condition
 
 
@@ -37,7 +38,56 @@ def _saves_inside_blocks(settings: dict[str, Any]) -> bool:
     return bool(settings.get("checkpoints")) and _hits_inside_blocks(settings)
 
 
+def _speculates(settings: dict[str, Any]) -> bool:
+    return bool(settings.get("num_spec", 0) > 0)
+
+
+def _drafts_with_a_model(settings: dict[str, Any]) -> bool:
+    return _speculates(settings) and settings.get("method") == "eagle"
+
+
+def _overlaps_drafts(settings: dict[str, Any]) -> bool:
+    return _speculates(settings) and bool(settings.get("async_scheduling"))
+
+
+def _moves_counts(settings: dict[str, Any]) -> bool:
+    return _overlaps_drafts(settings) and settings.get("runner") == "V1" and settings.get("prefix_caching", True)
+
+
+def _resumed(case: Case, _: Profile) -> bool:
+    """Whether the request that read a wrong state has been preempted before."""
+    read = re.search(r"the forward of (\w+) reads", case.failure.sentence) if case.failure is not None else None
+    if read is None:
+        return False
+    steps = [one.value for one in case.actual if isinstance(one, Returned) and isinstance(one.value, Record)]
+    begins = [
+        decided[read[1]]["begins"]
+        for step in steps
+        if "scheduled" in dict(step.fields) and read[1] in (decided := dict(step["scheduled"]))
+    ]
+    return sum(begins) > 1
+
+
+def _preempts_by_a_reset(case: Case, _: Profile) -> bool:
+    return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in case.calls)
+
+
+_FIRST = r"its 0 computed tokens|computed tokens, of 0$"
+
 LIVE: Mapping[str, Condition] = {
+    "accepted_count_of_another_row": Condition(
+        _engine(_moves_counts), _says(r"the forward of \w+ reads (the state|conv rows)")
+    ),
+    "drops_a_frame_for_each_draft": Condition(_engine(_overlaps_drafts), _preempts_by_a_reset),
+    "channel_first_engine": Condition(_engine(_speculates), _says("DS conv state")),
+    "first_token_of_an_engine": Condition(_says(_FIRST)),
+    "first_token_of_gdn_in_an_engine": Condition(_engine(lambda settings: "gdn" in settings["kinds"]), _says(_FIRST)),
+    "last_prompt_token_with_placeholders": Condition(
+        _engine(_speculates), _says(r"and then \[0(, 0)*\]|the forward of \w+ reads conv rows")
+    ),
+    "resumed_with_a_short_rest": Condition(_engine(_speculates), _resumed),
+    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model)),
+    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model)),
     # A prompt of one token and then placeholders.
     "took_in_placeholders": Condition(
         _engine(lambda settings: settings.get("num_spec", 0) > 0),

@@ -1,0 +1,72 @@
+"""Lives of a whole engine that lead to a situation by name, which lives that are drawn event by event seldom come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from properties.strategies.live import (
+    LiveAbort,
+    LiveAdd,
+    LiveReset,
+    LiveStory,
+    LiveTurns,
+    LiveWorld,
+    live_events,
+    live_stories,
+)
+
+_STEP = LiveTurns()
+_DRAFTS = LiveWorld(num_spec=1, num_blocks=40)
+_MODEL = replace(_DRAFTS, method="eagle")
+_OVERLAPPED = replace(_MODEL, async_scheduling=True)
+
+SITUATIONS: Mapping[str, LiveStory] = {
+    "a hit of which the draft's block is dropped": LiveStory(
+        replace(_MODEL, max_num_seqs=1),
+        (LiveAdd(8), _STEP, _STEP, LiveAdd(1, shared=4)),
+    ),
+    "a prompt that gets what a step has left": LiveStory(
+        replace(_MODEL, max_num_batched_tokens=8), (LiveAdd(13), LiveAdd(5))
+    ),
+    "a prompt of one token beside decodes with drafts": LiveStory(
+        _DRAFTS, (LiveAdd(1, max_tokens=2), _STEP, LiveAdd(1, max_tokens=2))
+    ),
+    "a preempted request with a short rest beside decodes with drafts": LiveStory(
+        _DRAFTS,
+        (LiveAdd(1, max_tokens=9), LiveAdd(4, max_tokens=5), _STEP, _STEP, LiveReset(preempt=True)),
+    ),
+    "a reset while steps with drafts are in flight": LiveStory(
+        replace(_OVERLAPPED, max_num_seqs=1, prefix_caching=False),
+        (LiveAdd(1, max_tokens=3), _STEP, _STEP, LiveReset(preempt=True)),
+    ),
+    "a row that moves after it has accepted drafts": LiveStory(
+        _OVERLAPPED,
+        (
+            LiveAdd(1, max_tokens=3),
+            LiveAdd(10, max_tokens=3, shared=1),
+            _STEP,
+            LiveTurns((0, 1)),
+            LiveAdd(1),
+            _STEP,
+            LiveAbort(0),
+        ),
+    ),
+    "prompts of one token in blocks that were used before": LiveStory(
+        LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
+    ),
+}
+
+
+def stories_with_situations(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Lives of the engine with this model runner: any, or one that comes to a situation and goes on from there."""
+    named = st.sampled_from(tuple(SITUATIONS.values()))
+    return st.one_of(live_stories(runner), named.flatmap(lambda story: _continued(story, runner)))
+
+
+def _continued(story: LiveStory, runner: str) -> st.SearchStrategy[LiveStory]:
+    world = replace(story.world, runner=runner)
+    more = st.lists(live_events(world.num_spec), max_size=6).map(tuple)
+    return st.builds(lambda events: LiveStory(world, story.events + events), more)
