@@ -8,7 +8,6 @@ from properties.harness.case.failure import raised_instead, stated
 from properties.harness.case.values import Call, Name, Raised, Record, Value, call
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
-from properties.strategies.live_situations import stories_with_situations
 from properties.strategies.live import (
     LONGEST,
     LiveAbort,
@@ -19,6 +18,7 @@ from properties.strategies.live import (
     LiveTurns,
     live_stories,
 )
+from properties.strategies.live_situations import stories_with_situations
 
 ENGINE = "LiveEngine"
 

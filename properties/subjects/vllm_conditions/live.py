@@ -51,12 +51,16 @@ def _overlaps_drafts(settings: dict[str, Any]) -> bool:
 
 
 def _moves_counts(settings: dict[str, Any]) -> bool:
-    return _overlaps_drafts(settings) and settings.get("runner") == "V1" and settings.get("prefix_caching", True)
+    return (
+        _overlaps_drafts(settings) and settings.get("runner") == "V1" and settings.get("prefix_caching", True)
+    )
 
 
 def _resumed(case: Case, _: Profile) -> bool:
     """Whether the request that read a wrong state has been preempted before."""
-    read = re.search(r"the forward of (\w+) reads", case.failure.sentence) if case.failure is not None else None
+    read = (
+        re.search(r"the forward of (\w+) reads", case.failure.sentence) if case.failure is not None else None
+    )
     if read is None:
         return False
     steps = [one.value for one in case.actual if isinstance(one, Returned) and isinstance(one.value, Record)]
@@ -81,7 +85,9 @@ LIVE: Mapping[str, Condition] = {
     "drops_a_frame_for_each_draft": Condition(_engine(_overlaps_drafts), _preempts_by_a_reset),
     "channel_first_engine": Condition(_engine(_speculates), _says("DS conv state")),
     "first_token_of_an_engine": Condition(_says(_FIRST)),
-    "first_token_of_gdn_in_an_engine": Condition(_engine(lambda settings: "gdn" in settings["kinds"]), _says(_FIRST)),
+    "first_token_of_gdn_in_an_engine": Condition(
+        _engine(lambda settings: "gdn" in settings["kinds"]), _says(_FIRST)
+    ),
     "last_prompt_token_with_placeholders": Condition(
         _engine(_speculates), _says(r"and then \[0(, 0)*\]|the forward of \w+ reads conv rows")
     ),
