@@ -1,6 +1,9 @@
-"""How large launches are, and what the vectors that a kernel is handed must look like."""
+"""How large launches are, what they are bound to, and what the vectors that a kernel is handed must look like."""
 
+import inspect
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -40,6 +43,46 @@ def tile_bytes(device: torch.device) -> int:
 def launch_options() -> dict[str, int]:
     """Compiler options: as many registers as leave room for all programs of a multiprocessor."""
     return {"num_warps": _NUM_WARPS} | ({"maxnreg": _REGISTERS} if torch.version.cuda else {})
+
+
+class BoundLaunch:
+    """A kernel with all of its arguments but those of the parameters `varying`, which a call hands over in that order.
+
+    Parameters that are neither `varying` nor `constant` get their defaults, or None. The first call on a device is a
+    launch through Triton's JIT, which looks at every argument, and compiles. Later calls launch what was compiled then,
+    which takes the host a fraction of the time. So no argument of a call may decide what is compiled: kernels are
+    decorated not to be specialised on it, and its type never changes.
+    """
+
+    def __init__(
+        self, kernel: Any, device: torch.device, varying: Sequence[str], constant: Mapping[str, Any]
+    ) -> None:
+        parameters = inspect.signature(kernel.fn).parameters
+        assert parameters.keys() >= {*varying, *constant}
+        self._kernel = kernel
+        self._grid = (num_programs(device), 1, 1)
+        self._on_gpu = device.type == "cuda"
+        self._places = [list(parameters).index(name) for name in varying]
+        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+        self._arguments = [*{**dict.fromkeys(parameters), **defaults, **constant}.values()]
+        self._launches: dict[int, Any] = {}
+
+    def __call__(self, *values: Any) -> None:
+        """Launch with these values of the varying parameters, without waiting for it."""
+        arguments = self._arguments.copy()
+        for place, value in zip(self._places, values, strict=True):
+            arguments[place] = value
+        # What was compiled is loaded on one device.
+        current = torch.cuda.current_device() if self._on_gpu else -1
+        launch = self._launches.get(current)
+        # Hooks before a run are called by the JIT only.
+        if launch is not None and not self._kernel.pre_run_hooks:
+            launch(*arguments)
+            return
+        compiled = self._kernel[self._grid](*arguments, **launch_options())
+        # Triton's interpreter compiles nothing.
+        if compiled is not None:
+            self._launches[current] = compiled[self._grid]
 
 
 def check_vector(name: str, vector: torch.Tensor, entries: int, device: torch.device, function: str) -> None:

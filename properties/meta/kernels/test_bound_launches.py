@@ -1,0 +1,208 @@
+"""Launches that do without Triton's JIT after the first: they are seen, watched and ordered like any other, and right for other data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from properties.harness.bench.cache import BenchCache, in_layout
+from properties.harness.bench.device import TINY, CopyLoad, postprocess, postprocess_align, precopy
+from properties.harness.execution.example import Bench
+from properties.harness.kernels.coverage import LAUNCHES
+from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.private import JITFunction
+from properties.harness.subject import Subject, load
+from properties.meta.kernels.sanitizer.test_orders import slots_kernel
+from properties.meta.toy_kernels import poke_kernel
+from properties.sanitizer import OutsideView, sanitize
+
+ROWS = 4
+DRIVERS = {
+    "run_fused_postprocess": postprocess(ROWS, ROWS),
+    "run_fused_postprocess_align": postprocess_align(ROWS),
+    "run_fused_precopy": precopy(ROWS),
+    "run_precopy_rows": CopyLoad(
+        "run_precopy_rows", ROWS, ROWS, 2, {"moves": [*[2] * ROWS, *[1] * ROWS, *[2] * ROWS]}
+    ),
+}
+"""What each driver of a context is called with, by its name."""
+KERNELS = ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel")
+
+
+@pytest.fixture(scope="module")
+def device(trial: Bench) -> str:
+    return trial.port.device
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return load("impl")
+
+
+@pytest.fixture(scope="module")
+def cache(device: str, subject: Subject) -> BenchCache:
+    with in_layout([subject], "SD"):
+        return BenchCache(TINY.shapes[0], "SD", ROWS, device)
+
+
+@pytest.fixture
+def fresh(cache: BenchCache, subject: Subject) -> Callable[[], Any]:
+    """Makes a context that has launched nothing."""
+
+    def context() -> Any:
+        with in_layout([subject], "SD"):
+            return cache.context(subject, subject)
+
+    return context
+
+
+def vectors_of(load_: CopyLoad, device: str, offset: int = 0) -> dict[str, torch.Tensor]:
+    """The driver's vectors, `offset` elements behind an address that is a multiple of 16."""
+    found = {}
+    for name, values in load_.vectors.items():
+        memory = torch.zeros(offset + len(values), dtype=torch.int32, device=device)
+        memory[offset:] = torch.tensor(values, dtype=torch.int32)
+        found[name] = memory[offset:].view(3, -1) if name == "moves" else memory[offset:]
+    return found
+
+
+def left_by(
+    cache: BenchCache, context: Any, load_: CopyLoad, vectors: dict[str, torch.Tensor], rows: int = ROWS
+) -> list[torch.Tensor]:
+    """Pools, vectors and counts after a launch for `rows` requests."""
+    cache.fill()
+    cache.rotate(0)
+    getattr(context, load_.driver)(num_reqs=rows, **vectors)
+    found = [*cache.pools, *vectors.values(), context.num_accepted_tokens_out[:rows]]
+    return [tensor.clone() for tensor in found]
+
+
+def zeros(size: int) -> torch.Tensor:
+    return torch.zeros(size, dtype=torch.int32)
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, one, other))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_later_launches_do_on_other_data_what_a_first_one_does(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
+    for rows, offset in ((ROWS, 0), (ROWS, 0), (ROWS, 1), (1, 3), (ROWS - 1, 2)):
+        expected = left_by(cache, fresh(), load_, vectors_of(load_, device, offset), rows)
+        assert same(left_by(cache, context, load_, vectors_of(load_, device, offset), rows), expected)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_jit_is_asked_once(
+    driver: str,
+    cache: BenchCache,
+    fresh: Callable[[], Any],
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load_, context, asked, plain = DRIVERS[driver], fresh(), [], JITFunction.run
+
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        asked.append(self)
+        return plain(self, *arguments, **keywords)
+
+    monkeypatch.setattr(JITFunction, "run", run)
+    for offset in range(4):
+        left_by(cache, context, load_, vectors_of(load_, device, offset))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_no_data_asks_the_jit_for_another_compilation(
+    driver: str,
+    cache: BenchCache,
+    fresh: Callable[[], Any],
+    device: str,
+    subject: Subject,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
+    left_by(cache, context, load_, vectors_of(load_, device))
+    monkeypatch.setattr(JITFunction, "_do_compile", lambda *_: pytest.fail("compiled again"))
+    kernel = subject.resolve(KERNELS["precopy" in driver])
+    # So that every launch goes through the JIT.
+    kernel.add_pre_run_hook(lambda *_, **__: None)
+    try:
+        for rows, offset in ((ROWS, 1), (1, 0), (ROWS - 1, 3)):
+            left_by(cache, context, load_, vectors_of(load_, device, offset), rows)
+    finally:
+        kernel.pre_run_hooks.clear()
+
+
+def test_a_hook_before_runs_sees_every_launch(
+    cache: BenchCache, fresh: Callable[[], Any], device: str, subject: Subject
+) -> None:
+    context, heard = fresh(), []
+    kernel = subject.resolve(KERNELS[True])
+    load_ = DRIVERS["run_fused_precopy"]
+    left_by(cache, context, load_, vectors_of(load_, device))
+    kernel.add_pre_run_hook(lambda *arguments, **_: heard.append(len(arguments)))
+    try:
+        left_by(cache, context, load_, vectors_of(load_, device))
+        left_by(cache, context, load_, vectors_of(load_, device))
+    finally:
+        kernel.pre_run_hooks.clear()
+    assert heard == [len(kernel.arg_names)] * 2
+
+
+def kept(kernel: Any, programs: int, *arguments: Any) -> Callable[..., None]:
+    """Launches of what a first launch has compiled."""
+    launch: Callable[..., None] = kernel[(programs,)](*arguments)[(programs, 1, 1)]
+    return launch
+
+
+@pytest.mark.usefixtures("executed")
+def test_a_launch_of_a_kernel_that_was_kept_is_counted() -> None:
+    launch = kept(poke_kernel, 1, zeros(4), 1)
+    before = LAUNCHES.total()
+    launch(zeros(4), 1)
+    assert LAUNCHES.total() == before + 1
+
+
+@pytest.mark.usefixtures("executed")
+def test_a_launch_of_a_kernel_that_was_kept_is_watched() -> None:
+    launch = kept(poke_kernel, 1, zeros(4), 2)
+    with sanitize(), pytest.raises(OutsideView) as caught:
+        launch(zeros(4), 7)
+    assert (caught.value.access.tensor, caught.value.access.index) == ("out_ptr", (7,))
+
+
+@pytest.mark.usefixtures("executed")
+def test_the_programs_of_a_kernel_that_was_kept_run_in_the_order_that_is_asked_for() -> None:
+    launch, out = kept(slots_kernel, 4, zeros(4), zeros(1)), zeros(4)
+    with program_schedule("reversed"):
+        launch(out, zeros(1))
+    assert out.tolist() == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_captured_launch_replays_on_new_data(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    if device != "cuda":
+        pytest.skip("graphs are captured on a GPU")
+    load_, context = DRIVERS[driver], fresh()
+    vectors = vectors_of(load_, device)
+    given = [one.clone() for one in vectors.values()]
+    expected = left_by(cache, context, load_, vectors)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        getattr(context, driver)(num_reqs=ROWS, **vectors)
+    cache.fill()
+    for one, values in zip(vectors.values(), given, strict=True):
+        one.copy_(values)
+    graph.replay()
+    torch.cuda.synchronize()
+    found = [*cache.pools, *vectors.values(), context.num_accepted_tokens_out[:ROWS]]
+    assert same(found, expected)
