@@ -15,8 +15,8 @@ from .launch import BoundLaunch, check_vector, copy_block_size, launch_options, 
 
 _MEMCPY_PARTS = 64
 
-_MOVES = ("num_reqs", "mamba_state_idx_ptr", "src_col_ptr", "token_bias_ptr")
-_COUNTS = ("num_reqs", "num_accepted_tokens_ptr", "mamba_state_idx_ptr")
+_MOVES = ("mamba_state_idx_ptr", "src_col_ptr", "token_bias_ptr")
+_COUNTS = ("num_accepted_tokens_ptr", "mamba_state_idx_ptr")
 
 if TYPE_CHECKING:
     from .context import MambaSpecDecodeGPUContext

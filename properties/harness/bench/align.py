@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from properties.harness.bench import calls as bench_calls
 from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
@@ -63,10 +64,12 @@ def run_align(options: BenchOptions) -> None:
     devices = dict.fromkeys(("cpu", device))
     host = [row for name in devices for row in bench_host.measure_host(name, scale.host_repeats)]
     _print(console, bench_host.tables(host))
+    calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
+    _print(console, bench_calls.tables(calls))
     counted = bench_counters.measure_counters(LAYOUTS, _NEEDED) if options.counters else []
     _print(console, bench_counters.tables(counted, _COUNTERS))
     saved = options.out / "align.json"
-    bench_report.save(saved, _content(measured, host, counted, options.peer))
+    bench_report.save(saved, _content(measured, host, calls, counted, options.peer))
     console.print(f"saved {saved}; {bench_report.draw(saved)}", highlight=False, soft_wrap=True)
 
 
@@ -89,6 +92,7 @@ def _print(console: Console, shown: Iterable[Table | str]) -> None:
 def _content(
     measured: Measured | None,
     host: Sequence[bench_host.PreprocessTimes],
+    calls: Sequence[bench_calls.CallTimes],
     counted: Sequence[bench_counters.Counted],
     peer: Subject | None,
 ) -> dict[str, Any]:
@@ -102,6 +106,7 @@ def _content(
         "peer": peer.module.__file__ if peer else None,
         "device": device or None,
         "host": [asdict(row) for row in host],
+        "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
         "counters": [asdict(one) for one in counted],
     }
 

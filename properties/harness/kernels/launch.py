@@ -137,10 +137,6 @@ class Kernel:
     def launch_metadata(self, *_: Any) -> None:
         """Triton asks for some."""
 
-    def __getitem__(self, grid: Program) -> Callable[..., None]:
-        """Launches of a caller that has kept the kernel which its first launch returned."""
-        return lambda *arguments, stream=None: self.run(*grid, stream, *[None] * 5, *arguments)
-
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]

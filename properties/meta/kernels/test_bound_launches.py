@@ -1,4 +1,4 @@
-"""Launches that do without Triton's JIT after the first: they are seen, watched and ordered like any other, and right for other data."""
+"""Launches that do without Triton's JIT after the first: right for all data, and seen by all who look at launches."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 import torch
+from triton import knobs
 
 from properties.harness.bench.cache import BenchCache, in_layout
 from properties.harness.bench.device import TINY, CopyLoad, postprocess, postprocess_align, precopy
 from properties.harness.execution.example import Bench
 from properties.harness.kernels.coverage import LAUNCHES
-from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.launch import Launched, launching
 from properties.harness.kernels.private import JITFunction
 from properties.harness.subject import Subject, load
-from properties.meta.kernels.sanitizer.test_orders import slots_kernel
-from properties.meta.toy_kernels import poke_kernel
-from properties.sanitizer import OutsideView, sanitize
+from properties.sanitizer import FreedBlock, sanitize
 
 ROWS = 4
 DRIVERS = {
@@ -80,10 +79,6 @@ def left_by(
     return [tensor.clone() for tensor in found]
 
 
-def zeros(size: int) -> torch.Tensor:
-    return torch.zeros(size, dtype=torch.int32)
-
-
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(map(torch.equal, one, other))
 
@@ -140,6 +135,24 @@ def test_no_data_asks_the_jit_for_another_compilation(
         kernel.pre_run_hooks.clear()
 
 
+@pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
+def test_launches_go_through_the_jit_while_somebody_is_told_of_them(
+    name: str,
+    cache: BenchCache,
+    fresh: Callable[[], Any],
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load_, context, asked = DRIVERS["run_fused_precopy"], fresh(), []
+    left_by(cache, context, load_, vectors_of(load_, device))
+    chain = getattr(knobs.runtime, name)
+    monkeypatch.setattr(JITFunction, "run", lambda *_, **__: asked.append(1))
+    left_by(cache, context, load_, vectors_of(load_, device))
+    monkeypatch.setattr(chain, "calls", [print])
+    left_by(cache, context, load_, vectors_of(load_, device))
+    assert asked == [1]
+
+
 def test_a_hook_before_runs_sees_every_launch(
     cache: BenchCache, fresh: Callable[[], Any], device: str, subject: Subject
 ) -> None:
@@ -156,34 +169,47 @@ def test_a_hook_before_runs_sees_every_launch(
     assert heard == [len(kernel.arg_names)] * 2
 
 
-def kept(kernel: Any, programs: int, *arguments: Any) -> Callable[..., None]:
-    """Launches of what a first launch has compiled."""
-    launch: Callable[..., None] = kernel[(programs,)](*arguments)[(programs, 1, 1)]
-    return launch
+@pytest.fixture
+def on_cpu(device: str) -> None:
+    if device != "cpu":
+        pytest.skip("kernels are executed on a CPU only")
 
 
-@pytest.mark.usefixtures("executed")
-def test_a_launch_of_a_kernel_that_was_kept_is_counted() -> None:
-    launch = kept(poke_kernel, 1, zeros(4), 1)
-    before = LAUNCHES.total()
-    launch(zeros(4), 1)
-    assert LAUNCHES.total() == before + 1
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_later_launches_are_counted_and_made_as_the_state_says(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    load_, context, seen, before = DRIVERS[driver], fresh(), [], LAUNCHES.total()
+    vectors = vectors_of(load_, device)
+
+    def around(one: Launched, make: Callable[[], None]) -> None:
+        seen.append((one.kernel, dict(zip(one.names, one.arguments, strict=True))["tiles_ptr"]))
+        make()
+
+    with launching(around):
+        for _ in range(3):
+            left_by(cache, context, load_, vectors)
+    assert LAUNCHES.total() == before + 3
+    assert [name for name, _ in seen] == [KERNELS["precopy" in driver]] * 3
+    assert all(tiles is context.tiles for _, tiles in seen)
 
 
-@pytest.mark.usefixtures("executed")
-def test_a_launch_of_a_kernel_that_was_kept_is_watched() -> None:
-    launch = kept(poke_kernel, 1, zeros(4), 2)
-    with sanitize(), pytest.raises(OutsideView) as caught:
-        launch(zeros(4), 7)
-    assert (caught.value.access.tensor, caught.value.access.index) == ("out_ptr", (7,))
-
-
-@pytest.mark.usefixtures("executed")
-def test_the_programs_of_a_kernel_that_was_kept_run_in_the_order_that_is_asked_for() -> None:
-    launch, out = kept(slots_kernel, 4, zeros(4), zeros(1)), zeros(4)
-    with program_schedule("reversed"):
-        launch(out, zeros(1))
-    assert out.tolist() == [3, 2, 1, 0]
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_later_launches_are_watched(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
+    left_by(cache, context, load_, vectors_of(load_, device))
+    with sanitize() as watch:
+        watch.register(cache.table, "table")
+        for layer in range(cache.shape.layers):
+            for state in cache.states(layer):
+                watch.register(state, "state")
+                watch.free(state[int(cache.table[0, 2])], "its request ended")
+        with pytest.raises(FreedBlock):
+            left_by(cache, context, load_, vectors_of(load_, device))
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
