@@ -11,7 +11,7 @@ from ..checks import int_at_least, refuse
 from .kernels.memcpy import batch_memcpy_kernel
 from .kernels.postprocess import postprocess_mamba_fused_kernel
 from .kernels.preprocess import precopy_mamba_align_fused_kernel
-from .launch import BoundLaunch, check_vector, copy_block_size, launch_options, num_programs
+from .launch import BoundLaunch, check_vectors, copy_block_size, launch_options, num_programs
 
 _MEMCPY_PARTS = 64
 
@@ -35,9 +35,7 @@ def rows_to_launch(
         refuse("num_reqs", count, f"<= {capacity}, max_num_reqs", function)
     if count == 0 or not ctx.is_initialized:
         return 0
-    device = ctx.counters.device
-    for name, vector in vectors.items():
-        check_vector(name, vector, count, device, function)
+    check_vectors(vectors, count, ctx.counters.device, function)
     return count
 
 

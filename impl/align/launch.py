@@ -114,17 +114,21 @@ def _hooked(kernel: Any) -> bool:
     )
 
 
-def check_vector(name: str, vector: torch.Tensor, entries: int, device: torch.device, function: str) -> None:
-    """Refuse what is not a contiguous int32 vector of at least `entries` entries on the device."""
-    # One expression, of what costs least, because a step comes here five times.
-    if (
-        isinstance(vector, torch.Tensor)
-        and vector.dtype is torch.int32
-        and vector.dim() == 1
-        and vector.numel() >= entries
-        and vector.device == device
-        and vector.is_contiguous()
-    ):
-        return
-    rule = f"a contiguous int32 vector of at least {entries} entries on {device}"
-    refuse(name, describe(vector), rule, function)
+def check_vectors(
+    vectors: Mapping[str, torch.Tensor], entries: int, device: torch.device, function: str
+) -> None:
+    """Refuse the first that is not a contiguous int32 vector of at least `entries` entries on the device."""
+    int32 = torch.int32
+    for name, vector in vectors.items():
+        # One expression, of what costs least, because a step comes here five times.
+        if (
+            isinstance(vector, torch.Tensor)
+            and vector.dtype is int32
+            and vector.dim() == 1
+            and vector.numel() >= entries
+            and vector.device == device
+            and vector.is_contiguous()
+        ):
+            continue
+        rule = f"a contiguous int32 vector of at least {entries} entries on {device}"
+        refuse(name, describe(vector), rule, function)
