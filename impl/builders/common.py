@@ -118,12 +118,8 @@ class StateMetadataBuilder(AttentionMetadataBuilder[M]):
 
 
 def moved(buffer: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The front of `buffer`, after `values`, ints on its device, were copied there."""
-    front = buffer[: values.size(0)]
-    if values.is_cuda:
-        # For a driver a copy between two places of its memory is several times the work of a kernel.
-        return torch.add(values, 0, out=front)
-    return front.copy_(values)
+    """The front of `buffer`, after `values` were copied there."""
+    return buffer[: values.size(0)].copy_(values, non_blocking=True)
 
 
 def moved_ids(buffer: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
