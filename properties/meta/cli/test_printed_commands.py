@@ -239,7 +239,11 @@ def kind(command: str) -> str:
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
 
 
-RUN = list(dict.fromkeys({kind(one): shorter(one) for one in SHOWN if not left_out(one)}.values()))
+KINDS = {kind(one): shorter(one) for one in SHOWN if not left_out(one)}
+RUN = [
+    one for name, one in KINDS.items() if not any(set(name.split()) < set(other.split()) for other in KINDS)
+]
+"""Not those that do less of the same than another one."""
 
 
 @needs_make

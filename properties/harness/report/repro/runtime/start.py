@@ -47,7 +47,7 @@ def import_torch() -> Any:
 def mend_interpreter() -> None:
     """Let kernels count up to a number that they have loaded, which Triton 3.6 cannot interpret beside NumPy 2.4 and later."""
     try:
-        interpreter = importlib.import_module("triton.runtime.interpreter")
+        interpreter: Any = importlib.import_module("triton.runtime.interpreter")
         language = importlib.import_module("triton.language")
     except ImportError:
         # What the subject says about it is told where it is imported.
