@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+import triton
 from triton import knobs
 from triton.runtime import driver
 
@@ -22,6 +23,9 @@ _REGISTERS = 56
 _PROGRAMS_ON_CPU = 3
 _COPY_BLOCK_SIZE_ON_CPU = 128
 _STEPS_PER_TILE_ON_CPU = 2
+
+# How a compiled kernel is called is no documented interface: other versions launch through the JIT every time.
+_CALLED_AS_KNOWN = (3, 6) <= tuple(map(int, triton.__version__.split(".")[:2])) <= (3, 9)
 
 
 @lru_cache
@@ -86,7 +90,7 @@ class BoundLaunch:
         compiled, stream = self._compiled[device], active.get_current_stream(device)
         values = [one.data_ptr() for one in vectors] if self._by_address else vectors
         arguments = self._filled(self._passed, num_reqs, values)
-        # As the JIT calls it in Triton 3.6 to 3.9, but for its hooks, of which there are none.
+        # As the JIT calls it, but for its hooks, of which there are none.
         function, metadata = compiled.function, compiled.packed_metadata
         compiled.run(*self._grid, stream, function, metadata, None, None, None, *arguments)
 
@@ -94,7 +98,7 @@ class BoundLaunch:
         arguments = self._filled(self._arguments, num_reqs, vectors)
         compiled = self._kernel[self._grid](*arguments, **launch_options())
         # Triton's interpreter compiles nothing.
-        if compiled is not None:
+        if compiled is not None and _CALLED_AS_KNOWN:
             self._compiled[driver.active.get_current_device()] = compiled
 
     def _filled(self, arguments: list[Any], num_reqs: int, values: Sequence[Any]) -> list[Any]:

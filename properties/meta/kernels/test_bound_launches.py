@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,29 @@ def test_the_jit_is_asked_once(
     for offset in range(4):
         left_by(cache, context, load_, vectors_of(load_, device, offset))
     assert len(asked) == 1
+
+
+def test_the_jit_is_asked_each_time_in_versions_of_triton_that_are_not_known(
+    cache: BenchCache,
+    fresh: Callable[[], Any],
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: Subject,
+) -> None:
+    launches = sys.modules[
+        subject.resolve("MambaSpecDecodeGPUContext").__module__.replace("context", "launch")
+    ]
+    monkeypatch.setattr(launches, "_CALLED_AS_KNOWN", False)
+    load_, context, asked, plain = DRIVERS["run_fused_precopy"], fresh(), [], JITFunction.run
+
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        asked.append(self)
+        return plain(self, *arguments, **keywords)
+
+    monkeypatch.setattr(JITFunction, "run", run)
+    for _ in range(3):
+        left_by(cache, context, load_, vectors_of(load_, device))
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
