@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -80,17 +81,18 @@ def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
         rule = "given beside VLLM_PATH=<checkout>, whose commits they are"
         raise ValueError(f"commits = {options.commits!r}, but should be {rule} [bisect]")
     wanted, maker = wanted_by(os.environ), replays.maker
-    names = _listed(options.releases) or _of_index(maker)
+    asked = _listed(options.releases)
+    names = asked or _of_index()
     ready = [name for name in names if maker.is_ready(wanted_release(name))]
     # The one that the case was seen with is the one that is known to be wrong.
     first = [*([wanted.version] if wanted else []), *ready]
-    bisection = Bisection("releases", tuple(names), complete=not options.releases)
+    bisection = Bisection("releases", tuple(names), complete=not asked)
     _announce(bisection, first, options)
-    costs = (
-        f"each of the others that is tried downloads about {_MEGABYTES} MB once, and takes a minute to set up"
-    )
-    say(f"{len(ready)} of them are set up in {maker.root}; {costs}")
-    if not options.releases:
+    many = f"{len(ready)} of {len(names)} are set up in {maker.root}"
+    if len(ready) < len(names):
+        many += f"; each other one that is tried downloads about {_MEGABYTES} MB once, and takes a minute to set up"
+    say(many)
+    if not asked:
         say(f"{option('releases', '0.25.1,0.33.0')} tries only these")
     return search(bisection, _told(replays.on_release), first, everything=options.all)
 
@@ -108,8 +110,8 @@ def _listed(text: str) -> list[str]:
         ) from None
 
 
-def _of_index(maker: Maker) -> list[str]:
-    found = releases_of(Path(maker.base.python), RELEASED)
+def _of_index() -> list[str]:
+    found = releases_of(Path(sys.executable), RELEASED)
     names = [one for one in found if Version(one) >= Version(OLDEST)]
     if not names:
         raise ValueError(f"releases = none in the index, but should be some since {OLDEST} [bisect]")

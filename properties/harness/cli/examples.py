@@ -9,7 +9,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench": ("bench", "bench --only align --peer properties/meta/bench/index_copy_peer.py"),
     "bisect": (
         "bisect 519227bdfe --subject vllm --releases 0.25.1,0.33.0",
-        "bisect reports/2026-11-22-rows_stay-1a2b3c4d/case.json --all",
+        "bisect 519227bdfe --subject vllm --all --time-limit 5m",
     ),
     "compatibility": ("compatibility --releases 0.25.1,0.33.0 --budget 3m",),
     "demo": ("demo --budget 20s",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -86,9 +87,12 @@ def run_pip(python: Path, *arguments: str) -> str:
     Raises:
         PipFailed: with what it said.
     """
-    options = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
-    command = [str(python), "-m", "pip", *arguments, *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = [str(python), "-m", "pip", *arguments, "--no-input", "--disable-pip-version-check"]
+    # Not every command has it as an option.
+    quiet = {**os.environ, "PIP_PROGRESS_BAR": "off"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=quiet
+    )
     if done.returncode:
         raise PipFailed(_telling(done.stdout))
     return done.stdout

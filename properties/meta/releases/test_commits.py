@@ -96,7 +96,7 @@ def test_what_is_no_range_is_refused(tree: Path, range_: str, rule: str) -> None
 def test_a_folder_without_tags_or_without_git_needs_a_range(tree: Path, tmp_path: Path) -> None:
     git(tree, "tag", "-d", "v0.31.0")
     for folder in (tree, tmp_path):
-        with pytest.raises(ValueError, match="commits = '', but should be a range .* where no tag is found"):
+        with pytest.raises(ValueError, match=r"commits = '', but should be a range .* where no tag is found"):
             commits_of(folder)
 
 

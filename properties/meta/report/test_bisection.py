@@ -145,7 +145,7 @@ def test_a_report_that_is_written_again_keeps_what_is_known(tmp_path: Path) -> N
 
 def test_a_report_has_room_for_it(tmp_path: Path) -> None:
     many = bisected("+-" * 300)
-    long = replace(many, titles={name: "why " * 40 for name in many.names})
+    long = replace(many, titles=dict.fromkeys(many.names, "why " * 40))
     save(tmp_path, long)
     save(tmp_path, replace(long, over="commits"))
     case = a_case(steps=(*(call("divide", x=int32(range(300)), y=n) for n in range(200)),)[:1])

@@ -93,7 +93,7 @@ def test_the_test_of_a_condition_fails_as_long_as_the_outcomes_are_those_that_br
 def test_the_test_says_the_same_when_it_is_run_again(test_of: ATest) -> None:
     again = test_of(a_half())
     for _ in range(2):
-        with pytest.raises(AssertionError, match="^result = 2, but should be 3$"):
+        with pytest.raises(AssertionError, match=r"^result = 2, but should be 3$"):
             again()
 
 
