@@ -23,7 +23,10 @@ from properties.harness.releases.checkout import requirements_of, version_of
 from properties.harness.releases.environment import Maker, Wanted
 from properties.harness.releases.pip import releases_of
 
-pytestmark = pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip"),
+]
 RELEASE = Wanted("0.99.0")
 
 

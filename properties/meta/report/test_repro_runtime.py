@@ -24,7 +24,8 @@ from properties.harness.report.repro.carried import Carried
 from properties.harness.report.repro.runtime import calls, ending, harness, memory, results, subjects
 from properties.harness.report.repro.runtime.fake import Fake
 from properties.harness.report.repro.script import TRACED, repro_script, repro_test
-from properties.meta.breakages.broken import a_case
+from properties.meta.breakages.broken import ROOT, a_case
+from properties.meta.processes import run_python
 
 # In a file for pytest, `skipping` stands for `ending`.
 IN_SCRIPTS = [path for path in sorted(Path(runtime.__path__[0]).glob("*.py")) if path.stem != "skipping"]
@@ -86,6 +87,45 @@ def test_no_two_modules_that_are_carried_define_one_name() -> None:
                 defined.update(one.id for one in node.targets if isinstance(one, ast.Name))
     del defined["__all__"]
     assert [name for name, times in defined.items() if times > 1] == []
+
+
+COUNTS_TO_A_LOADED_NUMBER = """
+from __future__ import annotations
+import sys
+from properties.harness.report.repro.runtime.start import checked_device, import_torch
+
+checked_device("cpu")
+torch = import_torch()
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+
+plain = interpreter._patch_lang_tensor
+
+def none_made(tensor, *scope):
+    plain(tensor, *scope)
+    tensor.__index__ = lambda scalar: scalar.handle.data.no_int_is_made_of_it
+
+interpreter._patch_lang_tensor = none_made
+
+@triton.jit
+def count_kernel(data_ptr):
+    for _ in range(tl.load(data_ptr)):
+        tl.store(data_ptr + 1, tl.load(data_ptr + 1) + 1)
+
+data = torch.tensor([3, 0], dtype=torch.int32)
+count_kernel[(1,)](data)
+print(data.tolist())
+"""
+
+
+def test_a_script_s_kernels_count_up_to_a_loaded_number_where_triton_s_interpreter_cannot(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "count.py"
+    script.write_text(COUNTS_TO_A_LOADED_NUMBER, encoding="utf-8")
+    ran = run_python(script, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert (ran.returncode, ran.stdout) == (0, "[3, 3]\n"), ran.stderr
 
 
 def test_scripts_have_every_function_of_the_harness_that_a_case_can_call() -> None:

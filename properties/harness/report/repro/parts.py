@@ -36,7 +36,7 @@ Needs torch, triton, the subject, statecheck, and case.json beside this file. To
 
 
 @dataclass(frozen=True)
-class Run:
+class Usage:
     """How a file is run: what says how it ended, what it needs beside the subject, and the command."""
 
     codes: str
@@ -44,14 +44,14 @@ class Run:
     command: str
 
 
-AS_SCRIPT = Run(
+AS_SCRIPT = Usage(
     """\
 Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or the device is missing.
 `git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.""",
     "torch",
     "python repro.py",
 )
-AS_TEST = Run(
+AS_TEST = Usage(
     """\
 Fails while the defect is there and passes once it is gone; skipped where it cannot be tried: the subject, torch or the device is
 missing.""",
@@ -77,18 +77,18 @@ class SubjectPart:
     seen_with: str = ""
 
 
-def subject_part(case: Case, root: str, run: Run = AS_SCRIPT) -> SubjectPart:
+def subject_part(case: Case, root: str, usage: Usage = AS_SCRIPT) -> SubjectPart:
     """For a script about `case`; `root` is the folder to import a subject from, relative to the script, "" for none."""
     subject = subject_of(case)
     told = {
-        "@CODES@": run.codes,
-        "@TOOLS@": run.tools,
-        "@RUN@": run.command,
+        "@CODES@": usage.codes,
+        "@TOOLS@": usage.tools,
+        "@RUN@": usage.command,
         "@SUBJECT@": in_docstring(case.subject),
         "@DEVICE@": in_docstring(case.device),
         "@FOUND@": in_docstring(f"{root} from here" if root else "what Python imports from"),
     }
-    usage = filled(_IMPORTED_USAGE, told)
+    text = filled(_IMPORTED_USAGE, told)
     import_it = f"import_subject({json.dumps(case.subject)}, {json.dumps(root)})"
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
@@ -100,11 +100,11 @@ def subject_part(case: Case, root: str, run: Run = AS_SCRIPT) -> SubjectPart:
             bind_it = "subject = adapted(adapter)"
             seen_with = titled(case.subject, subject)
             if subject.module.__name__ == subject.carried:
-                usage = filled(_CARRIED_USAGE, told)
-                return SubjectPart(usage, (bind_it,), adapter, seen_with)
+                text = filled(_CARRIED_USAGE, told)
+                return SubjectPart(text, (bind_it,), adapter, seen_with)
             # Its adapter adapts any port: the port is a module like any other subject.
-            return SubjectPart(usage, (import_it, bind_it), adapter, seen_with)
-    return SubjectPart(usage, (f"subject = {import_it}",))
+            return SubjectPart(text, (import_it, bind_it), adapter, seen_with)
+    return SubjectPart(text, (f"subject = {import_it}",))
 
 
 def filled(template: str, told: dict[str, str]) -> str:

@@ -41,7 +41,7 @@ from properties.harness.report.repro.parts import (
     AS_SCRIPT,
     AS_TEST,
     SANITIZED_USAGE,
-    Run,
+    Usage,
     filled,
     in_docstring,
     seen,
@@ -86,11 +86,11 @@ def needs_sanitizer(case: Case) -> bool:
     return case.sanitized and case.order is None
 
 
-def _of_case(case: Case, root: str, run: Run) -> tuple[Script, str]:
+def _of_case(case: Case, root: str, usage: Usage) -> tuple[Script, str]:
     """What scripts and tests of a case share, and what `_stated` says of it."""
     if case.order != TRACED:
         case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
-    part = subject_part(case, root, run)
+    part = subject_part(case, root, usage)
     body = [f"    {line}" if line else "" for line in _steps(case)]
     seen_with = part.seen_with and f" with {part.seen_with}"
     script = Script(
