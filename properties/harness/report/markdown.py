@@ -154,7 +154,9 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     told.append(f"{code(rerun)} replays the same input through the harness.{_unstepped(case)}")
     if case.subject == RELEASED:
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
-        told.append(f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it.")
+        told.append(
+            f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it."
+        )
     return "\n".join(told)
 
 
