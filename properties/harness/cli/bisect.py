@@ -24,6 +24,7 @@ def add_bisect(commands: Any) -> None:
     parser.add_argument(
         "--subject",
         dest="released",
+        metavar="SUBJECT",
         default="",
         help="what the releases are of: vllm (default: the case's own)",
     )
