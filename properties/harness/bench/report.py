@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from properties.harness.report.markdown import revision
+from properties.harness import rooms
+from properties.harness.report.environment import revision
 from properties.harness.text.command_lines import command_line, pip_line
 
 Row = Mapping[str, Any]
@@ -35,7 +36,7 @@ def environment() -> dict[str, Any]:
         "triton": _triton(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "revision": revision(),
+        "revision": revision(rooms.home()),
     }
 
 

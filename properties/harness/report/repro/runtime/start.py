@@ -1,19 +1,15 @@
-"""Before torch is imported: arguments, the device, and how a script ends without a verdict."""
+"""Before torch is imported: arguments, and the device."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any
+
+from properties.harness.report.repro.runtime.ending import cannot_try
 
 __all__ = ["begin", "checked_device", "import_torch"]
-
-
-def cannot_try(why: str) -> NoReturn:
-    """End without a verdict on the defect: with 2, or as `git bisect run` wants it, which skips a revision for 125."""
-    print(why)
-    sys.exit(125 if sys.argv[1:] == ["--bisect"] else 2)
 
 
 def begin(usage: str | None) -> None:
