@@ -74,7 +74,8 @@ def run_align(options: BenchOptions) -> None:
     _print(console, bench_counters.tables(counted, _COUNTERS))
     saved = options.out / "align.json"
     bench_report.save(saved, _content(measured, host, calls, counted, options.peer))
-    console.print(f"saved {saved}; {bench_report.draw(saved)}", highlight=False, soft_wrap=True)
+    drawn = "" if options.host_only else f"; {bench_report.draw(saved)}"
+    console.print(f"saved {saved}{drawn}", highlight=False, soft_wrap=True)
 
 
 def show(measured: Measured | None, console: Console | None = None) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import calls as bench_calls
+from properties.harness.bench import device as bench_device
 from properties.harness.bench.clock import Times
 from properties.harness.bench.device import CopyLoad
+from properties.harness.cli.main import main
 from properties.harness.execution.example import Bench
 from properties.harness.subject import load
 from properties.meta.bench.test_bench import ROWS, launched
@@ -55,3 +58,14 @@ def test_a_builder_is_timed_without_what_an_adapter_adds() -> None:
         __module__ = "properties.subjects.engine"
 
     assert bench_builders._own_class(Adapter) is Released
+
+
+def test_only_what_the_host_takes_is_timed_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_device, "measure", lambda *_: pytest.fail("timed the device"))
+    monkeypatch.setattr(bench_device, "FULL", bench_device.TINY)
+    assert main(["bench", "--only", "host", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "preprocess_mamba" in out
+    assert out.splitlines()[-1] == f"saved {tmp_path / 'align.json'}"
