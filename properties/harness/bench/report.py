@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from properties.harness import rooms
 from properties.harness.report.environment import revision
 from properties.harness.text.command_lines import command_line, pip_line
 
 Row = Mapping[str, Any]
+_PLAIN_WIDTH = 120
 _COLORS = ("tab:blue", "tab:cyan", "tab:red", "tab:orange")
+
+
+def console() -> Console:
+    """Of the terminal, or of a file as wide as the tables."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
 def environment() -> dict[str, Any]:

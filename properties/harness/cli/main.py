@@ -138,7 +138,17 @@ def _add_table(commands: Any) -> None:
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", choices=("builders", "align"), default="", help="half of it")
+    parser.add_argument(
+        "--only",
+        choices=("builders", "align", "host"),
+        default="",
+        help="half of it; host: of align mode what the host takes",
+    )
+    parser.add_argument(
+        "--subject",
+        default="",
+        help="a subject whose builders are timed beside impl's: vllm, or any importable module",
+    )
     parser.add_argument(
         "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"
     )
@@ -209,11 +219,19 @@ def _bench(options: argparse.Namespace) -> int:
     from properties.harness.bench.align import BenchOptions
     from properties.harness.bench.cache import load_peer
     from properties.harness.bench.chunks import run_bench
+    from properties.harness.subject import load
 
     # First of all: a file that is no peer should not be found out after a minute of timing.
     peer = load_peer(options.peer) if options.peer is not None else None
-    align = BenchOptions(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
-    return run_bench(options.only, align)
+    align = BenchOptions(
+        options.out,
+        options.device,
+        peer,
+        counters=options.counters,
+        tiny=options.tiny,
+        host_only=options.only == "host",
+    )
+    return run_bench(options.only, align, load(options.subject) if options.subject else None)
 
 
 def _prepare_kernels(device: str) -> None:
