@@ -49,6 +49,7 @@ from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.report.bisection import Bisection, TriedVersion
+from properties.harness.report.case import input_sections
 from properties.harness.report.markdown import add_bisection, report_text, subject_root, write_report
 from properties.harness.report.repro.script import repro_script
 from properties.harness.suite.short import lines
@@ -698,7 +699,8 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
         "A note.\n",
         "\nblock_table = torch.tensor([1, 2, 132832238, 3, 4, 132832238], dtype=torch.int32).as_strided(",
         "\nseq_lens = torch.tensor([5, 1], dtype=torch.int32)\n",
-        "\nmamba_get_block_table_tensor(block_table, seq_lens, kv_cache_spec, mamba_cache_mode)\n",
+        "\nmamba_get_block_table_tensor(block_table=block_table, seq_lens=seq_lens, kv_cache_spec=",
+        ", mamba_cache_mode='align')\n",
         "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
         "\ndifference  result[1, 0] = 4, but should be 3\n",
         "-m properties replay ",
@@ -714,6 +716,15 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
 def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path, part: str) -> None:
     _, directory = written(tmp_path, seed=77)
     assert part in (directory / "report.md").read_text(encoding="utf-8")
+
+
+def test_an_input_calls_methods_as_one_would_write_it() -> None:
+    steps = (
+        call("Toy", size=4, bind="toy"),
+        call("Toy.turn", self=Name("toy"), by=2),
+    )
+    (section,) = input_sections(a_case(steps=steps))
+    assert section.pieces == ("toy = Toy(size=4)", "toy.turn(by=2)")
 
 
 def test_a_mark_stands_below_the_first_element_that_differs(tmp_path: Path) -> None:
