@@ -4,21 +4,28 @@ The constructor and every method of the runner run. Ours are the layers, the sam
 device, which there is none of, are replaced by ones that are done at once.
 """
 
-import contextlib
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import BUILDERS, LiveSettings
+from properties.subjects.vllm.live_config import LiveSettings
 from properties.subjects.vllm.live_forward import LiveForward
 from properties.subjects.vllm.live_states import LiveMemory
+from properties.subjects.vllm.live_v1_parts import (
+    HOST,
+    FirstModel,
+    FirstSampler,
+    HostTorch,
+    layer_of,
+    one_rank,
+    planned_model_drafts,
+    planned_ngrams,
+)
 from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
-_HOST = torch.device("cpu")
 _ASKED_BY_V1 = {
     "is_multimodal_raw_input_only_model": False,
     "uses_alibi": False,
@@ -74,19 +81,19 @@ class LiveWorkerV1:
         if self.settings.padding:
             self._capture()
         module = importlib.import_module(_FIRST_RUNNER)
-        host = _HostTorch(torch)
-        vars(module).update(torch=host, get_pp_group=_one_rank, EagleProposer=_eagle())
+        host = HostTorch(torch)
+        vars(module).update(torch=host, get_pp_group=one_rank, EagleProposer=planned_model_drafts())
         # The release's n-gram search needs numba, and is not what is run.
-        sys.modules["vllm.v1.spec_decode.ngram_proposer"] = _ngram()
+        sys.modules["vllm.v1.spec_decode.ngram_proposer"] = planned_ngrams()
         context = self.config.compilation_config.static_forward_context
         for name, layer in self.memory.layers.items():
-            context[name] = _layer(layer.kind)
-        runner = _runner_of(module.GPUModelRunner)(self.config, _HOST)
+            context[name] = layer_of(layer.kind)
+        runner = _runner_of(module.GPUModelRunner)(self.config, HOST)
         runner.live = self
-        runner.model = _FirstModel(self)
+        runner.model = FirstModel(self)
         if self.settings.num_spec:
             runner.drafter.live = self
-        runner.sampler = _FirstSampler(self)
+        runner.sampler = FirstSampler(self)
         runner.rejection_sampler = runner.sampler
         runner.initialize_kv_cache(self.caches)
         return runner
@@ -192,200 +199,3 @@ def _runner_of(released: Any) -> Any:
                 pool[block_ids] = 0
 
     return Runner
-
-
-def _one_rank() -> Any:
-    return SimpleNamespace(is_first_rank=True, is_last_rank=True, world_size=1, ranks=[0], rank=0)
-
-
-class _Done:
-    """A stream or an event on which everything is done."""
-
-    device = _HOST
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def record(self, *_: Any) -> None: ...
-
-    synchronize = wait = wait_stream = wait_event = record
-
-
-class _HostTorch(ModuleType):
-    """PyTorch as a module sees it that wants streams."""
-
-    def __init__(self, plain: Any) -> None:
-        super().__init__("torch")
-        self.plain = plain
-        self.Event = _Done
-        self.cuda = SimpleNamespace(
-            Stream=_Done,
-            Event=_Done,
-            current_stream=lambda *_: _Done(),
-            stream=lambda _: contextlib.nullcontext(),
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.plain, name)
-
-
-class _FirstAttentionBuilder:
-    """The metadata of the attention group are the common ones."""
-
-    supports_update_block_table = False
-    requires_block_table_width = False
-    reorder_batch_threshold = None
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    @classmethod
-    def get_cudagraph_support(cls, *_: Any) -> Any:
-        return find("vllm.v1.attention.backend:AttentionCGSupport").ALWAYS
-
-    def build(self, common_prefix_len: int, common_attn_metadata: Any, **_: Any) -> Any:
-        return common_attn_metadata
-
-
-def _attention() -> Any:
-    class Backend(find("vllm.v1.attention.backend:AttentionBackend")):  # type: ignore[misc]
-        @staticmethod
-        def get_name() -> str:
-            return "LIVE"
-
-        @staticmethod
-        def get_impl_cls() -> Any:
-            return None
-
-        @staticmethod
-        def get_builder_cls() -> Any:
-            return _FirstAttentionBuilder
-
-        @staticmethod
-        def get_kv_cache_shape(num_blocks: int, block_size: int, *_: Any, **__: Any) -> tuple[int, ...]:
-            return (num_blocks, block_size, 2)
-
-        @staticmethod
-        def get_supported_kernel_block_sizes(*_: Any) -> list[Any]:
-            return [find("vllm.v1.attention.backend:MultipleOf")(1)]
-
-    return Backend
-
-
-def _layer(kind: str) -> Any:
-    """A layer as the runner looks at it."""
-    base = find("vllm.model_executor.layers.attention_layer_base:AttentionLayerBase")
-    backend = _attention() if kind == "attention" else find(BUILDERS[kind])
-    methods = {"get_attn_backend": lambda _: backend, "get_kv_cache_spec": lambda *_: None, "num_heads": 1}
-    return type("LiveLayer", (base,), methods)()
-
-
-class _FirstModel(torch.nn.Module):
-    """The model that the runner calls."""
-
-    def __init__(self, worker: LiveWorkerV1) -> None:
-        super().__init__()
-        object.__setattr__(self, "worker", worker)
-
-    def forward(self, input_ids: torch.Tensor, **_: Any) -> torch.Tensor:
-        metadata = find("vllm.forward_context:get_forward_context")().attn_metadata
-        return self.worker.run(input_ids, metadata)
-
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
-
-    def get_mamba_state_copy_func(self) -> tuple[Any, ...]:
-        return _copies(self.worker.settings.kinds[0] == "short_conv")
-
-    def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        return {one: _copies("SHORT" in str(one.name)) for one in types}
-
-
-def _copies(conv_alone: bool) -> tuple[Any, ...]:
-    module = "vllm.model_executor.layers.mamba.mamba_utils"
-    conv, temporal = find(f"{module}:get_conv_copy_spec"), find(f"{module}:get_temporal_copy_spec")
-    return (conv,) if conv_alone else (conv, temporal)
-
-
-class _FirstSampler:
-    """Takes the drafts that are what the model says, and its next token. Both as sampler and in place of rejection."""
-
-    def __init__(self, worker: LiveWorkerV1) -> None:
-        self.worker = worker
-        self.last: list[list[int]] = []
-        """By row, the tokens that the last step has sampled."""
-
-    def __call__(
-        self,
-        drafts: Any = None,
-        _probabilities: Any = None,
-        logits: Any = None,
-        _metadata: Any = None,
-        **__: Any,
-    ) -> Any:
-        said = logits.tolist()
-        Output = find("vllm.v1.outputs:SamplerOutput")
-        if drafts is None:
-            self.last = [[token] for token in said]
-            return Output(torch.tensor(said, dtype=torch.int32).unsqueeze(1), None)
-        proposed = drafts.draft_token_ids.tolist()
-        width = drafts.max_spec_len + 1
-        sampled = torch.full((len(drafts.num_draft_tokens), width), -1, dtype=torch.int32)
-        first = at = 0
-        self.last = []
-        for row, count in enumerate(drafts.num_draft_tokens):
-            taken = 0
-            while taken < count and proposed[first + taken] == said[at + taken]:
-                taken += 1
-            sampled[row, : taken + 1] = torch.tensor(said[at : at + taken + 1], dtype=torch.int32)
-            self.last.append(said[at : at + taken + 1])
-            first, at = first + count, at + count + 1
-        return Output(sampled, None)
-
-
-def _ngram() -> Any:
-    """The drafter that looks for n-grams, whose drafts are planned."""
-
-    class NgramProposer:
-        live: LiveWorkerV1
-
-        def __init__(self, *_: Any) -> None: ...
-
-        def load_model(self, *_: Any) -> None: ...
-
-        def propose(self, _count: Any, sampled: Any, *_: Any, **__: Any) -> list[list[int]]:
-            return [self.live.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
-
-    return SimpleNamespace(NgramProposer=NgramProposer)
-
-
-def _eagle() -> Any:
-    """The drafter with a model of its own, whose drafts are planned."""
-    released = find("vllm.v1.spec_decode.eagle:EagleProposer")
-
-    class Proposer(released):  # type: ignore[misc]
-        live: LiveWorkerV1
-
-        def __init__(self, config: Any, device: Any, runner: Any) -> None:
-            self.runner, self.device, self.vllm_config = runner, device, config
-            self.speculative_config = config.speculative_config
-            self.num_speculative_tokens = config.speculative_config.num_speculative_tokens
-            self.kv_cache_gid = 0
-            self.supports_mm_inputs = self.parallel_drafting = self.needs_extra_input_slots = False
-            self.extra_slots_per_request, self.net_num_new_slots_per_request = 1, 0
-            self.max_num_tokens = config.scheduler_config.max_num_batched_tokens
-            self.backup_next_token_ids = runner._make_buffer(runner.max_num_reqs, dtype=torch.int32)
-            self.token_arange_np = runner.arange_np if hasattr(runner, "arange_np") else None
-
-        def initialize_attn_backend(self, *_: Any, **__: Any) -> None: ...
-
-        initialize_cudagraph_keys = initialize_attn_backend
-
-        def take_last_draft_probs(self) -> None: ...
-
-        def propose(self, *_: Any, **keywords: Any) -> torch.Tensor:
-            live = self.live
-            sampled = live.runner.sampler.last
-            rows = [live.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
-            count = self.num_speculative_tokens
-            return torch.tensor([[*row, *([0] * (count - len(row)))] for row in rows], dtype=torch.int32)
-
-    return Proposer

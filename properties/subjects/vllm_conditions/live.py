@@ -78,6 +78,8 @@ def _preempts_by_a_reset(case: Case, _: Profile) -> bool:
 
 _FIRST = r"its 0 computed tokens|computed tokens, of 0$"
 
+_ANOTHER_COUNT = r"as \d+ tokens of (\w+), holds (conv rows )?the state after \d+ tokens? of \1\b"
+
 LIVE: Mapping[str, Condition] = {
     "accepted_count_of_another_row": Condition(
         _engine(_moves_counts), _says(r"the forward of \w+ reads (the state|conv rows)")
@@ -92,8 +94,10 @@ LIVE: Mapping[str, Condition] = {
         _engine(_speculates), _says(r"and then \[0(, 0)*\]|the forward of \w+ reads conv rows")
     ),
     "resumed_with_a_short_rest": Condition(_engine(_speculates), _resumed),
-    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model)),
-    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model)),
+    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model), _says(_ANOTHER_COUNT)),
+    "recurrent_hit_past_the_drop": Condition(
+        _engine(_drafts_with_a_model), _says(r"^attention layer \d+ of \w+ reads .* at token")
+    ),
     # A prompt of one token and then placeholders.
     "took_in_placeholders": Condition(
         _engine(lambda settings: settings.get("num_spec", 0) > 0),
