@@ -27,6 +27,8 @@ TRACE ?=
 VLLM ?=
 VLLM_PATH ?=
 RELEASES ?=
+COMMITS ?=
+BISECT_ARGS ?=
 REQUESTS ?=
 FACTOR ?=
 RUNNER ?=
@@ -61,7 +63,7 @@ CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz nightly merge replay sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
+.PHONY: help test fuzz nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,12 +71,13 @@ help:  ## this list
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
-	@echo '  of bench: ONLY=builders|align PEER=<file.py> OUT=$(OUT) BENCH_ARGS="--counters"; of vectors: OUT=$(VECTORS)'
+	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT) BENCH_ARGS="--counters"; of vectors: OUT=$(VECTORS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0, or VLLM_PATH=<checkout> COMMITS=v0.32.0..HEAD; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
-	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -n auto --dist loadgroup -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
@@ -100,6 +103,12 @@ replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CAS
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))
 	@$(RUN) replay $(call quote,$(CASE)) $(CHOICE)
 
+bisect: $(READY)  ## which release of vLLM broke a case and which repaired it; commits with VLLM_PATH: CASE, SUBJECT, RELEASES, COMMITS
+	$(if $(CASE),,$(error make bisect needs CASE=reports/.../case.json, or an id of the corpus))
+	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) bisect $(call quote,$(CASE)) \
+	  --device $(call quote,$(DEVICE)) $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) \
+	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(if $(COMMITS),--commits $(call quote,$(COMMITS))) $(BISECT_ARGS)
+
 traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
@@ -114,9 +123,10 @@ replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, 
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
 	@$(RUN) demo
 
-bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT
-	@$(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
-	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
+bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; builders beside a release's: VLLM=0.33.0
+	@$(if $(VLLM)$(VLLM_PATH),VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH))) \
+	  $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))

@@ -212,9 +212,9 @@ def check_longest(seq_lens: torch.Tensor, max_seq_len: int | None, longest: int,
         bound = int_at_least("max_seq_len", max_seq_len, 0, function)
         if bound > longest:
             refuse("max_seq_len", bound, f"<= {longest}, what block_table covers", function)
-    elif seq_lens.device.type == "cpu":
+    elif seq_lens.is_cpu:
         too_long = seq_lens.numpy() > longest
-        if too_long.any():
+        if np.count_nonzero(too_long):
             row = int(too_long.argmax())
             rule = f"<= {longest}, what block_table covers"
             refuse(f"seq_lens[{row}]", int(seq_lens[row]), rule, function)

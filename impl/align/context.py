@@ -11,10 +11,10 @@ import torch
 
 from ..checks import describe, int_at_least, refuse
 from ..layout import MambaStateCopyFunc, is_conv_state_dim_first
-from .fused import has_work, launch_postprocess, launch_postprocess_align, launch_precopy
+from .fused import bound_launches, rows_to_launch
 from .geometry import check_geometry, checked_tables
 from .groups import get_mamba_groups
-from .launch import tile_bytes
+from .launch import BoundLaunch, tile_bytes
 from .states import STATE_FIELDS, StateRow, read_states, signed
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class MambaSpecDecodeGPUContext:
     num_computed_tokens_buf: CpuGpuBuffer | None = None
     num_draft_tokens_buf: CpuGpuBuffer | None = None
     is_initialized: bool = False
+
+    def __post_init__(self) -> None:
+        # Made when there is something to launch; nothing that they are bound to changes after that.
+        self._launches: dict[str, BoundLaunch] | None = None
 
     @classmethod
     def create(
@@ -147,6 +151,7 @@ class MambaSpecDecodeGPUContext:
         self.block_table_stride_req = tables[0].stride(0)
         self.block_table_width = tables[0].size(1)
         self.conv_state_dim_first = is_conv_state_dim_first()
+        self._launches = None
         self.is_initialized = True
 
     def _keep_states(self, rows: Sequence[StateRow], tables: Sequence[torch.Tensor]) -> None:
@@ -187,8 +192,7 @@ class MambaSpecDecodeGPUContext:
             "num_computed_tokens_gpu": num_computed_tokens_gpu,
             "num_draft_tokens_gpu": num_draft_tokens_gpu,
         }
-        if has_work(self, num_reqs, vectors, "run_fused_postprocess"):
-            launch_postprocess(self, num_reqs, *vectors.values())
+        self._launch("run_fused_postprocess", num_reqs, vectors)
 
     def run_fused_precopy(
         self,
@@ -212,8 +216,7 @@ class MambaSpecDecodeGPUContext:
             "token_bias_gpu": token_bias_gpu,
             "idx_mapping": idx_mapping,
         }
-        if has_work(self, num_reqs, vectors, "run_fused_precopy"):
-            launch_precopy(self, num_reqs, state_idx_gpu, src_col_gpu, token_bias_gpu, idx_mapping)
+        self._launch("run_fused_precopy", num_reqs, vectors)
 
     def run_precopy_rows(self, num_reqs: int, moves: torch.Tensor) -> None:
         """As `run_fused_precopy` for values by batch row: the copies of a V1 preprocess in one launch.
@@ -223,9 +226,9 @@ class MambaSpecDecodeGPUContext:
         """
         if moves.ndim != 2 or moves.size(0) != 3:
             refuse("moves", describe(moves), "of shape [3, n]", "run_precopy_rows")
-        vectors = {f"moves[{i}]": moves[i] for i in range(3)}
-        if has_work(self, num_reqs, vectors, "run_precopy_rows"):
-            launch_precopy(self, num_reqs, moves[0], moves[1], moves[2], None)
+        columns, src_cols, biases = moves.unbind()
+        vectors = {"moves[0]": columns, "moves[1]": src_cols, "moves[2]": biases}
+        self._launch("run_precopy_rows", num_reqs, vectors)
 
     def run_fused_postprocess_align(
         self,
@@ -248,5 +251,11 @@ class MambaSpecDecodeGPUContext:
             "new_num_computed_tokens_gpu": new_num_computed_tokens_gpu,
             "idx_mapping": idx_mapping,
         }
-        if has_work(self, num_reqs, vectors, "run_fused_postprocess_align"):
-            launch_postprocess_align(self, num_reqs, *vectors.values())
+        self._launch("run_fused_postprocess_align", num_reqs, vectors)
+
+    def _launch(self, driver: str, num_reqs: int, vectors: Mapping[str, torch.Tensor]) -> None:
+        rows = rows_to_launch(self, num_reqs, vectors, driver)
+        if rows:
+            if self._launches is None:
+                self._launches = bound_launches(self)
+            self._launches[driver](rows, *vectors.values())

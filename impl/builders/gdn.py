@@ -64,12 +64,14 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self.spec_state_indices_tensor = empty(rows, 1 + self.num_spec)
         self.non_spec_state_indices_tensor = empty(rows)
         self.spec_sequence_masks = empty(rows, dtype=torch.bool)
-        self.spec_token_indx = empty(rows)
+        # Whatever the step, its tokens are these: nobody writes here again.
+        self.spec_token_indx = torch.arange(rows, dtype=torch.int32, device=device)
         self.non_spec_token_indx = empty(rows)
         self.spec_query_start_loc = empty(rows + 1)
         self.non_spec_query_start_loc = empty(rows + 1)
         self.num_accepted_tokens = empty(rows)
         self._device = self.num_accepted_tokens.device
+        self._non_spec_column = self.non_spec_state_indices_tensor.unsqueeze(1)
 
     def build_for_cudagraph_capture(
         self, common_attn_metadata: CommonAttentionMetadata
@@ -145,7 +147,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         prefills = max(filled - decodes, 0)
         buffer = None
         if not prefills and self._runs_as_graph(rows):
-            buffer = self.non_spec_state_indices_tensor[:rows].unsqueeze(1)
+            buffer = self._non_spec_column[:rows]
             starts = moved(self.non_spec_query_start_loc, starts)
         ids = self._ids(m, 1, filled, buffer)
         metadata = GDNAttentionMetadata(
@@ -257,7 +259,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
             starts = moved(self.spec_query_start_loc, m.query_start_loc)
             counts = moved(self.num_accepted_tokens, counts[:rows])
             masks = self.spec_sequence_masks[:rows].fill_(True)
-            index = torch.arange(tokens, out=self.spec_token_indx[:tokens])
+            index = self.spec_token_indx[:tokens]
             no_index = self.non_spec_token_indx[:0]
             if size < rows:
                 counts[size:].fill_(1)

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from properties.harness.bench import calls as bench_calls
 from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
@@ -33,7 +34,6 @@ from properties.harness.execution.port import choose_device
 from properties.harness.subject import Subject, load
 
 _COUNTED_REQUESTS = 16
-_PLAIN_WIDTH = 120
 _TITLE = f"{POSTPROCESS}; µs per launch, median"
 _COUNTERS = (
     f"{POSTPROCESS}, {GDN.name}, all of {_COUNTED_REQUESTS} requests crossing; MB by the memory's counters"
@@ -43,41 +43,44 @@ _NEEDED = _COUNTED_REQUESTS * GDN.moved_bytes(1) // 2
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """`out`: the folder for the file and the plot. `tiny`: small states, on a CPU as well, to try the bench itself."""
+    """`out`: the folder for the file and the plot. `tiny`: small states, on a CPU as well, to try the bench itself.
+
+    `host_only`: nothing of what the device takes.
+    """
 
     out: Path
     device: str = "auto"
     peer: Subject | None = None
     counters: bool = False
     tiny: bool = False
+    host_only: bool = False
 
 
 def run_align(options: BenchOptions) -> None:
     """Print the tables and save `align.json` and `align.svg`."""
-    device, console = choose_device(options.device), _console()
+    device, console = choose_device(options.device), bench_report.console()
     scale = bench_device.TINY if options.tiny else bench_device.FULL
     measured = None
-    if options.tiny or device == "cuda":
-        measured = bench_device.measure(scale, device, options.peer)
-    show(measured, console)
+    if not options.host_only:
+        if options.tiny or device == "cuda":
+            measured = bench_device.measure(scale, device, options.peer)
+        show(measured, console)
     devices = dict.fromkeys(("cpu", device))
     host = [row for name in devices for row in bench_host.measure_host(name, scale.host_repeats)]
     _print(console, bench_host.tables(host))
+    calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
+    _print(console, bench_calls.tables(calls))
     counted = bench_counters.measure_counters(LAYOUTS, _NEEDED) if options.counters else []
     _print(console, bench_counters.tables(counted, _COUNTERS))
     saved = options.out / "align.json"
-    bench_report.save(saved, _content(measured, host, counted, options.peer))
-    console.print(f"saved {saved}; {bench_report.draw(saved)}", highlight=False, soft_wrap=True)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+    bench_report.save(saved, _content(measured, host, calls, counted, options.peer))
+    drawn = "" if options.host_only else f"; {bench_report.draw(saved)}"
+    console.print(f"saved {saved}{drawn}", highlight=False, soft_wrap=True)
 
 
 def show(measured: Measured | None, console: Console | None = None) -> None:
     """Print what was measured on the device; None is no device."""
-    _print(console or _console(), _shown(measured))
+    _print(console or bench_report.console(), _shown(measured))
 
 
 def _print(console: Console, shown: Iterable[Table | str]) -> None:
@@ -89,6 +92,7 @@ def _print(console: Console, shown: Iterable[Table | str]) -> None:
 def _content(
     measured: Measured | None,
     host: Sequence[bench_host.PreprocessTimes],
+    calls: Sequence[bench_calls.CallTimes],
     counted: Sequence[bench_counters.Counted],
     peer: Subject | None,
 ) -> dict[str, Any]:
@@ -102,6 +106,7 @@ def _content(
         "peer": peer.module.__file__ if peer else None,
         "device": device or None,
         "host": [asdict(row) for row in host],
+        "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
         "counters": [asdict(one) for one in counted],
     }
 

@@ -1,18 +1,17 @@
-"""Host time of `build()`: what a runner waits for before it can launch a step."""
+"""Host time of `build()`: what a runner waits for before it can launch a step, beside another subject's if there is one."""
 
 from __future__ import annotations
 
-import gc
 import random
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from rich.table import Table
 
+from properties.harness.bench.clock import Times, host_clock, no_collection, quartiles
 from properties.harness.execution.port import InProcess, choose_device
 from properties.harness.subject import Subject, load
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
@@ -33,22 +32,44 @@ class BuilderLoad:
 
 @dataclass(frozen=True)
 class BuilderTimes:
-    """Microseconds until `build` returns, and what it enqueues on a GPU (None where there is none)."""
+    """Microseconds until `build` returns, and what it enqueues on a GPU (None where there is none).
+
+    `beside`: of the other subject's own builder, None where there is none. `same`: whether both have counted the same
+    requests and tokens of each kind.
+    """
 
     load: str
     device: str
-    low: float
-    median: float
-    high: float
+    times: Times
     kernels: int | None
     uploads: int | None
     fills: int | None
+    beside: Times | None = None
+    same: bool | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the other one takes."""
+        return None if self.beside is None else self.beside.median / self.times.median
 
 
-def measure_builders() -> list[BuilderTimes]:
+def measure_builders(beside: Subject | None = None) -> list[BuilderTimes]:
     """Time every load on the CPU and, where there is one, on the GPU."""
     devices = ("cpu", "cuda") if choose_device("auto") == "cuda" else ("cpu",)
-    return [_measure(load_, device) for device in devices for load_ in loads()]
+    sides = [load("impl"), beside] if beside else [load("impl")]
+    with _one_thread():
+        return [_measure(load_, sides, device) for device in devices for load_ in loads()]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """As in the workers of engines: torch shares out a few hundred numbers, and waits for all threads of a busy host."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def loads() -> Iterator[BuilderLoad]:
@@ -89,15 +110,28 @@ def _prefills(drawn: random.Random, rows: int) -> Iterator[StepRequest]:
         yield StepRequest(drawn.randrange(64, 1024), drawn.choice((0, 1024)), True)
 
 
-def _measure(load_: BuilderLoad, device: str) -> BuilderTimes:
-    build = _build(load_, load("impl"), device)
-    for _ in range(_WARM_UP):
-        build()
-    gc.disable()
-    clocks = sorted(_clock(build, device) for _ in range(_REPEATS))
-    gc.enable()
-    low, median, high = statistics.quantiles(clocks, n=4)
-    return BuilderTimes(load_.name, device, low, median, high, *_enqueued(build, device))
+def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> BuilderTimes:
+    builds = [_build(load_, side, device) for side in sides]
+    samples: list[list[float]] = [[] for _ in builds]
+    with no_collection():
+        for _ in range(_WARM_UP + _REPEATS):
+            # In turn, so that a busy machine slows both.
+            for taken, build in zip(samples, builds, strict=True):
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                taken.append(host_clock(build))
+    ours, *others = (quartiles(taken[_WARM_UP:]) for taken in samples)
+    enqueued = _enqueued(builds[0], device)
+    if not others:
+        return BuilderTimes(load_.name, device, ours, *enqueued)
+    counts = [_counts(build()) for build in builds]
+    return BuilderTimes(load_.name, device, ours, *enqueued, others[0], counts[0] == counts[1])
+
+
+def _counts(metadata: Any) -> dict[str, int]:
+    """What the metadata says of how many requests and tokens of each kind there are."""
+    names = (one.name for one in fields(metadata) if one.name.startswith("num_"))
+    return {name: value for name in names if isinstance(value := getattr(metadata, name), int)}
 
 
 def _build(load_: BuilderLoad, subject: Subject, device: str) -> Callable[[], Any]:
@@ -107,17 +141,13 @@ def _build(load_: BuilderLoad, subject: Subject, device: str) -> Callable[[], An
     call = load_.step.build(load_.setup)
     common = port.materialise(call.named["common_attn_metadata"])
     options = {name: port.materialise(value) for name, value in call.keywords}
-    return lambda: builder.build(0, common, **options)
+    build = _own_class(type(builder)).build
+    return lambda: build(builder, 0, common, **options)
 
 
-def _clock(build: Callable[[], Any], device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    started = time.perf_counter_ns()
-    kept = build()
-    ended = time.perf_counter_ns()
-    del kept
-    return (ended - started) / 1000
+def _own_class(adapted: type[Any]) -> type[Any]:
+    """The builder's class without what an adapter of the harness's adds, whose time is not the subject's."""
+    return next(one for one in adapted.__mro__ if not one.__module__.startswith("properties."))
 
 
 def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | None, int | None]:
@@ -136,25 +166,28 @@ def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | 
     return len(names) - uploads - fills - others, uploads, fills + others
 
 
-def tables(results: list[BuilderTimes]) -> list[Table]:
-    """A table for each device."""
-    return [_table(results, device) for device in dict.fromkeys(one.device for one in results)]
+def tables(results: Sequence[BuilderTimes], beside: str = "") -> list[Table]:
+    """A table for each device. `beside`: what the other subject is called."""
+    return [
+        _table([one for one in results if one.device == device], device, beside)
+        for device in dict.fromkeys(one.device for one in results)
+    ]
 
 
-def _table(results: list[BuilderTimes], device: str) -> Table:
+def _table(rows: Sequence[BuilderTimes], device: str, beside: str) -> Table:
     table = Table(
         title=f"build(), {device}; µs until it returns, median (quartiles)",
         title_justify="left",
         show_edge=False,
         pad_edge=False,
     )
-    columns = (
-        ("step", "host time", "kernels", "uploads", "other") if device == "cuda" else ("step", "host time")
-    )
-    for column in columns:
-        table.add_column(column, justify="left" if column == "step" else "right", no_wrap=True)
-    for one in results:
-        if one.device == device:
-            counts = [] if one.kernels is None else [str(one.kernels), str(one.uploads), str(one.fills)]
-            table.add_row(one.load, f"{one.median:,.0f} ({one.low:,.0f}-{one.high:,.0f})", *counts)
+    table.add_column("step", no_wrap=True)
+    counted = ("kernels", "uploads", "other") if device == "cuda" else ()
+    for column in (*["ratio"] * bool(beside), "host time", *[beside] * bool(beside), *counted):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in rows:
+        counts = [str(one.kernels), str(one.uploads), str(one.fills)] if counted else []
+        other = "" if one.same in (None, True) else ", other counts"
+        ratio = [] if one.ratio is None else [f"{one.ratio:.2f}x{other}"]
+        table.add_row(one.load, *ratio, str(one.times), *[str(one.beside)] * bool(beside), *counts)
     return table

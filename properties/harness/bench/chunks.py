@@ -14,7 +14,6 @@ from itertools import pairwise, product, starmap
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from properties.harness.bench import align as bench_align
@@ -22,6 +21,7 @@ from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.clock import Times, no_collection, quartiles
 from properties.harness.rooms import home
+from properties.harness.subject import Subject
 from properties.harness.subject import load as subject
 
 RESULTS = home() / "build" / "bench.json"
@@ -64,15 +64,19 @@ class ChunkTimes:
         return self.plain.median / self.subject.median
 
 
-def run_bench(only: str, align: bench_align.BenchOptions) -> int:
-    """Time the builders and the copies of align mode, or `only` "builders" or "align"; returns the exit code."""
-    code = 0 if only == "align" else _run_builders()
+def run_bench(only: str, align: bench_align.BenchOptions, beside: Subject | None = None) -> int:
+    """Time what the bench times, or `only` "builders", "align" or "host"; returns the exit code.
+
+    `beside`: a subject whose builders are timed in turn with impl's, and then no copies are.
+    """
+    only = "builders" if beside else only
+    code = _run_builders(beside) if only in ("", "builders") else 0
     if code == 0 and only != "builders":
         bench_align.run_align(align)
     return code
 
 
-def _run_builders() -> int:
+def _run_builders(beside: Subject | None) -> int:
     """Print the tables and save them as `build/bench.json`; 1 if the two sides do not build the same."""
     results: list[ChunkTimes] = []
     for load in _loads():
@@ -83,11 +87,12 @@ def _run_builders() -> int:
             return 1
         clocks = measure(ours, plain, starts, torch.cuda.synchronize if load.device == "cuda" else None)
         results += [ChunkTimes(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
-    builders = bench_builders.measure_builders()
-    console = Console()
-    for table in (*_tables(results), *bench_builders.tables(builders)):
+    builders = bench_builders.measure_builders(beside)
+    name = f"{beside.name} {beside.release}".rstrip() if beside else ""
+    console = bench_report.console()
+    for table in (*_tables(results), *bench_builders.tables(builders, name)):
         console.print(table, "")
-    _save(results, builders)
+    _save(results, builders, name)
     return 0
 
 
@@ -215,12 +220,13 @@ def _tables(results: list[ChunkTimes]) -> Iterator[Table]:
         yield table
 
 
-def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes]) -> None:
+def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes], beside: str) -> None:
     content = {
         "environment": bench_report.environment() | {"seed": _SEED},
+        "beside": beside or None,
         "unit": "microseconds",
         "chunk_size": CHUNK_SIZE,
         "results": [asdict(one) | {"ratio": one.ratio} for one in results],
-        "builders": [asdict(one) for one in builders],
+        "builders": [asdict(one) | {"ratio": one.ratio} for one in builders],
     }
     bench_report.save(RESULTS, content)

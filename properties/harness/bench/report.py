@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
-from properties.harness.report.markdown import revision
+from properties.harness import rooms
+from properties.harness.report.environment import revision
 from properties.harness.text.command_lines import command_line, pip_line
 
 Row = Mapping[str, Any]
+_PLAIN_WIDTH = 120
 _COLORS = ("tab:blue", "tab:cyan", "tab:red", "tab:orange")
+
+
+def console() -> Console:
+    """Of the terminal, or of a file as wide as the tables."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
 def environment() -> dict[str, Any]:
@@ -27,7 +36,7 @@ def environment() -> dict[str, Any]:
         "triton": _triton(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "revision": revision(),
+        "revision": revision(rooms.home()),
     }
 
 

@@ -20,7 +20,7 @@ from properties.harness.report.markdown import write_report
 
 NAME = "the_canary_sings_every_number_as_it_is"
 _EXAMPLES = 200
-_FILES = ("case.json", "repro.py", "report.md", "report.html")
+_FILES = ("case.json", "repro.py", "test_repro.py", "report.md", "report.html")
 
 
 class Silent(Exception):

@@ -37,7 +37,7 @@ def begun(plan: Plan) -> Beginning:
     from properties.harness.campaign.marks import expected, load
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
-    from properties.harness.report.markdown import environment
+    from properties.harness.report.environment import environment
     from properties.harness.subject import load as load_subject
 
     if plan.budget is None and plan.examples is None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from properties.harness import rooms
 from properties.harness.cli.folders import mark, require_own
 from properties.harness.cli.options import seconds
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.releases.base import this_base
+from properties.harness.releases.command import last_line, run_in
 from properties.harness.releases.compatibility.record import (
     CAMPAIGN,
     RESULTS,
@@ -29,7 +26,6 @@ from properties.harness.releases.compatibility.record import (
 from properties.harness.releases.compatibility.table import table
 from properties.harness.releases.environment import ROOT, Environment, Maker
 from properties.harness.releases.start import wanted_release
-from properties.harness.text.command_lines import remembered
 
 _LOG = "log.txt"
 
@@ -68,18 +64,11 @@ class ReleaseCampaigns:
 
     def _campaign(self, release: str, environment: Environment, folder: Path) -> str:
         """Run it; why it did not get to its end, or ""."""
-        command = [str(environment.python), *self.command, "--reports", str(folder)]
-        variables = rooms.added_to({**os.environ, **remembered(), **environment.variables, "VLLM": release})
-        variables.pop("VLLM_PATH", None)
-        try:
-            code = _logged(command, variables, folder / _LOG)
-        finally:
-            environment.leave()
+        arguments = [*self.command, "--reports", str(folder)]
+        code = run_in(environment, arguments, {"VLLM": release}, folder / _LOG)
         if (folder / CAMPAIGN).exists():
             return ""
-        last = [*(folder / _LOG).read_text(encoding="utf-8", errors="replace").split("\n"), ""]
-        said = next((line for line in reversed(last) if line.strip()), "nothing")
-        return f"the campaign ended with exit code {code}: {said}"
+        return f"the campaign ended with exit code {code}: {last_line(folder / _LOG)}"
 
 
 def run_compatibility(options: argparse.Namespace) -> int:
@@ -140,14 +129,6 @@ def _topics() -> dict[str, str]:
 
     prefix = "properties.test_"
     return {name: one.module.removeprefix(prefix) for name, one in load_properties().items()}
-
-
-def _logged(command: list[str], variables: Mapping[str, str], log: Path) -> int:
-    with log.open("wb") as file:
-        done = subprocess.run(
-            command, stdout=file, stderr=subprocess.STDOUT, env=dict(variables), check=False
-        )
-    return done.returncode
 
 
 def _tell(text: str) -> None:

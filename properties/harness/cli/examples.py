@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench": ("bench", "bench --only align --peer properties/meta/bench/index_copy_peer.py"),
+    "bisect": (
+        "bisect 519227bdfe --subject vllm --releases 0.25.1,0.33.0",
+        "bisect 519227bdfe --subject vllm --all --time-limit 5m",
+    ),
     "compatibility": ("compatibility --releases 0.25.1,0.33.0 --budget 3m",),
     "demo": ("demo --budget 20s",),
     "fuzz": (

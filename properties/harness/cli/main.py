@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from properties.harness.cli.bisect import add_bisect
 from properties.harness.cli.campaign import console, plan_of, run_campaign
 from properties.harness.cli.compatibility import add_compatibility, go_on_in_release
 from properties.harness.cli.completion import add_completion
@@ -92,8 +94,12 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"
     )
+    replay.add_argument(
+        "--verdict", type=Path, default=None, metavar="FILE", help="write verdict and message as JSON, too"
+    )
     _subject_options(replay)
     replay.set_defaults(run=_replay)
+    add_bisect(commands)
     demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
     demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
     demo.set_defaults(run=_demo)
@@ -132,7 +138,17 @@ def _add_table(commands: Any) -> None:
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", choices=("builders", "align"), default="", help="half of it")
+    parser.add_argument(
+        "--only",
+        choices=("builders", "align", "host"),
+        default="",
+        help="half of it; host: of align mode what the host takes",
+    )
+    parser.add_argument(
+        "--subject",
+        default="",
+        help="a subject whose builders are timed beside impl's: vllm, or any importable module",
+    )
     parser.add_argument(
         "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"
     )
@@ -172,11 +188,15 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from properties.harness.campaign.corpus import path_of
+    from properties.harness.data.files import write_text
     from properties.harness.device.replay import FAILED, FIXED, KNOWN, replay_file
 
     path = path_of(options.case, options.corpus)
     found = replay_file(path, options.subject, options.device)
     say(f"{found.verdict}: {said(found.message)}")
+    if options.verdict is not None:
+        verdict = {"verdict": found.verdict, "message": found.message}
+        write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")
     return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
 
 
@@ -199,11 +219,19 @@ def _bench(options: argparse.Namespace) -> int:
     from properties.harness.bench.align import BenchOptions
     from properties.harness.bench.cache import load_peer
     from properties.harness.bench.chunks import run_bench
+    from properties.harness.subject import load
 
     # First of all: a file that is no peer should not be found out after a minute of timing.
     peer = load_peer(options.peer) if options.peer is not None else None
-    align = BenchOptions(options.out, options.device, peer, counters=options.counters, tiny=options.tiny)
-    return run_bench(options.only, align)
+    align = BenchOptions(
+        options.out,
+        options.device,
+        peer,
+        counters=options.counters,
+        tiny=options.tiny,
+        host_only=options.only == "host",
+    )
+    return run_bench(options.only, align, load(options.subject) if options.subject else None)
 
 
 def _prepare_kernels(device: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from properties.harness.execution.registry import Property
 from properties.harness.expectations.symbols import MANIFEST, Symbol
-from properties.harness.subject import Subject
+from properties.harness.subject import Subject, is_engine
 from properties.harness.text import markdown
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -113,7 +113,7 @@ def _unlisted(subject: Subject, tested: Properties) -> Iterator[tuple[str, str]]
             yield name, f"is public in {subject.name}"
     for one in tested.values():
         for name in one.functions:
-            if name.startswith("harness."):
+            if name.startswith("harness.") or is_engine(name):
                 continue
             # An inherited method has its row with the class that defines it.
             if not {_plain_name(name), name.partition(".")[0]} & listed:

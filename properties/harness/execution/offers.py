@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from properties.harness.subject import BUILT_IN, Subject
+from properties.harness.subject import BUILT_IN, Subject, is_engine
 from properties.harness.text.names import meant_by
 
 _SHOWN = 8
@@ -26,7 +26,7 @@ class Offers:
         from properties.harness.execution.registry import load_properties
 
         called = {name for tested in load_properties().values() for name in tested.functions}
-        return tuple(sorted(name for name in called if not name.startswith("harness.")))
+        return tuple(sorted(name for name in called if not (name.startswith("harness.") or is_engine(name))))
 
     @cached_property
     def offered(self) -> tuple[str, ...]:

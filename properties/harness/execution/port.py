@@ -40,10 +40,7 @@ from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.subject import Subject
-
-ALLOCATES = frozenset({"LiveEngine"})
-"""Classes whose kernels work in memory of the subject's own, of which the sanitizer knows nothing."""
+from properties.harness.subject import Subject, is_engine
 
 
 class Port(Protocol):
@@ -198,7 +195,8 @@ class InProcess:
 
     def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
         watching: AbstractContextManager[None] = nullcontext()
-        if self.watched is not None and call.function.partition(".")[0] not in ALLOCATES:
+        # An engine's kernels work in memory of its own, of which the sanitizer knows nothing.
+        if self.watched is not None and not is_engine(call.function):
             watching = self.watched.watching(scope, kept=call.keeps)
         self._builder.allocator.flush()
         try:

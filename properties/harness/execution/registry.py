@@ -23,7 +23,7 @@ from oracle.profile import Profile
 from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
 from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
-from properties.harness.subject import Subject
+from properties.harness.subject import Subject, is_engine
 
 KINDS = frozenset(
     {
@@ -63,7 +63,7 @@ _LAUNCHING = frozenset(
 
 def launches(function: str) -> bool:
     """Whether a documented function launches kernels."""
-    return function in _LAUNCHING
+    return function in _LAUNCHING or is_engine(function)
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,19 @@ def _built(folder: Path) -> str | None:
 
 
 def _described(folder: Path) -> str | None:
-    command = ["git", "-C", str(folder), "describe", "--tags"]
+    # A folder in somebody else's repository has that one's tags, which are not its own.
+    return version_at(folder, "HEAD") if (folder / ".git").exists() else None
+
+
+def version_at(folder: Path, commit: str) -> str | None:
+    """The version of the latest tag that a commit has, None without one."""
+    command = ["git", "-C", str(folder), "describe", "--tags", commit]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", told.stdout)
-    # A folder in somebody else's repository has that one's tags, which are not its own.
-    return found[1] if found and (folder / ".git").exists() else None
+    return found[1] if found else None
 
 
 def _lines(path: Path) -> list[str]:

@@ -50,14 +50,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Environment:
-    """The interpreter of an environment, and the lock that keeps others from making it anew meanwhile."""
+    """The interpreter of an environment, and the lock that keeps others from making it anew meanwhile, if one can."""
 
     python: Path
     variables: dict[str, str]
-    lock: int
+    lock: int | None = None
 
     def leave(self) -> None:
-        os.close(self.lock)
+        if self.lock is not None:
+            os.close(self.lock)
 
 
 @dataclass(frozen=True)

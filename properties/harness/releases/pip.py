@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from packaging.version import Version
 
 from properties.harness.releases.requirements import is_heavy
 
@@ -15,6 +18,7 @@ _UNREACHABLE = re.compile(
     r"NewConnectionError|ConnectTimeout|NameResolutionError|ReadTimeout|ProxyError|Max retries|SSLError"
     r"|Temporary failure in name resolution|Connection refused|Network is unreachable"
 )
+_AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _MOST_LINES = 12
 
 
@@ -62,17 +66,36 @@ def install(python: Path, requirements: Sequence[str], pins: Sequence[str], what
             raise ValueError(f"the requirements of {what} cannot be installed [vllm]\n{failed}") from None
 
 
-def run_pip(python: Path, *arguments: str) -> None:
-    """Run a command of pip's.
+def releases_of(python: Path, name: str) -> list[str]:
+    """All releases of a package that the index has for this machine and this Python, oldest first; no previews.
+
+    Raises:
+        ValueError: there is none, or the index cannot be reached.
+    """
+    try:
+        found = _AVAILABLE.search(run_pip(python, "index", "versions", name))
+    except PipFailed as failed:
+        _complain_of_index(failed)
+        raise ValueError(f"releases of {name} cannot be listed [bisect]\n{failed}") from None
+    listed = [Version(one) for one in found[1].split(", ")] if found else []
+    return [str(one) for one in sorted(listed) if not one.is_prerelease]
+
+
+def run_pip(python: Path, *arguments: str) -> str:
+    """Run a command of pip's; what it printed.
 
     Raises:
         PipFailed: with what it said.
     """
-    options = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
-    command = [str(python), "-m", "pip", *arguments, *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = [str(python), "-m", "pip", *arguments, "--no-input", "--disable-pip-version-check"]
+    # Not every command has it as an option.
+    quiet = {**os.environ, "PIP_PROGRESS_BAR": "off"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=quiet
+    )
     if done.returncode:
         raise PipFailed(_telling(done.stdout))
+    return done.stdout
 
 
 def _resolved(

@@ -14,11 +14,9 @@ from pathlib import Path
 from properties.harness import rooms
 from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import version_of
-from properties.harness.releases.environment import ROOT, Maker, Wanted, put_down_version
+from properties.harness.releases.environment import ROOT, Environment, Maker, Wanted, put_down_version
 from properties.harness.releases.probe import ADAPTER, probe
-from properties.harness.text.command_lines import remembered
-
-SUBJECT = "vllm"
+from properties.harness.text.command_lines import RELEASED, remembered
 
 
 def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | None) -> None:
@@ -31,7 +29,7 @@ def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | Non
     Raises:
         ValueError: there is no such release or checkout, its environment cannot be made, or there is no vLLM at all.
     """
-    if getattr(options, "subject", None) != SUBJECT:
+    if getattr(options, "subject", None) != RELEASED:
         return
     wanted = wanted_by(os.environ)
     if wanted is None:
@@ -89,27 +87,35 @@ def borrowed(wanted: Wanted, python: Path, root: Path, module: str) -> dict[str,
     return variables if probe(python, module, variables).fine else None
 
 
-def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
-    maker = Maker(this_base(ROOT), ROOT, ADAPTER, _tell)
+def entered(wanted: Wanted, maker: Maker) -> Environment:
+    """The environment of a release or a checkout; of a checkout, this interpreter's own where that has all it takes.
+
+    Raises:
+        ValueError: it cannot be made.
+    """
     here = Path(sys.executable)
-    variables = (
-        borrowed(wanted, here, ROOT, ADAPTER) if wanted.checkout and not maker.is_ready(wanted) else None
-    )
-    if variables is None:
-        environment = maker.enter(wanted)
+    if wanted.checkout and not maker.is_ready(wanted):
+        variables = borrowed(wanted, here, maker.root, maker.module)
+        if variables is not None:
+            return Environment(here, variables)
+    return maker.enter(wanted)
+
+
+def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
+    environment = entered(wanted, Maker(this_base(ROOT), ROOT, ADAPTER, _tell))
+    if environment.lock is not None:
         # Held until the command ends, by what is run instead of this process.
         os.set_inheritable(environment.lock, True)
-        here, variables = environment.python, environment.variables
-    _tell(f"statecheck: {wanted}, with {here}")
-    command = [str(here), "-m", "properties", *arguments]
-    inherited = {**os.environ, **remembered(), **variables}
+    _tell(f"statecheck: {wanted}, with {environment.python}")
+    command = [str(environment.python), "-m", "properties", *arguments]
+    inherited = {**os.environ, **remembered(), **environment.variables}
     os.execve(command[0], command, rooms.added_to(inherited))  # noqa: S606 - a command of our own
 
 
 def _require_importable() -> None:
     if find_spec("vllm") is None:
         rule = "importable, or VLLM=0.33.0 (a release) or VLLM_PATH=<checkout> be set"
-        raise ValueError(f"subject = {SUBJECT!r}, but vllm should be {rule} [vllm]")
+        raise ValueError(f"subject = {RELEASED!r}, but vllm should be {rule} [vllm]")
 
 
 def _installed() -> str | None:

@@ -23,8 +23,9 @@ from properties.harness.text.markdown import code, fenced
 ROOM = 2_000
 """Characters of a text inside a report."""
 _AROUND = 8
-_LONGEST_LINE, _MOST_IN_OPEN, _MOST_OF_AN_ORDER = 1_000, 3_000, 400
-"""Characters of a line of the input, of an input that stands in the open, and of the order of a launch's programs."""
+_LONGEST_LINE, _LONGEST_ARGUMENT, _MOST_IN_OPEN, _MOST_OF_AN_ORDER = 1_000, 40, 3_000, 400
+"""Characters of a line of the input, of what stands between the brackets of a call, of an input that stands in the open, and of
+the order of a launch's programs."""
 
 
 def input_sections(case: Case) -> Iterator[Section]:
@@ -65,12 +66,18 @@ def _bound(name: str, value: str) -> str:
 
 def _call_lines(call: Call) -> list[str]:
     lines = [f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in call.environment]
-    named = {name: literal(value) for name, value in call.named.items() if value != Name(name)}
-    lines += [_bound(name, value) for name, value in named.items() if value != name]
-    arguments = [name for name, _ in call.arguments] + [f"{name}={name}" for name, _ in call.keywords]
+    named = call.named
+    receiver = named.pop("self", None)
+    function = call.function
+    if isinstance(receiver, Name):
+        function = f"{receiver.name}.{function.rpartition('.')[2]}"
+    texts = {name: literal(value) for name, value in named.items()}
+    long = {name: text for name, text in texts.items() if len(text) > _LONGEST_ARGUMENT}
+    lines += [_bound(name, value) for name, value in long.items()]
+    arguments = [f"{name}={name if name in long else text}" for name, text in texts.items()]
     order = f"  # programs {on_one_line(call.schedule, _MOST_OF_AN_ORDER)}" if call.schedule else ""
     bound = f"{call.bind} = " if call.bind else ""
-    return [*lines, f"{bound}{call.function}({', '.join(arguments)}){order}"]
+    return [*lines, f"{bound}{function}({', '.join(arguments)}){order}"]
 
 
 def outcome_sections(case: Case) -> Iterator[Section]:

@@ -1,39 +1,41 @@
 """Writes a falsified property down.
 
-`report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run and `case.json` to replay;
+`report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run, `test_repro.py` for pytest and `case.json`
+to replay;
 `timeline.svg` is the picture, of a case that follows requests over several steps.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import platform
-import subprocess
 from collections.abc import Iterator
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.switches import for_interpreter
 from properties.harness.data.files import in_file_name, write_text
+from properties.harness.report.bisection import ROOM as ROOM_OF_BISECTION
+from properties.harness.report.bisection import Bisection, save, with_section
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
+from properties.harness.report.environment import environment_table
 from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.adapter import subject_of, titled
-from properties.harness.report.repro.script import repro_script
-from properties.harness.report.sections import Section, fitted, shortened
+from properties.harness.report.repro.script import needs_sanitizer, repro_script, repro_test
+from properties.harness.report.sections import MOST, Section, fitted, shortened
 from properties.harness.subject import Subject
-from properties.harness.text.command_lines import command_line, script_line
-from properties.harness.text.markdown import code, escaped, inert, table
+from properties.harness.text.command_lines import RELEASED, command_line, script_line
+from properties.harness.text.markdown import code, inert
 
-_VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 _MOST_OF_ONE_INPUT = 100
 _LONGEST_MESSAGE = 500
+TEST = "test_repro.py"
+"""The script as a test of the project that has the defect."""
+ALONE = ("-m", "pytest", "--noconftest", "-c", "/dev/null")
+"""How it is run where it lies: what this repository's own tests are run with would import Triton before it."""
 _NOTHING = Section("", ())
 
 
@@ -48,12 +50,23 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     case.save(directory / "case.json")
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
+    _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))
     picture = svg(case.timeline) if case.timeline is not None else ""
-    _write_picture(directory / PICTURE, picture)
+    _write_or_remove(directory / PICTURE, picture and f"{picture}\n")
     text = report_text(case, directory, note)
     write_text(directory / "report.md", text)
     write_text(directory / "report.html", report_page(text, picture))
     return directory
+
+
+def add_bisection(directory: Path, bisection: Bisection) -> None:
+    """Keep it in a report's folder, and let the report tell of it."""
+    save(directory, bisection)
+    report, picture = directory / "report.md", directory / PICTURE
+    text = with_section(report.read_text(encoding="utf-8"), directory)
+    write_text(report, text)
+    drawn = picture.read_text(encoding="utf-8").rstrip() if picture.is_file() else ""
+    write_text(directory / "report.html", report_page(text, drawn))
 
 
 def _directory_of(case: Case, reports: Path) -> Path:
@@ -71,11 +84,11 @@ def _directory_of(case: Case, reports: Path) -> Path:
     return directory
 
 
-def _write_picture(path: Path, picture: str) -> None:
-    if picture:
-        write_text(path, picture + "\n")
+def _write_or_remove(path: Path, text: str) -> None:
+    if text:
+        write_text(path, text)
     else:
-        # This input may have been reported before, with a picture.
+        # This input may have been reported before, with such a file.
         path.unlink(missing_ok=True)
 
 
@@ -95,7 +108,7 @@ def subject_root(module: ModuleType) -> Path | None:
 def report_text(case: Case, directory: Path, note: str = "") -> str:
     """The report as Markdown that an issue tracker takes: what differs in the open, the rest folded, at most `MOST` characters."""
     subject = subject_of(case)
-    return fitted(
+    text = fitted(
         [
             Section("", tuple(filter(None, _head(case, subject, note)))),
             Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
@@ -104,9 +117,11 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
             *outcome_sections(case),
             *input_sections(case),
             Section("Run it again", (_commands(case, directory, subject),)),
-            Section("Environment", (_environment(case),)),
-        ]
+            Section("Environment", (environment_table(case, subject),)),
+        ],
+        MOST - ROOM_OF_BISECTION,
     )
+    return with_section(text, directory)
 
 
 def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
@@ -130,10 +145,19 @@ def _seen(case: Case) -> str:
 
 def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
-    return (
-        f"{code(script_line(directory / 'repro.py', case.subject))} exits 1 while the defect is there and 0 once it is gone; it needs "
-        f"{_needs(case, subject)}.\n{code(rerun)} replays the same input through the harness.{_unstepped(case)}"
-    )
+    script = script_line(directory / "repro.py", case.subject)
+    codes = "exits 1 while the defect is there and 0 once it is gone"
+    told = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
+    if not needs_sanitizer(case):
+        test = script_line(directory / TEST, case.subject, *ALONE)
+        told.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
+    told.append(f"{code(rerun)} replays the same input through the harness.{_unstepped(case)}")
+    if case.subject == RELEASED:
+        bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
+        told.append(
+            f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it."
+        )
+    return "\n".join(told)
 
 
 def _unstepped(case: Case) -> str:
@@ -148,7 +172,7 @@ def _unstepped(case: Case) -> str:
 
 def _needs(case: Case, subject: Subject | None) -> str:
     """What the script runs with."""
-    if case.sanitized and case.order is None:
+    if needs_sanitizer(case):
         return "torch, triton, the subject, and statecheck, since no byte shows what is wrong"
     if subject is not None and subject.carried:
         return f"torch, triton and {titled(case.subject, subject)}, and no part of this repository"
@@ -161,57 +185,3 @@ def _story(case: Case) -> Section:
         return _NOTHING
     told = "\n".join(f"- {inert(moment.title)}" for moment in case.timeline.moments)
     return Section("What happened", (told,))
-
-
-def environment() -> dict[str, str]:
-    """Revision, system and versions that results depend on, by name."""
-    installed = rooms.installed_release()
-    return {
-        "revision": revision(),
-        **({"statecheck": installed} if installed else {}),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **{name: _version(name) for name in _VERSIONS},
-    }
-
-
-def _environment(case: Case) -> str:
-    rows = {"device": _device_name(case.device), "seed": str(case.seed), **environment()}
-    return "\n".join(table(("", ""), ((name, escaped(value, 200)) for name, value in rows.items())))
-
-
-@cache
-def _device_name(device: str) -> str:
-    if device != "cuda":
-        return device
-    # Not from torch: the process that searches for counterexamples keeps away from the GPU.
-    try:
-        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return device
-    name = next(iter(found.stdout.splitlines()), "")
-    return f"cuda ({name})" if name and not found.returncode else device
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-@cache
-def revision() -> str:
-    """The git revision of this checkout, or of the port where statecheck is installed, with `+changes` where files differ."""
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+changes"],
-            cwd=rooms.home(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"

@@ -6,6 +6,7 @@ from properties.harness.subject.subject import (
     LAYOUT_VARIABLE,
     Outside,
     Subject,
+    is_engine,
 )
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "Subject",
     "Symptom",
     "adapted",
+    "is_engine",
     "load",
 ]

@@ -19,6 +19,8 @@ from properties.harness.case.values import Call
 from properties.harness.subject.deviation import KnownDeviation
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
+_ENGINES = frozenset({"LiveEngine"})
+"""Whole engines, which no document describes."""
 _ABSENT = object()
 _FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -145,6 +147,11 @@ class Subject:
     def told_of(self, tell: Tell) -> Self:  # noqa: ARG002
         """The same subject, which says with what it calls its author's `functions`; it has none of its own to tell of."""
         return self
+
+
+def is_engine(function: str) -> bool:
+    """Whether it is a whole engine, or something that happens to one."""
+    return function.partition(".")[0] in _ENGINES
 
 
 def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:

@@ -22,12 +22,18 @@ PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
 IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"
 """Variables of the environment that decide what is run."""
+RELEASED = "vllm"
+"""The subject of which there are releases to choose from."""
 _OF_VLLM = "VLLM", "VLLM_PATH"
-_GIVEN = {"replay": "CASE", "sanitize-gpu": "CASE"}
+_GIVEN = {"bisect": "CASE", "replay": "CASE", "sanitize-gpu": "CASE"}
 """By command, the make variable of what its command line names without an option."""
-_OWN = {"replay": ("subject", "device"), "sanitize-gpu": ("subject",)}
+_OWN = {
+    "bisect": ("subject", "device", "releases", "commits"),
+    "replay": ("subject", "device"),
+    "sanitize-gpu": ("subject",),
+}
 """By command, the options that make has a variable for."""
-_REST = {"bench": "BENCH_ARGS"}
+_REST = {"bench": "BENCH_ARGS", "bisect": "BISECT_ARGS"}
 """By command, the make variable with all other options."""
 _IMPLIED = {"table": ("write",)}
 """By command, the options that make always gives."""
@@ -90,13 +96,13 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
     return _behind_variables(write(command, [_text(one) for one in given], wanted), subject)
 
 
-def script_line(script: PurePath, subject: str = "impl") -> str:
-    """A Python script about a subject, run by this interpreter with what it imports."""
+def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
+    """A Python script about a subject, run by this interpreter, with these flags, and with what it imports."""
     # A checkout of vLLM is on the import path of the process that went on with it.
-    moved = subject == "vllm" and os.environ.get("VLLM_PATH")
+    moved = subject == RELEASED and os.environ.get("VLLM_PATH")
     path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
     variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
-    return _from_here(" ".join([*variables, python(), shlex.quote(near(script))]))
+    return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
 
 
 def option(name: str, value: str = "") -> str:
@@ -144,7 +150,7 @@ def _from_here(line: str) -> str:
 def _variables(subject: str) -> Iterator[tuple[str, str]]:
     for name in IMPORTS:
         value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
-        if value and (subject == "vllm" or name not in _OF_VLLM):
+        if value and (subject == RELEASED or name not in _OF_VLLM):
             yield name, value
 
 

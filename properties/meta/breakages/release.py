@@ -26,7 +26,7 @@ SEED = 20
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedDefect:
     """A defect in words, the module of the release, and what of its source stands for what instead."""
 
     name: str
@@ -44,85 +44,85 @@ _STATES = "vllm.v1.worker.gpu.states"
 _COPIES = "vllm.v1.worker.mamba_utils"
 
 PLANTED = (
-    Planted(
+    PlantedDefect(
         "a chunk that begins inside of a block runs past its end",
         _SCHEDULER,
         "if start % block_size != 0 and not use_internal_checkpoint\n",
         "if False\n",
     ),
-    Planted(
+    PlantedDefect(
         "rejected drafts stay computed",
         _SCHEDULER,
         "request.num_computed_tokens -= num_rejected\n",
         "request.num_computed_tokens -= max(0, num_rejected - 1)\n",
     ),
-    Planted(
+    PlantedDefect(
         "a preempted request comes back where it was",
         _SCHEDULER,
         "request.status = RequestStatus.PREEMPTED\n        request.num_computed_tokens = 0\n",
         "request.status = RequestStatus.PREEMPTED\n",
     ),
-    Planted(
+    PlantedDefect(
         "a block of the same step is hit",
         _MANAGER,
         "and new_computed_blocks[-1].block_hash in self.cached_blocks_this_step\n",
         "and False\n",
     ),
-    Planted(
+    PlantedDefect(
         "the block that the next step copies from is freed",
         _MANAGER,
         "< cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
         "<= cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
     ),
-    Planted(
+    PlantedDefect(
         "a block that is taken keeps its hash",
         _POOL,
         "                self._maybe_evict_cached_block(block)\n                assert block.ref_cnt == 0\n",
         "                assert block.ref_cnt == 0\n",
     ),
-    Planted(
+    PlantedDefect(
         "a hit is not counted where the block has an owner",
         _POOL,
         "                self.free_block_queue.remove(block)\n            block.ref_cnt += 1\n",
         "                self.free_block_queue.remove(block)\n                block.ref_cnt += 1\n",
     ),
-    Planted(
+    PlantedDefect(
         "preempted requests keep their slots",
         _RUNNER,
         "finished_req_ids = finished_req_ids.union(preempted_req_ids)\n",
         "pass\n",
     ),
-    Planted(
+    PlantedDefect(
         "a request's first blocks are added to those of the slot",
         _RUNNER,
         "req_index, new_req_data.block_ids, overwrite=True\n",
         "req_index, new_req_data.block_ids, overwrite=False\n",
     ),
-    Planted(
+    PlantedDefect(
         "a reused slot begins with the accepted count of another request",
         _HYBRID,
         "        self.num_accepted_tokens_gpu[req_index].fill_(1)\n",
         "",
     ),
-    Planted(
+    PlantedDefect(
         "a hit begins in the column behind its block",
         _HYBRID,
         "(new_req_data.num_computed_tokens - 1) // mamba_block_size\n",
         "new_req_data.num_computed_tokens // mamba_block_size\n",
     ),
-    Planted(
+    PlantedDefect(
         "decodes without drafts lose the offset of the accepted ones",
         _HYBRID,
         "is_decode, num_draft_tokens_per_req, -1\n",
         "is_decode & (num_draft_tokens_per_req > 0), num_draft_tokens_per_req, -1\n",
     ),
-    Planted(
+    PlantedDefect(
         "a hit is computed anew by the worker",
         _STATES,
         "self.num_computed_tokens.stage_write_elem(req_idx, num_computed_tokens)\n",
         "self.num_computed_tokens.stage_write_elem(req_idx, 0)\n",
     ),
-    Planted(
+    PlantedDefect(
         "the accepted count outlives a boundary",
         _COPIES,
         "    tl.store(num_accepted_tokens_ptr + req_indices, 1, mask=mask & should_reset)\n",
@@ -134,7 +134,7 @@ PLANTED = (
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
 
-    def __init__(self, planted: Planted, folder: Path) -> None:
+    def __init__(self, planted: PlantedDefect, folder: Path) -> None:
         self.planted, self.folder = planted, folder
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:  # noqa: ARG002 - importlib's
@@ -147,14 +147,14 @@ class Replanted(importlib.abc.MetaPathFinder):
         count = text.count(self.planted.before)
         if count != 1:
             raise ValueError(
-                f"{self.planted.before!r} stands in {name} {count} times, but should once [Planted]"
+                f"{self.planted.before!r} stands in {name} {count} times, but should once [PlantedDefect]"
             )
         copy = self.folder / Path(found.origin).name
         copy.write_text(text.replace(self.planted.before, self.planted.after), encoding="utf-8")
         return importlib.util.spec_from_file_location(name, copy)
 
 
-def tried(planted: Planted, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
+def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
     """Look for the defect in this process, which has not imported the release; what was found, in a line."""
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
@@ -169,7 +169,7 @@ def tried(planted: Planted, examples: int = MAX_EXAMPLES, seed: int = SEED) -> s
         triton_mode.prepare("cpu")
         subject = load("vllm")
         if subject.release != RELEASE:
-            raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [Planted]")
+            raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
         bench = Bench(subject, ordinary_port(subject, "cpu"))
         tested = next(one for one in load_properties().values() if one.id == "real-engine/v2")
         chosen = settings(

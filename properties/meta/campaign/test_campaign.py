@@ -372,6 +372,7 @@ def test_however_often_it_is_told_to_end_a_campaign_says_what_it_found(
     assert re.search(r"^interrupted; ", ended.output, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_still_prints_the_summary_and_saves_it(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-m", "properties", "fuzz", "--device", "cpu", "--budget", "60s"]
     command += ["--workers", "1", "--only", EXACT, "--reports", str(tmp_path / "reports")]

@@ -7,7 +7,13 @@ import pytest
 from properties.meta.nightly_faults.ground import Ground, ground
 from properties.meta.nightly_faults.table import FAULTS, FILE
 
-_SLOW = {"isolated_on_full_disk", "only_device_lost", "device_of_no_use", "subject_without_memory"}
+_SLOW = {
+    "small_disk",
+    "isolated_on_full_disk",
+    "only_device_lost",
+    "device_of_no_use",
+    "subject_without_memory",
+}
 """Each has a brother that is tried here; `python -m properties.meta.nightly_faults` tries them all."""
 
 

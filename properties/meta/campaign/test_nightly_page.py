@@ -418,6 +418,7 @@ def test_a_series_out_of_order_has_no_negative_speed() -> None:
     assert charts.rates(charts.thinned(series)) == [31 / 3, 59 / 6, 0.0]
 
 
+@pytest.mark.slow
 def test_ten_thousand_buckets_make_a_page_that_opens() -> None:
     large = "wrong " * 200
     record = a_record(*(bucket_of_its_own(number, message=large) for number in range(10_000)))

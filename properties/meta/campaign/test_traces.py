@@ -118,7 +118,7 @@ def test_what_is_wrong_is_told_with_its_report(falsified: Ended) -> None:
 
 
 def test_a_report_has_a_picture_and_a_page(falsified: Ended) -> None:
-    names = {"case.json", "report.md", "report.html", "repro.py", "timeline.svg"}
+    names = {"case.json", "report.md", "report.html", "repro.py", "test_repro.py", "timeline.svg"}
     assert {path.name for path in report(falsified).iterdir()} == names
     assert "<svg" in (report(falsified) / "report.html").read_text(encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         command_lines.COMMAND,
         command_lines.FOLDER,
         command_lines.PYTHONPATH,
+        *re.findall(r"^([A-Z_]+) \?=", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE),
     ):
         monkeypatch.delenv(name, raising=False)
 

@@ -65,8 +65,10 @@ TOOLS = (
         "triton",
         "properties/harness/kernels/private.py",
         r"triton\.(_C|runtime|compiler|backends)\b",
-        # Texts that a repro.py carries, and that run without this repository.
+        # Texts that a repro.py carries, and that run without this repository; and the implementation, which imports
+        # nothing of the harness, and does without in versions that it does not know.
         (
+            "impl/align/launch.py",
             "properties/harness/kernels/schedules.py",
             "properties/harness/report/repro/races.py",
             "properties/subjects/plain/kernels.py",

@@ -174,6 +174,7 @@ _WITHOUT_BARRIER = Variant(
 )
 
 
+@pytest.mark.slow
 def test_a_move_of_the_implementation_without_its_barrier_is_found_by_its_bytes(tmp_path: Path) -> None:
     tested = load_properties()["no_order_of_programs_shows_in_copied_runs"]
     with broken_subject(_WITHOUT_BARRIER, tmp_path) as subject:

@@ -21,8 +21,12 @@ from properties.harness.releases import requirements, start
 from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import requirements_of, version_of
 from properties.harness.releases.environment import Maker, Wanted
+from properties.harness.releases.pip import releases_of
 
-pytestmark = pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip"),
+]
 RELEASE = Wanted("0.99.0")
 
 
@@ -230,6 +234,14 @@ def test_a_release_that_the_index_does_not_have_is_refused(world: World) -> None
         ValueError, match=r"VLLM = '0.99.0', but should be a release that the package index has"
     ):
         world.enter()
+
+
+def test_the_releases_of_the_index_are_listed_oldest_first_without_previews(world: World) -> None:
+    for version in ("0.10.0", "0.9.2", "0.11.0rc1", "0.8.5.post1"):
+        world.offer("vllm", version, {"vllm/__init__.py": ""})
+    assert releases_of(Path(sys.executable), "vllm") == ["0.8.5.post1", "0.9.2", "0.10.0"]
+    with pytest.raises(ValueError, match=r"releases of nothing_of_that_name cannot be listed"):
+        releases_of(Path(sys.executable), "nothing_of_that_name")
 
 
 def test_an_index_that_cannot_be_reached_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,9 @@ from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.report.markdown import report_text, subject_root, write_report
+from properties.harness.report.bisection import Bisection, TriedVersion
+from properties.harness.report.case import input_sections
+from properties.harness.report.markdown import add_bisection, report_text, subject_root, write_report
 from properties.harness.report.repro.script import repro_script
 from properties.harness.suite.short import lines
 from properties.meta.breakages.broken import (
@@ -641,7 +643,7 @@ def test_an_installed_subject_has_no_root() -> None:
     assert subject_root(pytest) is None
 
 
-FILES = ["case.json", "report.html", "report.md", "repro.py"]
+FILES = ["case.json", "report.html", "report.md", "repro.py", "test_repro.py"]
 TIMELINE = Timeline(
     (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
     (Arrow(0, "r0", 0, 0, 1),),
@@ -657,7 +659,7 @@ def written(folder: Path, device: str = "cpu", **changes: object) -> tuple[Case,
         return case, write_report(case, folder / "reports", load("toy_reported").module, note="A note.")
 
 
-def test_a_report_has_its_four_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
+def test_a_report_has_its_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
     case, directory = written(tmp_path)
     assert sorted(path.name for path in directory.iterdir()) == FILES
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d-toys_divide-{case.digest}", directory.name)
@@ -665,7 +667,16 @@ def test_a_report_has_its_four_files_in_a_folder_of_date_property_and_hash(tmp_p
 
 def test_a_report_of_a_case_with_a_timeline_has_its_picture_too(tmp_path: Path) -> None:
     _, directory = written(tmp_path, timeline=TIMELINE)
-    assert sorted(path.name for path in directory.iterdir()) == [*FILES, "timeline.svg"]
+    assert sorted(path.name for path in directory.iterdir()) == sorted([*FILES, "timeline.svg"])
+
+
+def test_a_page_keeps_its_picture_when_it_is_told_since_when_the_case_is_wrong(tmp_path: Path) -> None:
+    _, directory = written(tmp_path, timeline=TIMELINE)
+    before = (directory / "report.html").read_text(encoding="utf-8")
+    add_bisection(directory, Bisection("releases", ("1",), (TriedVersion("1", "FAILED"),)))
+    after = (directory / "report.html").read_text(encoding="utf-8")
+    assert "wrong in 1" in after
+    assert after.count("<svg") == before.count("<svg") == 1
 
 
 def test_the_case_of_a_report_is_the_case_that_was_reported(tmp_path: Path) -> None:
@@ -688,7 +699,8 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
         "A note.\n",
         "\nblock_table = torch.tensor([1, 2, 132832238, 3, 4, 132832238], dtype=torch.int32).as_strided(",
         "\nseq_lens = torch.tensor([5, 1], dtype=torch.int32)\n",
-        "\nmamba_get_block_table_tensor(block_table, seq_lens, kv_cache_spec, mamba_cache_mode)\n",
+        "\nmamba_get_block_table_tensor(block_table=block_table, seq_lens=seq_lens, kv_cache_spec=",
+        ", mamba_cache_mode='align')\n",
         "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
         "\ndifference  result[1, 0] = 4, but should be 3\n",
         "-m properties replay ",
@@ -704,6 +716,15 @@ def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> N
 def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path, part: str) -> None:
     _, directory = written(tmp_path, seed=77)
     assert part in (directory / "report.md").read_text(encoding="utf-8")
+
+
+def test_an_input_calls_methods_as_one_would_write_it() -> None:
+    steps = (
+        call("Toy", size=4, bind="toy"),
+        call("Toy.turn", self=Name("toy"), by=2),
+    )
+    (section,) = input_sections(a_case(steps=steps))
+    assert section.pieces == ("toy = Toy(size=4)", "toy.turn(by=2)")
 
 
 def test_a_mark_stands_below_the_first_element_that_differs(tmp_path: Path) -> None:

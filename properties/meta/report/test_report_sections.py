@@ -71,7 +71,7 @@ def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
     text = report_text(many_calls(3, 1), Path())
     (folded,) = FOLDED.finditer(text)
     assert folded[1] == "3 other calls, which came out as the rules expect"
-    assert ["divide(x=2" in part for part in (folded[0], FOLDED.sub("", text))] == [True, False]
+    assert ["`divide(x=2" in part for part in (folded[0], FOLDED.sub("", text))] == [True, False]
     assert "`divide(x=3, y=1)`\n```text\nexpected    1\nactual      2\n" in FOLDED.sub("", text)
 
 

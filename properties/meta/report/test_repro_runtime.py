@@ -15,18 +15,23 @@ from types import CodeType, SimpleNamespace
 import pytest
 import torch
 
+from properties.harness.case.failure import stated
 from properties.harness.case.values import Raised, Returned, call
 from properties.harness.execution.objects.own import OWN_FUNCTIONS
 from properties.harness.kernels import schedules
 from properties.harness.report.repro import races, runtime
 from properties.harness.report.repro.carried import Carried
-from properties.harness.report.repro.runtime import calls, harness, memory, results, start, subjects
+from properties.harness.report.repro.runtime import calls, ending, harness, memory, results, subjects
 from properties.harness.report.repro.runtime.fake import Fake
-from properties.harness.report.repro.script import TRACED, repro_script
-from properties.meta.breakages.broken import a_case
+from properties.harness.report.repro.script import TRACED, repro_script, repro_test
+from properties.meta.breakages.broken import ROOT, a_case
+from properties.meta.processes import run_python
 
-MODULES = [*sorted(Path(runtime.__path__[0]).glob("*.py")), Path(schedules.__file__), Path(races.__file__)]
+# In a file for pytest, `skipping` stands for `ending`.
+IN_SCRIPTS = [path for path in sorted(Path(runtime.__path__[0]).glob("*.py")) if path.stem != "skipping"]
+MODULES = [*IN_SCRIPTS, Path(schedules.__file__), Path(races.__file__)]
 ORDERED = call("harness.launch", kernel="k", grid=(2,), arguments={}, constexprs={}, schedule="reversed")
+STATED = {"expected": (Returned(2),), "actual": (Returned(2),), "failure": stated("2 is even")}
 SCRIPTS = {
     "a call": repro_script(a_case(), Path(), None),
     "an order": repro_script(a_case(steps=(ORDERED,)), Path(), None),
@@ -35,6 +40,8 @@ SCRIPTS = {
     ),
     "the sanitizer": repro_script(a_case(actual=(Raised("OutsideView", "x", ()),)), Path(), None),
     "vllm": repro_script(a_case(subject="vllm"), Path(), None),
+    "a test": repro_test(a_case(), Path(), None),
+    "a test of a condition": repro_test(a_case(**STATED), Path(), None),
 }
 every_script = pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
 
@@ -82,6 +89,45 @@ def test_no_two_modules_that_are_carried_define_one_name() -> None:
     assert [name for name, times in defined.items() if times > 1] == []
 
 
+COUNTS_TO_A_LOADED_NUMBER = """
+from __future__ import annotations
+import sys
+from properties.harness.report.repro.runtime.start import checked_device, import_torch
+
+checked_device("cpu")
+torch = import_torch()
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+
+plain = interpreter._patch_lang_tensor
+
+def none_made(tensor, *scope):
+    plain(tensor, *scope)
+    tensor.__index__ = lambda scalar: scalar.handle.data.no_int_is_made_of_it
+
+interpreter._patch_lang_tensor = none_made
+
+@triton.jit
+def count_kernel(data_ptr):
+    for _ in range(tl.load(data_ptr)):
+        tl.store(data_ptr + 1, tl.load(data_ptr + 1) + 1)
+
+data = torch.tensor([3, 0], dtype=torch.int32)
+count_kernel[(1,)](data)
+print(data.tolist())
+"""
+
+
+def test_a_script_s_kernels_count_up_to_a_loaded_number_where_triton_s_interpreter_cannot(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "count.py"
+    script.write_text(COUNTS_TO_A_LOADED_NUMBER, encoding="utf-8")
+    ran = run_python(script, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert (ran.returncode, ran.stdout) == (0, "[3, 3]\n"), ran.stderr
+
+
 def test_scripts_have_every_function_of_the_harness_that_a_case_can_call() -> None:
     assert set(harness.__all__) == set(OWN_FUNCTIONS)
 
@@ -117,7 +163,8 @@ def test_every_definition_and_import_of_a_script_is_used_in_it(text: str) -> Non
         if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "__future__":
             defined += [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    assert [name for name in defined if name not in used] == []
+    # pytest finds the test by its name.
+    assert [name for name in defined if name not in used and not name.startswith("test_")] == []
 
 
 def test_a_script_shows_its_case_first_and_has_no_machinery_that_it_does_not_need() -> None:
@@ -271,7 +318,7 @@ def test_a_script_without_a_verdict_exits_2_or_125_for_bisect(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["repro.py", *arguments])
     with pytest.raises(SystemExit) as ended:
-        start.cannot_try("why")
+        ending.cannot_try("why")
     assert ended.value.code == (125 if arguments else 2)
 
 

@@ -25,7 +25,7 @@ from properties.subjects.vllm.live_config import (
     kv_cache_config,
     vllm_config,
 )
-from properties.subjects.vllm.live_states import Memory
+from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.live_v1 import LiveWorkerV1
 from properties.subjects.vllm.live_v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
@@ -79,7 +79,7 @@ class LiveEngine:
         self.caches = kv_cache_config(settings, dim_first)
         scheduler, hashes = block_sizes(settings, self.config, self.caches)
         self.hash_block_size = hashes
-        self.memory = Memory(settings, dim_first)
+        self.memory = LiveMemory(settings, dim_first)
         self.turns: dict[str, int] = {}
         self.requests: list[Any] = []
         self.known: dict[bytes, tuple[str, int]] = {}

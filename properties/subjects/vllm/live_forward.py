@@ -11,11 +11,11 @@ from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
 from properties.subjects.vllm.live_config import CONV_WIDTH
-from properties.subjects.vllm.live_states import Layer, Memory
+from properties.subjects.vllm.live_states import LiveLayer, LiveMemory
 
 
 @dataclasses.dataclass(frozen=True)
-class Access:
+class LiveAccess:
     """Where one row's states are in one group: `tokens` of the batch, blocks to read, and (block, token) to write."""
 
     tokens: tuple[int, ...]
@@ -30,9 +30,9 @@ class Access:
     """A block for the state after so many of the tokens."""
 
 
-def _decode(tokens: Sequence[int], blocks: Sequence[int], accepted: int) -> Access:
+def _decode(tokens: Sequence[int], blocks: Sequence[int], accepted: int) -> LiveAccess:
     last = len(tokens) - 1
-    return Access(
+    return LiveAccess(
         tuple(tokens),
         True,
         blocks[0],
@@ -44,9 +44,13 @@ def _decode(tokens: Sequence[int], blocks: Sequence[int], accepted: int) -> Acce
     )
 
 
-def _prefill(tokens: Sequence[int], block: int, initial: bool, checkpoint: tuple[int, int] | None) -> Access:
+def _prefill(
+    tokens: Sequence[int], block: int, initial: bool, checkpoint: tuple[int, int] | None
+) -> LiveAccess:
     last = len(tokens) - 1
-    return Access(tuple(tokens), initial, block, block, 0, ((block, last),), last, CONV_WIDTH - 1, checkpoint)
+    return LiveAccess(
+        tuple(tokens), initial, block, block, 0, ((block, last),), last, CONV_WIDTH - 1, checkpoint
+    )
 
 
 def _checkpoints(found: Any, rows: int) -> list[tuple[int, int] | None]:
@@ -57,7 +61,7 @@ def _checkpoints(found: Any, rows: int) -> list[tuple[int, int] | None]:
     return [(block, offset) if offset else None for block, offset in zip(blocks, offsets, strict=True)]
 
 
-def accesses(metadata: Any) -> Iterator[Access]:
+def accesses(metadata: Any) -> Iterator[LiveAccess]:
     """What a group's layers do with the batch, row by row; rows without tokens are padding."""
     found = _gdn(metadata) if hasattr(metadata, "num_spec_decodes") else _mamba(metadata)
     return (access for access in found if access.tokens)
@@ -67,7 +71,7 @@ def _rows(indices: Any) -> list[list[int]]:
     return (indices.unsqueeze(-1) if indices.dim() == 1 else indices).tolist()
 
 
-def _mamba(m: Any) -> Iterator[Access]:
+def _mamba(m: Any) -> Iterator[LiveAccess]:
     if m.num_decodes:
         blocks = _rows(m.state_indices_tensor_d)
         starts = (
@@ -86,7 +90,7 @@ def _mamba(m: Any) -> Iterator[Access]:
             )
 
 
-def _gdn(m: Any) -> Iterator[Access]:
+def _gdn(m: Any) -> Iterator[LiveAccess]:
     if m.num_spec_decodes:
         starts, counts = m.spec_query_start_loc.tolist(), m.num_accepted_tokens.tolist()
         places = (
@@ -112,11 +116,11 @@ def _gdn(m: Any) -> Iterator[Access]:
             yield _prefill(tokens, blocks[row][0], bool(initial[row]), checkpoints[row])
 
 
-class Forward:
+class LiveForward:
     """The layers of a batch. `rows` says what each of its rows has read, and `following` each token's next one."""
 
     def __init__(
-        self, memory: Memory, request_ids: Sequence[str], starts: Sequence[int], token_ids: Sequence[int]
+        self, memory: LiveMemory, request_ids: Sequence[str], starts: Sequence[int], token_ids: Sequence[int]
     ) -> None:
         self.memory, self.token_ids = memory, token_ids
         self.states: list[set[int]] = [set() for _ in token_ids]
@@ -134,7 +138,7 @@ class Forward:
     def following(self) -> list[int]:
         return [next_token(_one(found)) for found in self.states]
 
-    def recurrent(self, group: int, layers: Sequence[Layer], metadata: Any) -> None:
+    def recurrent(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the group's layers as its metadata say."""
         found = list(accesses(metadata))
         told = []
@@ -147,7 +151,7 @@ class Forward:
                 self._write(layer, access, window, state)
             self._tell(group, access, list(read))
 
-    def _read(self, layer: Layer, access: Access) -> tuple[list[int], int]:
+    def _read(self, layer: LiveLayer, access: LiveAccess) -> tuple[list[int], int]:
         if not access.initial:
             return [0] * (CONV_WIDTH - 1), 0
         window = layer.window(access.block, access.first_row)
@@ -155,7 +159,7 @@ class Forward:
             return window, window[-1] if window else UNKNOWN
         return window, layer.temporal(access.temporal_block)
 
-    def _write(self, layer: Layer, access: Access, window: list[int], state: int) -> None:
+    def _write(self, layer: LiveLayer, access: LiveAccess, window: list[int], state: int) -> None:
         states = []
         for at in access.tokens:
             state = advanced(state, self.token_ids[at]) if at < len(self.token_ids) else UNKNOWN
@@ -174,7 +178,7 @@ class Forward:
             if layer.kind != "short_conv":
                 layer.write_temporal(block, states[before - 1])
 
-    def _tell(self, group: int, access: Access, read: list[tuple[list[int], int]]) -> None:
+    def _tell(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
         written = {block for block, _ in access.temporal} | {access.block}
         if access.checkpoint is not None:
             written.add(access.checkpoint[0])
@@ -195,7 +199,7 @@ class Forward:
 
     def attention(
         self,
-        layers: Sequence[Layer],
+        layers: Sequence[LiveLayer],
         table: Sequence[Sequence[int]],
         slots: Sequence[int],
         computed: Sequence[int],

@@ -21,14 +21,14 @@ class HostBuffer:
         return self.cpu if n is None else self.cpu[:n]
 
 
-class Nothing:
+class Unneeded:
     """Takes part in a step, and does nothing in it."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
 
-class NoLogprobs(Nothing):
+class NoLogprobs(Unneeded):
     def compute_prompt_logprobs(self, *_: Any) -> dict[str, Any]:
         return {}
 
@@ -78,7 +78,7 @@ class ModelV2(torch.nn.Module):
         return {one: (conv,) if "SHORT" in str(one.name) else (conv, temporal) for one in types}
 
 
-class ConnectorV2(Nothing):
+class ConnectorV2(Unneeded):
     """No connector; where a full graph runs, what its layers are to be handed."""
 
     def __init__(self, worker: Any) -> None:
@@ -114,7 +114,7 @@ class GraphsV2:
         return following
 
 
-class SamplerV2(Nothing):
+class SamplerV2(Unneeded):
     """Takes the drafts that are what the model says, and its next token."""
 
     compute_nans = False
@@ -147,7 +147,7 @@ class SamplerV2(Nothing):
         return Output(sampled, None, None, counts, rejected)
 
 
-class DraftsV2(Nothing):
+class DraftsV2(Unneeded):
     """Proposes what the model will say, as far as the plan wants it accepted, and then something else."""
 
     draft_logits = None

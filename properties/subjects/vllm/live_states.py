@@ -24,7 +24,7 @@ def _own(layer: int, element: int) -> int:
     return (layer % 7 * 8 + element + 1) << 57
 
 
-class Layer:
+class LiveLayer:
     """One layer's part of the memory: pages of `page` bytes that it shares with the layers of other groups."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Layer:
         return UNKNOWN if found or not 0 <= state < 1 << 33 else state
 
 
-class Memory:
+class LiveMemory:
     """All layers of an engine, group by group; group 0 is attention. New memory holds what is nobody's state."""
 
     def __init__(self, settings: LiveSettings, dim_first: bool) -> None:
@@ -93,12 +93,12 @@ class Memory:
         # The null block is zeros in a release, too, which makes new memory of zeros.
         for pool in self.pools:
             pool[0] = 0
-        self.groups: list[list[Layer]] = []
-        self.layers: dict[str, Layer] = {}
+        self.groups: list[list[LiveLayer]] = []
+        self.layers: dict[str, LiveLayer] = {}
         for group, kind in enumerate(("attention", *settings.kinds)):
             names = layer_names(settings, group)
             made = [
-                Layer(group * settings.layers + at, self.pools[at], settings, kind, dim_first)
+                LiveLayer(group * settings.layers + at, self.pools[at], settings, kind, dim_first)
                 for at in range(len(names))
             ]
             self.groups.append(made)

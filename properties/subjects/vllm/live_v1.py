@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from properties.subjects.vllm.live_config import LiveSettings
-from properties.subjects.vllm.live_forward import Forward
-from properties.subjects.vllm.live_states import Memory
+from properties.subjects.vllm.live_forward import LiveForward
+from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.live_v1_parts import (
     HOST,
     FirstModel,
@@ -37,10 +37,12 @@ _ASKED_BY_V1 = {
 class LiveWorkerV1:
     """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read."""
 
-    def __init__(self, settings: LiveSettings, config: Any, caches: Any, memory: Memory, plan: Any) -> None:
+    def __init__(
+        self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
+    ) -> None:
         self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
         self.plan = plan
-        self.forward: Forward | None = None
+        self.forward: LiveForward | None = None
         self.texts: dict[str, list[int]] = {}
         """The tokens of each request that the forward has seen, and those that were sampled after them."""
         with find("vllm.config:set_current_vllm_config")(config):
@@ -112,7 +114,7 @@ class LiveWorkerV1:
         count = batch.num_reqs
         starts = runner.query_start_loc.gpu[: count + 1].tolist()
         tokens = ids.tolist()[: starts[count]]
-        self.forward = Forward(self.memory, list(batch.req_ids[:count]), starts, tokens)
+        self.forward = LiveForward(self.memory, list(batch.req_ids[:count]), starts, tokens)
         computed: list[int] = []
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]

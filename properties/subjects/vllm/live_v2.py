@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare
-from properties.subjects.vllm.live_forward import Forward
+from properties.subjects.vllm.live_forward import LiveForward
 from properties.subjects.vllm.live_parts import (
     GPU_FOLDER,
     AttentionV2,
@@ -21,11 +21,11 @@ from properties.subjects.vllm.live_parts import (
     HostBuffer,
     ModelV2,
     NoLogprobs,
-    Nothing,
     OutputV2,
     SamplerV2,
+    Unneeded,
 )
-from properties.subjects.vllm.live_states import Memory
+from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.release import find, optional
 
 ON_CPU = torch.device("cpu")
@@ -34,10 +34,12 @@ ON_CPU = torch.device("cpu")
 class LiveWorkerV2:
     """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read."""
 
-    def __init__(self, settings: LiveSettings, config: Any, caches: Any, memory: Memory, plan: Any) -> None:
+    def __init__(
+        self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
+    ) -> None:
         self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
         self.plan = plan
-        self.forward: Forward | None = None
+        self.forward: LiveForward | None = None
         self.batch: Any = None
         self.metadata: Any = None
         self.runner = self._runner()
@@ -150,9 +152,9 @@ class LiveWorkerV2:
         runner.ec_connector = SimpleNamespace(
             no_forward=lambda _: find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")
         )
-        runner.step_timing = Nothing()
-        runner.eplb = Nothing()
-        runner.lora_state = Nothing()
+        runner.step_timing = Unneeded()
+        runner.eplb = Unneeded()
+        runner.lora_state = Unneeded()
         runner.prompt_logprobs_worker = NoLogprobs()
         runner.kv_connector = ConnectorV2(self)
         runner.sampler = SamplerV2(self)
@@ -212,7 +214,7 @@ class LiveWorkerV2:
         """The layers of the batch; the token that the model says after each of its tokens."""
         starts = batch.query_start_loc.tolist()
         ids = batch.input_ids.tolist()[: starts[batch.num_reqs]]
-        self.forward = Forward(self.memory, batch.req_ids, starts, ids)
+        self.forward = LiveForward(self.memory, batch.req_ids, starts, ids)
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
             if number:

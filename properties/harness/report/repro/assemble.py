@@ -13,6 +13,9 @@ from properties.harness.report.repro import races, runtime
 from properties.harness.report.repro.carried import Carried
 
 _START, _GIVEN = f"{runtime.__name__}.start", f"{runtime.__name__}.given"
+_ENDING, _SKIPPING = f"{runtime.__name__}.ending", f"{runtime.__name__}.skipping"
+_LICENCE = "# SPDX-License-Identifier: Apache-2.0"
+"""Of the code that is carried; a project's own checks ask for the line in each of its test files."""
 _BY_THEMSELVES = (schedules, races)
 """Modules that stand alone, and are used outside of scripts too."""
 
@@ -27,6 +30,7 @@ class Script:
         check: the function of the case, "" for none.
         adapter: the function that finds the subject's names, "" for none.
         device: the expression that picks the device, "" where the script itself needs no torch.
+        test: the function for pytest, "" for a script that is run on its own.
     """
 
     docstring: tuple[str, ...]
@@ -34,44 +38,57 @@ class Script:
     check: str = ""
     adapter: str = ""
     device: str = ""
+    test: str = ""
 
 
 def assembled(script: Script) -> str:
     """The whole text."""
-    begin = ["begin(__doc__)"]
+    begin = _beginning(script)
+    # What is wanted differs from script to script; reading the modules again would take most of a script's time.
+    carried = deepcopy(_runtime(for_pytest=bool(script.test)))
+    for name in sorted(_names("\n".join([script.check, script.test, *begin, *script.statements]))):
+        carried.want(name)
+    sources = carried.sources(with_imports=False)
+    # The arguments and the device come before torch is imported, which the rest needs.
+    start = [sources.pop(_ENDING), sources.pop(_START), "\n".join(begin)]
+    own = [script.check, script.test, script.adapter]
+    docstring = "\n\n".join(script.docstring)
+    head = [f'"""{docstring}\n"""', "from __future__ import annotations", "\n".join(carried.imports())]
+    parts = ["\n\n".join(head), *filter(None, own), *start, *sources.values(), "\n".join(script.statements)]
+    text = "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return f"{_LICENCE}\n{text}" if script.test else text
+
+
+def _beginning(script: Script) -> list[str]:
+    """What runs before torch is imported, and imports it."""
+    begin = [] if script.test else ["begin(__doc__)"]
     if script.device:
         fixed = (
             ""
             if "DEVICE" in script.device
             else "  # Programs can be watched only where Triton interprets them."
         )
-        begin += [f"DEVICE = checked_device({script.device}){fixed}", "torch = import_torch()"]
-    # What is wanted differs from script to script; reading the modules again would take most of a script's time.
-    carried = deepcopy(_runtime())
-    for name in sorted(_names("\n".join([script.check, *begin, *script.statements]))):
-        carried.want(name)
-    sources = carried.sources(with_imports=False)
-    # The arguments and the device come before torch is imported, which the rest needs.
-    start = [sources.pop(_START), "\n".join(begin)]
-    own = [script.check, script.adapter]
-    docstring = "\n\n".join(script.docstring)
-    head = [f'"""{docstring}\n"""', "from __future__ import annotations", "\n".join(carried.imports())]
-    parts = ["\n\n".join(head), *filter(None, own), *start, *sources.values(), "\n".join(script.statements)]
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+        device = f"before_triton({script.device})" if script.test else script.device
+        begin += [f"DEVICE = checked_device({device}){fixed}", "torch = import_torch()"]
+    return begin
 
 
 @cache
 def runtime_names() -> frozenset[str]:
     """Names that stand for something in a script already."""
-    return _runtime().defined | {"check", "adapter"}
+    return _runtime().defined | _runtime(for_pytest=True).defined | {"check", "adapter"}
 
 
 @cache
-def _runtime() -> Carried:
+def _runtime(*, for_pytest: bool = False) -> Carried:
     folder = Path(runtime.__path__[0])
     modules = {f"{runtime.__name__}.{path.stem}": path for path in sorted(folder.glob("*.py"))}
     modules |= {module.__name__: Path(module.__file__ or "") for module in _BY_THEMSELVES}
     del modules[f"{runtime.__name__}.__init__"]
+    skipping = modules.pop(_SKIPPING)
+    if for_pytest:
+        # Whatever ends without a verdict does it by that module's name.
+        modules[_ENDING] = skipping
     return Carried(modules, runtime.__name__, frozenset({"DEVICE", "subject", "torch"}))
 
 

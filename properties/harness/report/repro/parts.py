@@ -13,21 +13,18 @@ from properties.harness.report.repro.adapter import carried_source, subject_of, 
 from properties.harness.text import visible
 
 _TOLD = 400
-_CODES = """\
-Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or the device is missing.
-`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried."""
-_IMPORTED_USAGE = f"""\
-{_CODES}
-Needs torch and the subject, which is looked for in @FOUND@. To try another copy, name its module or its folder:
+_IMPORTED_USAGE = """\
+@CODES@
+Needs @TOOLS@ and the subject, which is looked for in @FOUND@. To try another copy, name its module or its folder:
 
-    SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ python repro.py"""
-_CARRIED_USAGE = f"""\
-{_CODES}
-Needs @NAME@, torch and triton, and nothing else; where there is no GPU, no driver either. In an environment that has them:
+    SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder DEVICE=@DEVICE@ @RUN@"""
+_CARRIED_USAGE = """\
+@CODES@
+Needs @SUBJECT@, triton, @TOOLS@, and nothing else; where there is no GPU, no driver either. In an environment that has them:
 
-    python repro.py
+    @RUN@
 
-SUBJECT_PATH=some/folder tries the @NAME@ that lies in that folder, such as a checkout."""
+SUBJECT_PATH=some/folder tries the @SUBJECT@ that lies in that folder, such as a checkout."""
 SANITIZED_USAGE = """\
 What is wrong shows in no byte here, only to who watches every access: it takes statecheck's sanitizer.
 
@@ -36,6 +33,31 @@ Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be t
 Needs torch, triton, the subject, statecheck, and case.json beside this file. To try another copy of the subject:
 
     SUBJECT=@SUBJECT@ SUBJECT_PATH=some/folder STATECHECK=path/to/its/checkout python repro.py"""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a file is run: what says how it ended, what it needs beside the subject, and the command."""
+
+    codes: str
+    tools: str
+    command: str
+
+
+AS_SCRIPT = Usage(
+    """\
+Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or the device is missing.
+`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.""",
+    "torch",
+    "python repro.py",
+)
+AS_TEST = Usage(
+    """\
+Fails while the defect is there and passes once it is gone; skipped where it cannot be tried: the subject, torch or the device is
+missing.""",
+    "torch and pytest",
+    "python -m pytest test_repro.py",
+)
 
 
 @dataclass(frozen=True)
@@ -55,32 +77,34 @@ class SubjectPart:
     seen_with: str = ""
 
 
-def subject_part(case: Case, root: str) -> SubjectPart:
+def subject_part(case: Case, root: str, usage: Usage = AS_SCRIPT) -> SubjectPart:
     """For a script about `case`; `root` is the folder to import a subject from, relative to the script, "" for none."""
     subject = subject_of(case)
-    imported = {
+    told = {
+        "@CODES@": usage.codes,
+        "@TOOLS@": usage.tools,
+        "@RUN@": usage.command,
         "@SUBJECT@": in_docstring(case.subject),
         "@DEVICE@": in_docstring(case.device),
         "@FOUND@": in_docstring(f"{root} from here" if root else "what Python imports from"),
     }
-    usage = filled(_IMPORTED_USAGE, imported)
+    text = filled(_IMPORTED_USAGE, told)
     import_it = f"import_subject({json.dumps(case.subject)}, {json.dumps(root)})"
     if subject is not None and subject.carried:
         # An adapter that cannot be carried is imported, as any other subject.
         with suppress(ValueError):
-            name = in_docstring(case.subject)
             adapter = (
-                f'def adapter():\n    """How the names that the case uses are found in {name}."""\n'
+                f'def adapter():\n    """How the names that the case uses are found in {told["@SUBJECT@"]}."""\n'
                 + indent(carried_source(case, subject), "    ")
             )
             bind_it = "subject = adapted(adapter)"
             seen_with = titled(case.subject, subject)
             if subject.module.__name__ == subject.carried:
-                usage = filled(_CARRIED_USAGE, {"@NAME@": name})
-                return SubjectPart(usage, (bind_it,), adapter, seen_with)
+                text = filled(_CARRIED_USAGE, told)
+                return SubjectPart(text, (bind_it,), adapter, seen_with)
             # Its adapter adapts any port: the port is a module like any other subject.
-            return SubjectPart(usage, (import_it, bind_it), adapter, seen_with)
-    return SubjectPart(usage, (f"subject = {import_it}",))
+            return SubjectPart(text, (import_it, bind_it), adapter, seen_with)
+    return SubjectPart(text, (f"subject = {import_it}",))
 
 
 def filled(template: str, told: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Writes `repro.py`: a case as a script that needs torch and the subject, and nothing of this harness.
+"""Writes `repro.py`: a case as a script that needs torch and the subject, and nothing of this harness; and the same for pytest.
 
 A reader finds in this order what is wrong, what is called and what should come out, how the subject is found, and the code
 that makes this run. That code is carried from the modules of `runtime`, as far as the case needs it.
@@ -37,7 +37,16 @@ from properties.harness.execution.run import Follower, recorded
 from properties.harness.report.repro.adapter import called
 from properties.harness.report.repro.assemble import Script, assembled, runtime_names
 from properties.harness.report.repro.literals import elements_of, literal
-from properties.harness.report.repro.parts import SANITIZED_USAGE, filled, in_docstring, seen, subject_part
+from properties.harness.report.repro.parts import (
+    AS_SCRIPT,
+    AS_TEST,
+    SANITIZED_USAGE,
+    Usage,
+    filled,
+    in_docstring,
+    seen,
+    subject_part,
+)
 
 TRACED = "traced"
 """In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
@@ -51,38 +60,58 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         subject_root: the folder to import the subject from, None where it is installed.
     """
     root = os.path.relpath(subject_root, directory) if subject_root else ""
-    if case.sanitized and case.order is None:
+    if needs_sanitizer(case):
         return _sanitized_script(case, directory, root)
+    script, stated = _of_case(case, root, AS_SCRIPT)
+    ended = f"end(check, {stated!r})" if stated else "end(check)"
+    return assembled(replace(script, statements=(*script.statements, ended)))
+
+
+def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
+    """The same as a file for pytest, "" where it takes statecheck's sanitizer; arguments as of `repro_script`."""
+    if needs_sanitizer(case):
+        return ""
+    root = os.path.relpath(subject_root, directory) if subject_root else ""
+    script, stated = _of_case(case, root, AS_TEST)
+    checked = f"check, {stated!r}" if stated else "check"
+    test = f"""\
+def test_{case.property_name}() -> None:
+    wrong = wrong_with({checked})
+    assert wrong == [], "\\n".join(wrong)"""
+    return assembled(replace(script, test=test))
+
+
+def needs_sanitizer(case: Case) -> bool:
+    """Whether no byte shows what is wrong, in any order of programs that is known."""
+    return case.sanitized and case.order is None
+
+
+def _of_case(case: Case, root: str, usage: Usage) -> tuple[Script, str]:
+    """What scripts and tests of a case share, and what `_stated` says of it."""
     if case.order != TRACED:
         case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
-    part = subject_part(case, root)
+    part = subject_part(case, root, usage)
     body = [f"    {line}" if line else "" for line in _steps(case)]
     seen_with = part.seen_with and f" with {part.seen_with}"
-    stated = _stated(case)
-    return assembled(
-        Script(
-            docstring=(
-                f"Counterexample to: {in_docstring(case.property_name)}",
-                in_docstring(case.should_hold),
-                f"Seen{seen_with}: {seen(case)}",
-                part.usage,
-            ),
-            check="\n".join(
-                [
-                    "def check() -> None:",
-                    '    """What is called with what, and what should come out."""',
-                    *body,
-                ]
-            ),
-            adapter=part.adapter,
-            device=_device(case),
-            statements=(
-                *part.statements,
-                f"require({called(case)!r})",
-                f"end(check, {stated!r})" if stated else "end(check)",
-            ),
-        )
+    script = Script(
+        docstring=(
+            f"Counterexample to: {in_docstring(case.property_name)}",
+            in_docstring(case.should_hold),
+            f"Seen{seen_with}: {seen(case)}",
+            part.usage,
+        ),
+        check="\n".join(
+            [
+                "def check() -> None:",
+                '    """What is called with what, and what should come out."""',
+                *body,
+            ]
+        ),
+        adapter=part.adapter,
+        device=_device(case),
+        statements=(*part.statements, f"require({called(case)!r})"),
     )
+    return script, _stated(case)
 
 
 def _for_interpreter(case: Case) -> Case:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from properties.harness.report.repro.runtime.ending import cannot_try
 from properties.harness.report.repro.runtime.results import findings
-from properties.harness.report.repro.runtime.start import cannot_try
 
-__all__ = ["FAILED", "attempt", "end", "expect_refusal"]
+__all__ = ["FAILED", "attempt", "end", "expect_refusal", "wrong_with"]
 
 FAILED = object()
 """In place of the result of a call that raised."""
@@ -80,22 +80,28 @@ def _require_offered(error: BaseException) -> None:
         cannot_try(f"it cannot be tried here: {_message(error)}")
 
 
-def end(check: Callable[[], None], stated: str = "") -> None:
-    """Run the case, print what is wrong, and exit: with 1 if anything is, otherwise with 0.
+def wrong_with(check: Callable[[], None], stated: str = "") -> list[str]:
+    """Run the case; what is wrong, a sentence each.
 
     Args:
         check: the case.
         stated: what is wrong with outcomes of which each alone is as expected. It holds as long as they are these.
     """
+    findings.clear()
     try:
         check()
     except Exception as error:
         _require_offered(error)
         findings.append(f"the result cannot be read as documented: {type(error).__name__}: {error}")
-    shown = findings
     if stated:
-        shown = [] if findings else [stated]
-    for finding in shown:
+        return [] if findings else [stated]
+    return list(findings)
+
+
+def end(check: Callable[[], None], stated: str = "") -> None:
+    """Print what is wrong with the case, and exit: with 1 if anything is, otherwise with 0."""
+    wrong = wrong_with(check, stated)
+    for finding in wrong:
         print(finding)
-    print("the defect is there" if shown else "the defect is gone")
-    sys.exit(1 if shown else 0)
+    print("the defect is there" if wrong else "the defect is gone")
+    sys.exit(1 if wrong else 0)

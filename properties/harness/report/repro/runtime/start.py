@@ -1,19 +1,15 @@
-"""Before torch is imported: arguments, the device, and how a script ends without a verdict."""
+"""Before torch is imported: arguments, and the device."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any
+
+from properties.harness.report.repro.runtime.ending import cannot_try
 
 __all__ = ["begin", "checked_device", "import_torch"]
-
-
-def cannot_try(why: str) -> NoReturn:
-    """End without a verdict on the defect: with 2, or as `git bisect run` wants it, which skips a revision for 125."""
-    print(why)
-    sys.exit(125 if sys.argv[1:] == ["--bisect"] else 2)
 
 
 def begin(usage: str | None) -> None:
@@ -36,6 +32,28 @@ def checked_device(device: str) -> str:
 
 def import_torch() -> Any:
     try:
-        return importlib.import_module("torch")
+        torch = importlib.import_module("torch")
     except (ImportError, OSError) as error:
         cannot_try(f"cannot import torch: {error}")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        mend_interpreter()
+    return torch
+
+
+def mend_interpreter() -> None:
+    """Let kernels count up to a number that they have loaded, which Triton 3.6 cannot interpret beside NumPy 2.4 and later."""
+    try:
+        interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+        language = importlib.import_module("triton.language")
+    except ImportError:
+        # What the subject says about it is told where it is imported.
+        return
+    plain = interpreter._patch_lang
+
+    def patch_lang(function: Any) -> Any:
+        scope = plain(function)
+        # A scalar is an array of one dimension, of which NumPy makes no int.
+        language.tensor.__index__ = lambda scalar: int(scalar.handle.data.item())
+        return scope
+
+    interpreter._patch_lang = patch_lang

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from properties.harness.report.repro.runtime.calls import refused
+from properties.harness.report.repro.runtime.ending import cannot_try
 from properties.harness.report.repro.runtime.given import DEVICE, subject
-from properties.harness.report.repro.runtime.start import cannot_try
 
 __all__ = ["adapted", "build", "environment", "import_subject", "make_buffer", "require"]
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from properties.harness.report.repro.runtime.start import cannot_try
+from properties.harness.report.repro.runtime.ending import cannot_try
 
 __all__ = ["replay_sanitized"]
 

@@ -1,0 +1,104 @@
+"""Host time of a context's drivers: what a runner pays to launch the copies of a step, however long these take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from rich.table import Table
+
+from properties.harness.bench.cache import BenchCache, Shape, in_layout
+from properties.harness.bench.clock import Action, Times, host_clock, no_collection, quartiles
+from properties.harness.bench.device import CopyLoad, launcher, postprocess, postprocess_align, precopy
+from properties.harness.subject import Subject, load
+
+REQUESTS = 64
+# How large the states are makes no difference to the host; that nothing is copied keeps the GPU ahead of it.
+_SHAPE = Shape("", 2, 8, (2, 2), torch.float32)
+_WARM_UP, _IN_A_ROW = 20, 100
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Microseconds until a call returns; `peer`: of the peer's, None where it has no such driver."""
+
+    call: str
+    ours: Times
+    peer: Times | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the peer takes."""
+        return None if self.peer is None else self.peer.median / self.ours.median
+
+
+@triton.jit
+def nothing_kernel():  # type: ignore[no-untyped-def]
+    """Does nothing."""
+
+
+def loads() -> Iterator[CopyLoad]:
+    """One call of each driver, none of whose requests copies anything."""
+    yield postprocess(REQUESTS, 0)
+    still = postprocess_align(REQUESTS).vectors | {"new_num_computed_tokens_gpu": [20] * REQUESTS}
+    yield CopyLoad("run_fused_postprocess_align", REQUESTS, 0, 0, still)
+    fresh = precopy(REQUESTS).vectors | {"src_col_gpu": [-1] * REQUESTS}
+    yield CopyLoad("run_fused_precopy", REQUESTS, 0, 0, fresh)
+
+
+def measure_calls(device: str, repeats: int, peer: Subject | None = None) -> list[CallTimes]:
+    """One row per driver, and one for a launch of a kernel without arguments; none where there is no GPU."""
+    if device != "cuda":
+        return []
+    ours = load("impl")
+    sides = [ours, peer] if peer else [ours]
+    empty = CallTimes("an empty kernel, through Triton's JIT", *_times([nothing_kernel[(1,)]], repeats))
+    with in_layout(sides, "SD"):
+        cache = BenchCache(_SHAPE, "SD", REQUESTS, device)
+        contexts = [cache.context(side, ours) for side in sides]
+        return [empty, *(_row(cache, load_, contexts, repeats) for load_ in loads())]
+
+
+def _row(cache: BenchCache, load_: CopyLoad, contexts: Sequence[Any], repeats: int) -> CallTimes:
+    offering = [context for context in contexts if hasattr(context, load_.driver)]
+    calls = [launcher(cache, load_, context) for context in offering]
+    return CallTimes(load_.driver, *_times(calls, repeats))
+
+
+def _times(calls: Sequence[Action], repeats: int) -> list[Times]:
+    """Of each side, the sides in turn; so many calls in a row as leave the GPU's queue room."""
+    samples: list[list[float]] = [[] for _ in calls]
+    with no_collection():
+        for _ in range(repeats):
+            for taken, call in zip(samples, calls, strict=True):
+                torch.cuda.synchronize()
+                for _ in range(_WARM_UP):
+                    call()
+                taken += [host_clock(call) for _ in range(_IN_A_ROW)]
+    return [quartiles(taken) for taken in samples]
+
+
+def tables(rows: Sequence[CallTimes]) -> list[Table]:
+    """One table, or none where nothing was timed."""
+    if not rows:
+        return []
+    with_peer = any(row.peer is not None for row in rows)
+    table = Table(
+        title=f"drivers, {REQUESTS} requests, nothing to copy; µs until the call returns, median (quartiles)",
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for name in ("call", "host time", *["peer", "ratio"] * with_peer):
+        table.add_column(name, justify="left" if name == "call" else "right", no_wrap=True)
+    for row in rows:
+        against = ["-", "-"] if row.peer is None else [_spelled(row.peer), f"{row.ratio:.2f}x"]
+        table.add_row(row.call, _spelled(row.ours), *against * with_peer)
+    return [table]
+
+
+def _spelled(times: Times) -> str:
+    return f"{times.median:.1f} ({times.low:.1f}-{times.high:.1f})"

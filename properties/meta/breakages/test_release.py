@@ -1,0 +1,25 @@
+"""Defects that are planted in a release's own files are found; the others are tried by `python -m properties.meta.breakages.release`."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from properties.harness import rooms
+from properties.meta.breakages.release import PLANTED, RELEASE
+
+PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
+
+
+def test_each_planted_defect_has_a_name_of_its_own() -> None:
+    assert len({planted.name for planted in PLANTED}) == len(PLANTED) >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason=f"make vllm VLLM={RELEASE} makes the environment")
+@pytest.mark.parametrize("word", ["rejected drafts", "preempted request comes back"])
+def test_a_planted_defect_is_found(word: str) -> None:
+    command = (str(PYTHON), "-m", "properties.meta.breakages.release", "--only", word)
+    found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
+    assert "not in" not in found.stdout.splitlines()[-1]

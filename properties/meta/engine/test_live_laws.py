@@ -1,0 +1,165 @@
+"""The laws of a whole engine say what a step breaks, each thing by its name, and nothing of a step that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oracle.lifecycle.live import LiveLaws
+from oracle.lifecycle.named_states import next_token, states_after
+
+PROMPT = (1, 2, 3, 4)
+STATES = states_after(PROMPT)
+NEXT = next_token(STATES[-1])
+Change = Callable[[dict[str, Any]], None]
+
+
+def laws() -> LiveLaws:
+    """Those of an engine with blocks of four tokens, in which a request of four tokens comes in."""
+    made = LiveLaws((4, 4), window=2, num_blocks=8)
+    made.add("r0", PROMPT)
+    return made
+
+
+def prefill() -> dict[str, Any]:
+    """A step that computes the prompt: attention has block 1, states are in block 2, and both may be hit."""
+    group = {
+        "group": 1,
+        "initial": False,
+        "blocks": (2, 2),
+        "temporal": (0,),
+        "windows": ((0, 0),),
+        "written": (2,),
+        "tokens": (0, 1, 2, 3),
+    }
+    row = {"request": "r0", "computed": 0, "tokens": PROMPT, "keys": ((),), "groups": [group]}
+    owners = [("r0", 0, 0, 1), ("r0", 1, 0, 2)]
+    return {
+        "scheduled": {"r0": {"computed": 0, "tokens": 4, "drafts": 0, "begins": True}},
+        "rows": [row],
+        "stray": [],
+        "outputs": {"r0": (NEXT,)},
+        "owners": owners,
+        "owners_after": owners,
+        "references": [(1, 1), (2, 1)],
+        "free": 5,
+        "slots": {"r0": 0},
+        "idle": False,
+        "published": [
+            (0, 1, "r0", 4, [("keys", tuple(STATES))]),
+            (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[3])]),
+        ],
+    }
+
+
+def test_a_step_that_is_right_breaks_nothing() -> None:
+    assert laws().step(prefill()) == []
+
+
+def starts_elsewhere(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["groups"][0]["temporal"] = (STATES[0],)
+
+
+def starts_with_other_rows(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["groups"][0]["windows"] = ((0, STATES[0]),)
+
+
+def counts_a_token(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["computed"] = 1
+
+
+def takes_other_tokens(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["tokens"] = (1, 2, 3, 9)
+
+
+def runs_twice(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["groups"] *= 2
+
+
+def writes_elsewhere(seen: dict[str, Any]) -> None:
+    seen["rows"][0]["groups"][0]["written"] = (2, 3)
+
+
+def pads_into_a_block(seen: dict[str, Any]) -> None:
+    seen["stray"] = [{"group": 1, "written": (3,)}]
+
+
+def publishes_what_nobody_wrote(seen: dict[str, Any]) -> None:
+    seen["published"][1] = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
+
+
+def shares_a_block_of_two_groups(seen: dict[str, Any]) -> None:
+    seen["owners_after"] = [("r0", 0, 0, 1), ("r0", 1, 0, 1)]
+
+
+def forgets_to_count(seen: dict[str, Any]) -> None:
+    seen["references"] = [(1, 1), (2, 2)]
+
+
+def loses_a_block(seen: dict[str, Any]) -> None:
+    seen["free"] = 4
+
+
+def says_something_else(seen: dict[str, Any]) -> None:
+    seen["outputs"] = {"r0": (NEXT + 1,)}
+
+
+def keeps_a_slot(seen: dict[str, Any]) -> None:
+    seen |= {"idle": True, "references": [], "owners_after": [], "free": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        (starts_elsewhere, "read"),
+        (starts_with_other_rows, "read"),
+        (counts_a_token, "computed"),
+        (takes_other_tokens, "tokens"),
+        (runs_twice, "metadata"),
+        (writes_elsewhere, "written"),
+        (pads_into_a_block, "written"),
+        (publishes_what_nobody_wrote, "published"),
+        (shares_a_block_of_two_groups, "owned"),
+        (forgets_to_count, "owned"),
+        (loses_a_block, "free"),
+        (says_something_else, "output"),
+        (keeps_a_slot, "left"),
+    ],
+)
+def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
+    seen = prefill()
+    change(seen)
+    assert law in [found for found, _, _ in laws().step(seen)]
+
+
+def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
+    told = laws()
+    told.step(prefill())
+    # Of two drafts the first is what the model says.
+    right = [*PROMPT, NEXT]
+    second = next_token(states_after(right)[-1])
+    tokens = (NEXT, second, second)
+    group = {
+        "group": 1,
+        "initial": True,
+        "blocks": (2, 2),
+        "temporal": (STATES[3],),
+        "windows": (tuple(STATES[2:]),),
+        "written": (2,),
+        "tokens": (0, 1, 2),
+    }
+    row = {"request": "r0", "computed": 4, "tokens": tokens, "keys": (tuple(STATES),), "groups": [group]}
+    scheduled = {"r0": {"computed": 4, "tokens": 3, "drafts": 2, "begins": False}}
+    said = (second, next_token(states_after([*right, second])[-1]))
+    assert told.step(prefill() | {"scheduled": scheduled, "rows": [row], "outputs": {"r0": said}}) == []
+    assert told.requests["r0"].computed == 6
+
+
+def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
+    told = laws()
+    told.requests["r0"].state(4)
+    told._remember(STATES[1], (7, 8))
+    assert told.meaning(states_after((1, 2, 7, 8))[-1]) == "the state after 2 tokens of r0 and then [7, 8]"
+    assert told.meaning(5) == "what is no request's state"
