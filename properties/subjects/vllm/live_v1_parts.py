@@ -61,8 +61,8 @@ class _FirstAttentionBuilder:
 
     def set_kernel_block_size(self, *_: Any) -> None: ...
 
-    def build(self, *_: Any, common_attn_metadata: Any, **__: Any) -> Any:
-        return common_attn_metadata
+    def build(self, *given: Any, **named: Any) -> Any:
+        return named["common_attn_metadata"] if named else given[1]
 
 
 def _attention() -> Any:
