@@ -154,7 +154,7 @@ class LiveWorkerV1:
             return []
         drafted = len(found["tokens"]) - self._own(row)
         known = self.texts[found["request"]][: found["computed"] + len(found["tokens"]) - drafted]
-        return self.plan(found["request"], [*known, *sampled], count)  # type: ignore[no-any-return]
+        return self.plan(found["request"], [*known, *sampled], count)
 
     def _own(self, row: int) -> int:
         """How many of a row's tokens are no drafts."""
@@ -172,7 +172,7 @@ class LiveWorkerV1:
 def _runner_of(released: Any) -> Any:
     """The release's runner without what it asks a GPU for, and with the memory of ours."""
 
-    class Runner(released):  # type: ignore[misc]
+    class Runner(released):
         live: LiveWorkerV1
         scheduled: Any = None
 

@@ -59,6 +59,8 @@ class _FirstAttentionBuilder:
     def get_cudagraph_support(cls, *_: Any) -> Any:
         return find("vllm.v1.attention.backend:AttentionCGSupport").ALWAYS
 
+    def set_kernel_block_size(self, *_: Any) -> None: ...
+
     def build(self, *_: Any, common_attn_metadata: Any, **__: Any) -> Any:
         return common_attn_metadata
 
@@ -98,6 +100,8 @@ def layer_of(kind: str) -> Any:
 
 class FirstModel(torch.nn.Module):
     """The model that the runner calls."""
+
+    worker: Any
 
     def __init__(self, worker: Any) -> None:
         super().__init__()
@@ -179,7 +183,7 @@ def planned_model_drafts() -> Any:
     """The drafter with a model of its own, whose drafts are planned."""
     released = find("vllm.v1.spec_decode.eagle:EagleProposer")
 
-    class Proposer(released):  # type: ignore[misc]
+    class Proposer(released):  # type: ignore[misc, valid-type]
         live: Any
 
         def __init__(self, config: Any, device: Any, runner: Any) -> None:
