@@ -74,7 +74,7 @@ class LiveRun:
         value = self.call(call(f"{ENGINE}.step", self=Name("engine"), turns=turns))
         assert isinstance(value, Record)
         self.trial.compared()
-        for law, seen, wanted in value["findings"]:
+        for law, seen, wanted, _ in value["findings"]:
             self.trial.finds(stated(seen, wanted, place=law, function=f"{ENGINE}.step", call=self.calls - 1))
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens

@@ -12,8 +12,11 @@ from typing import Any
 
 from oracle.lifecycle.named_states import advanced, next_token
 
-Broken = tuple[str, str, str]
-"""The law, what was seen, and what should be."""
+Found = tuple[str, int, tuple[int, ...]]
+"""Whose state it is, after how many of its tokens, and after which ones that are not its own: "" for zeros, "?" for nobody's."""
+Broken = tuple[str, str, str, dict[str, Any]]
+"""The law, what was seen, and what should be, in words; and of a state that is wrong whose it should be and what was found:
+`request`, `tokens`, `found` (one `Found` for each state that is named), and `conv`, whether these are rows of a window."""
 Observed = Mapping[str, Any]
 
 
@@ -113,6 +116,7 @@ class LiveLaws:
                 "computed",
                 f"the worker's computed tokens of {name} = {row['computed']}",
                 f"should be {computed}",
+                {},
             )
             return
         if len(row["tokens"]) != decided["tokens"]:
@@ -120,6 +124,7 @@ class LiveLaws:
                 "tokens",
                 f"the worker's tokens of {name} = {len(row['tokens'])}",
                 f"should be {decided['tokens']}, as scheduled",
+                {},
             )
         known = len(row["tokens"]) - decided["drafts"]
         wanted = tuple(request.token(computed + at) for at in range(known))
@@ -128,6 +133,7 @@ class LiveLaws:
                 "tokens",
                 f"the tokens of {name} = {list(row['tokens'][:known])}",
                 f"should be {list(wanted)}",
+                {},
             )
 
     def _attention(self, request: LiveRequest, row: Mapping[str, Any]) -> Iterator[Broken]:
@@ -137,11 +143,12 @@ class LiveLaws:
                 at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right
             ]
             if wrong:
-                seen = self.meaning(keys[wrong[0]])
+                key = keys[wrong[0]]
                 yield (
                     "attention",
-                    f"attention layer {layer} of {request.id} reads {seen} at token {wrong[0]}",
+                    f"attention layer {layer} of {request.id} reads {self.meaning(key)} at token {wrong[0]}",
                     f"should read its own, of {request.computed} computed tokens",
+                    self._about(request.id, wrong[0] + 1, [key]),
                 )
                 return
 
@@ -151,13 +158,15 @@ class LiveLaws:
         told = Counter(one["group"] for one in row["groups"])
         for group in range(1, len(self.block_sizes)):
             if told[group] != 1:
-                yield "metadata", f"group {group} runs {request.id} {told[group]} times", "should run it once"
+                seen = f"group {group} runs {request.id} {told[group]} times"
+                yield "metadata", seen, "should run it once", {}
         for one in row["groups"]:
             if tuple(one["tokens"]) != places:
                 yield (
                     "metadata",
                     f"group {one['group']} runs tokens {list(one['tokens'])} through the state of {request.id}",
                     f"should run {list(places)}",
+                    {},
                 )
             yield from self._read(request, one)
             for state in one["temporal"]:
@@ -168,6 +177,7 @@ class LiveLaws:
                         "written",
                         f"the forward of {request.id} writes to block {block} of group {one['group']}",
                         "should write to its own",
+                        {},
                     )
 
     def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
@@ -182,6 +192,7 @@ class LiveLaws:
                     "read",
                     f"the forward of {request.id} reads {self.meaning(state)} {where}",
                     f"should read the state after its {_tokens(count, 'computed ')}",
+                    self._about(request.id, count, [state]),
                 )
                 return
         for window in one["windows"]:
@@ -191,6 +202,7 @@ class LiveLaws:
                     "read",
                     f"the forward of {request.id} reads conv rows {seen} {where}",
                     f"should read those of its last computed tokens, of {count}",
+                    self._about(request.id, count, window, conv=True),
                 )
                 return
 
@@ -202,6 +214,7 @@ class LiveLaws:
                     "written",
                     f"a row of padding writes to blocks {blocks} of group {one['group']}",
                     "should skip",
+                    {},
                 )
 
     def _published(self, seen: Observed) -> Iterator[Broken]:
@@ -211,29 +224,32 @@ class LiveLaws:
                     "published",
                     f"block {block} of group {group} may be hit",
                     "should be of somebody's tokens",
+                    {},
                 )
                 continue
             request = self.requests[name]
             for kind, found in contents:
                 wrong = self._wrong(request, group, count, kind, found)
-                if wrong is not None:
+                if wrong:
+                    conv = kind == "conv"
+                    told = ("conv rows " if conv else "") + ", ".join(map(self.meaning, wrong))
                     yield (
                         "published",
-                        f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {wrong}",
+                        f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {told}",
                         "should hold the state after exactly these",
+                        self._about(name, count, wrong, conv=conv),
                     )
                     break
 
-    def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, found: Any) -> str | None:
-        """What stands in a block instead of the state after `count` tokens."""
+    def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, found: Any) -> Sequence[int]:
+        """What stands in a block instead of the state after `count` tokens; nothing where it is that one."""
         if kind == "keys":
             first = (count - 1) // self.block_sizes[group] * self.block_sizes[group]
             pairs = zip(found, range(first, count), strict=False)
-            return next((self.meaning(key) for key, at in pairs if key != request.state(at + 1)), None)
+            return next(([key] for key, at in pairs if key != request.state(at + 1)), [])
         if kind == "temporal":
-            return None if found == request.state(count) else self.meaning(found)
-        wanted = request.window(count, self.window)
-        return None if tuple(found) == wanted else "conv rows " + ", ".join(map(self.meaning, found))
+            return [] if found == request.state(count) else [found]
+        return [] if tuple(found) == request.window(count, self.window) else found
 
     def _owners(self, seen: Observed) -> Iterator[Broken]:
         """Nothing is owned twice, but as a prefix that is shared."""
@@ -248,11 +264,17 @@ class LiveLaws:
                     "owned",
                     f"block {block} is owned as {sorted(found)}",
                     "should be one column of one group",
+                    {},
                 )
         shared = {block for _, block, *_ in seen["published"]}
         for block, count in counts.items():
             if count > 1 and block not in shared:
-                yield "owned", f"block {block} has {count} owners", "should have one, as no published prefix"
+                yield (
+                    "owned",
+                    f"block {block} has {count} owners",
+                    "should have one, as no published prefix",
+                    {},
+                )
         references = dict(seen["references"])
         for block in sorted(references.keys() | counts.keys()):
             if references.get(block, 0) != counts[block]:
@@ -260,6 +282,7 @@ class LiveLaws:
                     "owned",
                     f"block {block} is counted {references.get(block, 0)} times",
                     f"should be {counts[block]} times, once for each owner",
+                    {},
                 )
                 return
         if seen["free"] != self.num_blocks - 1 - len(references):
@@ -267,6 +290,7 @@ class LiveLaws:
                 "free",
                 f"free blocks = {seen['free']}",
                 f"should be {self.num_blocks - 1 - len(references)}",
+                {},
             )
 
     def _outputs(self, seen: Observed) -> Iterator[Broken]:
@@ -281,6 +305,7 @@ class LiveLaws:
                     "output",
                     f"{name} says {list(tokens)}",
                     f"should say {list(wanted)}, as with every feature off",
+                    {},
                 )
 
     def _left(self, seen: Observed) -> Iterator[Broken]:
@@ -289,12 +314,13 @@ class LiveLaws:
             return
         if seen["references"]:
             blocks = [block for block, _ in seen["references"]]
-            yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free"
+            yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free", {}
         if seen["slots"]:
             yield (
                 "left",
                 f"slots {sorted(seen['slots'])} are in use when all requests are gone",
                 "should be free",
+                {},
             )
 
     def _remember(self, state: int, tokens: Sequence[int]) -> None:
@@ -303,25 +329,32 @@ class LiveLaws:
             before, state = state, advanced(state, token)
             self.strangers[state] = before, token
 
-    def meaning(self, state: int) -> str:
-        """A state in words."""
+    def _about(
+        self, request: str, tokens: int, states: Sequence[int], *, conv: bool = False
+    ) -> dict[str, Any]:
+        found = tuple(map(self._found, states))
+        return {"request": request, "tokens": tokens, "found": found, "conv": conv}
+
+    def _found(self, state: int) -> Found:
         more: list[int] = []
         while True:
-            known = self._known(state)
-            if known:
-                return f"{known} and then {more}" if more else known
+            if state == 0:
+                return "", 0, tuple(more)
+            for request in self.requests.values():
+                if state in request.states:
+                    return request.id, request.states.index(state) + 1, tuple(more)
             if state not in self.strangers:
-                return "what is no request's state"
+                return "?", 0, ()
             state, token = self.strangers[state]
             more.insert(0, token)
 
-    def _known(self, state: int) -> str:
-        if state == 0:
-            return "zeros"
-        for request in self.requests.values():
-            if state in request.states:
-                return f"the state after {_tokens(request.states.index(state) + 1)} of {request.id}"
-        return ""
+    def meaning(self, state: int) -> str:
+        """A state in words."""
+        owner, count, more = self._found(state)
+        if owner == "?":
+            return "what is no request's state"
+        known = f"the state after {_tokens(count)} of {owner}" if owner else "zeros"
+        return f"{known} and then {list(more)}" if more else known
 
 
 def _tokens(count: int, which: str = "") -> str:

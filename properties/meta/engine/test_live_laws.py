@@ -131,7 +131,7 @@ def keeps_a_slot(seen: dict[str, Any]) -> None:
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
     seen = prefill()
     change(seen)
-    assert law in [found for found, _, _ in laws().step(seen)]
+    assert law in [found for found, *_ in laws().step(seen)]
 
 
 def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
@@ -163,3 +163,15 @@ def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
     told._remember(STATES[1], (7, 8))
     assert told.meaning(states_after((1, 2, 7, 8))[-1]) == "the state after 2 tokens of r0 and then [7, 8]"
     assert told.meaning(5) == "what is no request's state"
+
+
+def test_whose_wrong_state_it_is_is_told_as_data() -> None:
+    told = laws()
+    told.step(prefill())
+    seen = prefill() | {"scheduled": {}, "rows": [], "outputs": {}}
+    seen["published"] = [(1, 2, "r0", 4, [("temporal", STATES[2])])]
+    ((law, _, _, about),) = told.step(seen)
+    assert (law, about) == (
+        "published",
+        {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False},
+    )

@@ -15,7 +15,7 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.live import LiveLaws
+from oracle.lifecycle.live import Broken, LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live_config import (
@@ -46,7 +46,7 @@ class LiveStep:
         free: blocks.
         idle: nothing is left to do.
         broken: the first that breaks a law, or "nothing".
-        findings: all that does: the law, what was seen, and what should be.
+        findings: all that does: the law, what was seen, what should be, and what was found of whose state.
     """
 
     scheduled: dict[str, Any]
@@ -58,7 +58,7 @@ class LiveStep:
     free: int
     idle: bool
     broken: str
-    findings: tuple[tuple[str, str, str], ...]
+    findings: tuple[Broken, ...]
 
 
 class LiveEngine:

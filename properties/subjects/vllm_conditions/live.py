@@ -1,8 +1,7 @@
-"""Conditions about the lives of a whole engine: what it is like, and what a broken step says."""
+"""Conditions about the lives of a whole engine: what it is like, and the wrong state that a broken step tells of."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,9 +20,32 @@ def _engine(asked: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile]
     return lambda case, _: asked(settings_of(case))
 
 
-def _says(pattern: str) -> Callable[[Case, Profile], bool]:
-    """Whether the failure's sentence matches."""
-    return lambda case, _: case.failure is not None and re.search(pattern, case.failure.sentence) is not None
+def _about(case: Case) -> dict[str, Any]:
+    """What `LiveLaws` tells of the wrong state that the case ends with; nothing where it ends with none."""
+    ended = case.actual[-1] if case.actual else None
+    step = ended.value if isinstance(ended, Returned) else None
+    findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
+    nothing = {"request": "", "tokens": -1, "found": (), "conv": False}
+    return nothing | (dict(findings[0][-1]) if findings else {})
+
+
+def _wrong(asked: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether the wrong state is such a one."""
+    return lambda case, _: asked(_about(case))
+
+
+def _own(about: dict[str, Any]) -> bool:
+    """States of the request itself, after another count of tokens or after drafts."""
+    found = about["found"]
+    return bool(found) and all(owner == about["request"] for owner, _, _ in found)
+
+
+def _with_placeholders(about: dict[str, Any]) -> bool:
+    return any(more and not any(more) for _, _, more in about["found"])
+
+
+def _of_the_first_token(about: dict[str, Any]) -> bool:
+    return bool(about["tokens"] == 0)
 
 
 def _smaller_attention_blocks(settings: dict[str, Any]) -> bool:
@@ -58,51 +80,34 @@ def _moves_counts(settings: dict[str, Any]) -> bool:
 
 def _resumed(case: Case, _: Profile) -> bool:
     """Whether the request that read a wrong state has been preempted before."""
-    read = (
-        re.search(r"the forward of (\w+) reads", case.failure.sentence) if case.failure is not None else None
-    )
-    if read is None:
-        return False
+    name = _about(case)["request"]
     steps = [one.value for one in case.actual if isinstance(one, Returned) and isinstance(one.value, Record)]
-    begins = [
-        decided[read[1]]["begins"]
-        for step in steps
-        if "scheduled" in dict(step.fields) and read[1] in (decided := dict(step["scheduled"]))
-    ]
-    return sum(begins) > 1
+    scheduled = [dict(step["scheduled"]) for step in steps if step.type == "LiveStep"]
+    return sum(bool(decided[name]["begins"]) for decided in scheduled if name in decided) > 1
 
 
 def _preempts_by_a_reset(case: Case, _: Profile) -> bool:
     return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in case.calls)
 
 
-_FIRST = r"its 0 computed tokens|computed tokens, of 0$"
+def _channels_first(case: Case, _: Profile) -> bool:
+    return any(("VLLM_SSM_CONV_STATE_LAYOUT", "DS") in call.environment for call in case.calls)
 
-_ANOTHER_COUNT = r"as \d+ tokens of (\w+), holds (conv rows )?the state after \d+ tokens? of \1\b"
 
 LIVE: Mapping[str, Condition] = {
-    "accepted_count_of_another_row": Condition(
-        _engine(_moves_counts), _says(r"the forward of \w+ reads (the state|conv rows)")
-    ),
+    "accepted_count_of_another_row": Condition(_engine(_moves_counts), _wrong(_own)),
     "drops_a_frame_for_each_draft": Condition(_engine(_overlaps_drafts), _preempts_by_a_reset),
-    "channel_first_engine": Condition(_engine(_speculates), _says("DS conv state")),
-    "first_token_of_an_engine": Condition(_says(_FIRST)),
+    "channel_first_engine": Condition(_engine(_speculates), _channels_first),
+    "first_token_of_an_engine": Condition(_wrong(_of_the_first_token)),
     "first_token_of_gdn_in_an_engine": Condition(
-        _engine(lambda settings: "gdn" in settings["kinds"]), _says(_FIRST)
+        _engine(lambda settings: "gdn" in settings["kinds"]), _wrong(_of_the_first_token)
     ),
-    "last_prompt_token_with_placeholders": Condition(
-        _engine(_speculates), _says(r"and then \[0(, 0)*\]|the forward of \w+ reads conv rows")
-    ),
+    "last_prompt_token_with_placeholders": Condition(_engine(_speculates), _wrong(_with_placeholders)),
     "resumed_with_a_short_rest": Condition(_engine(_speculates), _resumed),
-    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model), _says(_ANOTHER_COUNT)),
-    "recurrent_hit_past_the_drop": Condition(
-        _engine(_drafts_with_a_model), _says(r"^attention layer \d+ of \w+ reads .* at token")
-    ),
+    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model), _wrong(_own)),
+    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model)),
     # A prompt of one token and then placeholders.
-    "took_in_placeholders": Condition(
-        _engine(lambda settings: settings.get("num_spec", 0) > 0),
-        _says(r"the state after 1 token of (\w+) and then \[0(, 0)*\]|the forward of \w+ reads conv rows"),
-    ),
+    "took_in_placeholders": Condition(_engine(_speculates), _wrong(_with_placeholders)),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks)),
     "hits_inside_blocks": Condition(_engine(_hits_inside_blocks)),
     "saves_inside_blocks": Condition(_engine(_saves_inside_blocks)),

@@ -1,0 +1,54 @@
+"""Declared defects of a release's own engine match the wrong states that they make, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from properties.harness.case import Case
+from properties.harness.case.values import Returned, call, record
+from properties.meta.breakages.broken import a_case
+from properties.subjects.vllm_conditions.live import LIVE
+
+PLACEHOLDERS = ("r1", 3, (0, 0))
+DRAFT = ("r1", 3, (7,))
+OWN, ANOTHERS, NOBODYS, ZEROS = ("r1", 2, ()), ("r0", 2, ()), ("?", 0, ()), ("", 0, ())
+SPECULATES = {"num_spec": 2}
+
+
+def step(begins: bool, *findings: tuple[Any, ...]) -> Returned:
+    scheduled = {"r1": {"computed": 0, "tokens": 1, "drafts": 0, "begins": begins}}
+    return Returned(record("LiveStep", scheduled=scheduled, findings=findings))
+
+
+def ends_with(*found: tuple[Any, ...], tokens: int = 4, begins: int = 1, **settings: Any) -> Case:
+    """A life that ends with a step in which r1 reads these states; it was scheduled from its beginning so many times."""
+    about = {"request": "r1", "tokens": tokens, "found": found, "conv": False}
+    actual = [Returned(None), *[step(True)] * (begins - 1), step(True, ("read", "seen", "wanted", about))]
+    made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
+    return a_case(steps=(made, *[call("LiveEngine.step", turns={})] * begins), actual=tuple(actual))
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "matches"),
+    [
+        ("took_in_placeholders", ends_with(PLACEHOLDERS, **SPECULATES), True),
+        ("took_in_placeholders", ends_with(PLACEHOLDERS), False),
+        ("took_in_placeholders", ends_with(DRAFT, **SPECULATES), False),
+        ("took_in_placeholders", ends_with(OWN, **SPECULATES), False),
+        ("first_token_of_an_engine", ends_with(NOBODYS, tokens=0), True),
+        ("first_token_of_an_engine", ends_with(NOBODYS, tokens=1), False),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("mamba2",)), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, begins=2, **SPECULATES), True),
+        ("resumed_with_a_short_rest", ends_with(OWN, begins=1, **SPECULATES), False),
+        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, runner="V1", async_scheduling=True, **SPECULATES), True),
+        ("accepted_count_of_another_row", ends_with(ANOTHERS, runner="V1", async_scheduling=True, **SPECULATES), False),
+        ("accepted_count_of_another_row", ends_with(ZEROS, runner="V1", async_scheduling=True, **SPECULATES), False),
+        ("accepted_count_of_another_row", ends_with(OWN, runner="V2", async_scheduling=True, **SPECULATES), False),
+        ("unaligned_chunk_of_a_draft", ends_with(OWN, method="eagle", **SPECULATES), True),
+        ("unaligned_chunk_of_a_draft", ends_with(ANOTHERS, method="eagle", **SPECULATES), False),
+    ],
+)  # fmt: skip
+def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
+    assert LIVE[name](case) is matches
