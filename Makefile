@@ -77,7 +77,7 @@ help:  ## this list
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
-	@$(PY) -m pytest -n auto --dist loadgroup -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \

@@ -1,12 +1,10 @@
-"""What a test run leaves out unless it is asked for, and which tests share a process."""
+"""Tests that take long and change rarely: left out of a test run unless they are asked for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-
-from properties.harness.execution.private.pytest import shares_fixtures
 
 _LEFT_OUT = pytest.StashKey[int]()
 
@@ -21,12 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFT_OUT] = 0
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        # Each process would make what its module shares anew, and some take half a minute.
-        if shares_fixtures(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if config.getoption("--slow") or config.getoption("markexpr"):
         return
     slow = [item for item in items if item.get_closest_marker("slow") is not None]

@@ -231,7 +231,7 @@ def test_the_report_of_a_bucket_is_complete() -> None:
         "Should hold: Toys divide.",
         "Seen instead: the call = ValueError",
         "Who did it Program 0 wrote it.",
-        "Input x = 5 y = 2 divide(x, y)",
+        "Input divide(x=5, y=2)",
         "expected ValueError that names x",
         "It did not repeat.",
         "illegal access",

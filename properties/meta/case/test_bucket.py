@@ -27,9 +27,6 @@ from properties.harness.kernels import triton_mode
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.breakages.table import BREAKAGES, without_memory
 
-pytestmark = pytest.mark.xdist_group("bucket")
-"""What is found is found once, in one process."""
-
 EXAMPLES = 60
 LAUNCHING_EXAMPLES = 8
 ENOUGH = 4

@@ -29,13 +29,16 @@ from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.replay import replay
+from properties.harness.subject import is_engine
 from properties.subjects import load
 
 SEED = 3
 DOCUMENTED = "the_kernel_that_stores_states_may_be_launched_as_documented"
 BROUGHT = "a_state_is_brought_to_the_column_where_its_request_goes_on"
 KERNEL = "postprocess_mamba_fused_kernel"
-LAUNCHING = sorted(name for name, one in load_properties().items() if one.launches)
+LAUNCHING = sorted(
+    name for name, one in load_properties().items() if one.launches and not any(map(is_engine, one.functions))
+)
 
 # Recording.
 

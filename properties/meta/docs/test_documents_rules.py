@@ -27,9 +27,6 @@ from properties.meta.docs.documents_rules import RULES, name_of, source_of
 from properties.strategies.align import Group, Kept, Setup
 from properties.subjects import Subject, load
 
-pytestmark = pytest.mark.xdist_group("rules")
-"""What is found is found once, in one process."""
-
 MOST_STEPS = 6
 ROWS, SLOTS, WITHOUT_COPIES = (
     f"requests_{where}_live_by_the_states_of_exactly_their_tokens"

@@ -100,7 +100,9 @@ def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, firs
     assert sure <= len(found.tried) <= sure + more
 
 
-PYTHON = """#!{python}
+SHEBANG = f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''\n"
+"""Of a script in Python whose interpreter's path may have spaces in it."""
+PYTHON = """
 import json, os, sys
 from pathlib import Path
 told = json.loads(Path({verdicts!r}).read_text())
@@ -129,7 +131,7 @@ class ToyIndex:
         path = self.folder / "python"
         if not path.exists():
             (self.folder / "verdicts.json").write_text(json.dumps(self.verdicts), encoding="utf-8")
-            source = PYTHON.format(python=sys.executable, verdicts=str(self.folder / "verdicts.json"))
+            source = SHEBANG + PYTHON.format(verdicts=str(self.folder / "verdicts.json"))
             path.write_text(source, encoding="utf-8")
             path.chmod(0o755)
         return path
@@ -293,7 +295,7 @@ def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.
 def test_a_replay_that_takes_too_long_says_nothing(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bisect.index.python.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    bisect.index.python.write_text(f"{SHEBANG}import time\ntime.sleep(600)\n", encoding="utf-8")
     assert bisect.run("--releases", "0.25.1", "--time-limit", "0.2s") == INCOMPLETE
     assert "the replay took longer than 0.2 s" in capsys.readouterr().out
 

@@ -25,9 +25,6 @@ from properties.strategies.align_sessions import History, SessionRequest, Sessio
 from properties.strategies.align_steps import afters, befores, far_afters, far_befores
 from properties.strategies.situations import Situated, all_situations
 
-pytestmark = pytest.mark.xdist_group("align_reach")
-"""What is drawn is drawn once, in one process."""
-
 T = TypeVar("T")
 ANYTIME = -1.0
 """A situation that the strategy neither aims at nor rules out."""

@@ -49,9 +49,6 @@ from properties.strategies.shapes import TP_SIZES, ShapeArguments, models
 from properties.strategies.situations import all_situations
 from properties.subjects.impl import PUBLISHED_MODELS
 
-pytestmark = pytest.mark.xdist_group("reach")
-"""What is drawn is drawn once, in one process."""
-
 NEVER = 0
 """A situation that the strategy rules out, although the dataclass can name it."""
 

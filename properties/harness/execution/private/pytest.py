@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest.mark.expression import Expression
 
@@ -16,13 +15,11 @@ __all__ = [
     "ReprFileLocation",
     "ReprTraceback",
     "chosen_by",
-    "shares_fixtures",
 ]
 
 MADE_FOR = ("8.0", "9.2")
 """The oldest and the newest version that this was made for, and is tested with."""
 NEEDED = (
-    "_pytest.fixtures.FuncFixtureInfo.name2fixturedefs",
     "_pytest.mark.expression.Expression.compile",
     "_pytest.mark.expression.Expression.evaluate",
 )
@@ -45,11 +42,3 @@ def chosen_by(expression: str, name: str, id_: str = "") -> bool:
 
 def _containing(name: str, id_: str) -> Callable[..., bool]:
     return lambda word, **_: word in (id_ if "/" in word or "-" in word else name)
-
-
-def shares_fixtures(item: pytest.Item) -> bool:
-    """Whether a fixture of the item is made once for its module."""
-    info = getattr(item, "_fixtureinfo", None)
-    return info is not None and any(
-        definitions[-1].scope == "module" for definitions in info.name2fixturedefs.values() if definitions
-    )

@@ -7,7 +7,7 @@ import pytest
 from properties.meta.breakages.table import BREAKAGES
 from properties.meta.campaign.known.known_lint import linted
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("lint"), pytest.mark.usefixtures("executed")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("executed")]
 
 SAME = {
     (
