@@ -129,7 +129,7 @@ LEFT_OUT = {
     r"-m ruff": "formats the reader's own change",
     r"statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
-    r"[Vv][Ll][Ll][Mm]": "needs a release of vLLM",
+    r"[Vv][Ll][Ll][Mm]|(make|properties) bisect": "needs a release of vLLM",
     r"^make (sanitize|replay-trace|vllm)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
@@ -183,6 +183,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copyfile(folder / "vectors/port_batches.js", folder / "my_port.js")
     shutil.copytree(folder / "corpus", folder / "my/corpus")
     _write_script(folder)
+    _interrupt_a_campaign(folder)
     return folder
 
 
@@ -282,7 +283,9 @@ STARTED = {
     "make": "PYTHONPATH='of mine' make fuzz SUBJECT=my_broken BUDGET=4s ONLY='offsets or prepare'",
     "an interpreter": "PYTHONPATH='of mine' python -m properties fuzz --subject my_broken --budget 4s",
 }
-AGAIN = re.compile(r"PYTHONPATH='of mine' (?:make|\S*python\S*) [^`<>\n]*(?:replay|repro\.py)[^`<>\n]*")
+AGAIN = re.compile(
+    r"PYTHONPATH='of mine' (?:make|'[^'\n]*python[^'\n]*'|\S*python\S*) [^`<>\n]*(?:replay|repro\.py)[^`<>\n]*"
+)
 
 
 @needs_make

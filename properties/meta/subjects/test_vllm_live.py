@@ -22,10 +22,12 @@ def step(begins: bool, *findings: tuple[Any, ...]) -> Returned:
     return Returned(record("LiveStep", scheduled=scheduled, findings=findings))
 
 
-def ends_with(*found: tuple[Any, ...], tokens: int = 4, begins: int = 1, **settings: Any) -> Case:
+def ends_with(
+    *found: tuple[Any, ...], law: str = "read", tokens: int = 4, begins: int = 1, **settings: Any
+) -> Case:
     """A life that ends with a step in which r1 reads these states; it was scheduled from its beginning so many times."""
     about = {"request": "r1", "tokens": tokens, "found": found, "conv": False}
-    actual = [Returned(None), *[step(True)] * (begins - 1), step(True, ("read", "seen", "wanted", about))]
+    actual = [Returned(None), *[step(True)] * (begins - 1), step(True, (law, "seen", "wanted", about))]
     made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
     return a_case(steps=(made, *[call("LiveEngine.step", turns={})] * begins), actual=tuple(actual))
 
@@ -46,8 +48,12 @@ def ends_with(*found: tuple[Any, ...], tokens: int = 4, begins: int = 1, **setti
         ("accepted_count_of_another_row", ends_with(ANOTHERS, runner="V1", async_scheduling=True, **SPECULATES), False),
         ("accepted_count_of_another_row", ends_with(ZEROS, runner="V1", async_scheduling=True, **SPECULATES), False),
         ("accepted_count_of_another_row", ends_with(OWN, runner="V2", async_scheduling=True, **SPECULATES), False),
-        ("unaligned_chunk_of_a_draft", ends_with(OWN, method="eagle", **SPECULATES), True),
-        ("unaligned_chunk_of_a_draft", ends_with(ANOTHERS, method="eagle", **SPECULATES), False),
+        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", method="eagle", **SPECULATES), True),
+        ("unaligned_chunk_of_a_draft", ends_with(ANOTHERS, law="published", method="eagle", **SPECULATES), False),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", method="eagle", **SPECULATES), True),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="published", method="eagle", **SPECULATES), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", prefix_match_unit=2), True),
+        ("hits_inside_blocks", ends_with(ZEROS, law="owned", prefix_match_unit=2), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
