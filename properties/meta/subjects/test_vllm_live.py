@@ -14,7 +14,7 @@ from properties.subjects.vllm_conditions.live import LIVE
 PLACEHOLDERS = ("r1", 3, (0, 0))
 DRAFT = ("r1", 3, (7,))
 OWN, ANOTHERS, NOBODYS, ZEROS = ("r1", 2, ()), ("r0", 2, ()), ("?", 0, ()), ("", 0, ())
-SPECULATES = {"num_spec": 2}
+SPECULATES: dict[str, Any] = {"num_spec": 2}
 
 
 def step(begins: bool, *findings: tuple[Any, ...]) -> Returned:
