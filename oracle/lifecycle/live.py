@@ -10,44 +10,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.lifecycle.named_states import advanced, next_token
+from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 
-Found = tuple[str, int, tuple[int, ...]]
-"""Whose state it is, after how many of its tokens, and after which ones that are not its own: "" for zeros, "?" for nobody's."""
 Broken = tuple[str, str, str, dict[str, Any]]
 """The law, what was seen, and what should be, in words; and of a state that is wrong whose it should be and what was found:
 `request`, `tokens`, `found` (one `Found` for each state that is named), and `conv`, whether these are rows of a window."""
 Observed = Mapping[str, Any]
 
 
-@dataclass
-class LiveRequest:
-    """A request as the laws know it: `tokens` and the `states` after them as they have to become, and how far it is computed."""
+@dataclass(frozen=True)
+class BrokenLaws:
+    """Of each law the first thing that breaks it, in a sentence; "nothing" where it holds."""
 
-    id: str
-    prompt: int
-    tokens: list[int]
-    states: list[int] = field(default_factory=list)
-    computed: int = 0
-    said: int = 0
+    computed: str = "nothing"
+    tokens: str = "nothing"
+    attention: str = "nothing"
+    metadata: str = "nothing"
+    read: str = "nothing"
+    written: str = "nothing"
+    published: str = "nothing"
+    owned: str = "nothing"
+    free: str = "nothing"
+    output: str = "nothing"
+    left: str = "nothing"
 
-    def state(self, count: int) -> int:
-        """After its first `count` tokens, with those that it will come to say."""
-        while len(self.states) < count:
-            if len(self.states) == len(self.tokens):
-                self.tokens.append(next_token(self.states[-1]))
-            before = self.states[-1] if self.states else 0
-            self.states.append(advanced(before, self.tokens[len(self.states)]))
-        return self.states[count - 1] if count else 0
 
-    def token(self, at: int) -> int:
-        """The token at place `at`, from 0."""
-        self.state(at + 1)
-        return self.tokens[at]
-
-    def window(self, count: int, width: int) -> tuple[int, ...]:
-        """The states of the last `width` of the first `count` tokens, 0 before the first."""
-        return tuple(self.state(max(0, count - width + 1 + at)) for at in range(width))
+def in_sentences(broken: Sequence[Broken]) -> BrokenLaws:
+    """What a step broke, by its laws."""
+    first: dict[str, str] = {}
+    for law, seen, wanted, _ in broken:
+        first.setdefault(law, f"{seen}, but {wanted}")
+    return BrokenLaws(**first)
 
 
 @dataclass
@@ -63,9 +56,12 @@ class LiveLaws:
     block_sizes: Sequence[int]
     window: int
     num_blocks: int
-    requests: dict[str, LiveRequest] = field(default_factory=dict)
-    strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """States that are no request's, and what they were made of: a state, and a token."""
+    known: KnownStates = field(default_factory=KnownStates)
+
+    @property
+    def requests(self) -> dict[str, LiveRequest]:
+        """By their names, those that are gone among them."""
+        return self.known.requests
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
         """A request comes in."""
@@ -146,7 +142,7 @@ class LiveLaws:
                 key = keys[wrong[0]]
                 yield (
                     "attention",
-                    f"attention layer {layer} of {request.id} reads {self.meaning(key)} at token {wrong[0]}",
+                    f"attention layer {layer} of {request.id} reads {self.known.meaning(key)} at token {wrong[0]}",
                     f"should read its own, of {request.computed} computed tokens",
                     self._about(request.id, wrong[0] + 1, [key]),
                 )
@@ -170,7 +166,7 @@ class LiveLaws:
                 )
             yield from self._read(request, one)
             for state in one["temporal"]:
-                self._remember(state, row["tokens"])
+                self.known.remember(state, row["tokens"])
             for block in one["written"]:
                 if block and (request.id, one["group"], block) not in owned:
                     yield (
@@ -190,14 +186,14 @@ class LiveLaws:
             if state != right:
                 yield (
                     "read",
-                    f"the forward of {request.id} reads {self.meaning(state)} {where}",
-                    f"should read the state after its {_tokens(count, 'computed ')}",
+                    f"the forward of {request.id} reads {self.known.meaning(state)} {where}",
+                    f"should read the state after its {tokens_in_words(count, 'computed ')}",
                     self._about(request.id, count, [state]),
                 )
                 return
         for window in one["windows"]:
             if tuple(window) != rows:
-                seen = ", ".join(map(self.meaning, window))
+                seen = ", ".join(map(self.known.meaning, window))
                 yield (
                     "read",
                     f"the forward of {request.id} reads conv rows {seen} {where}",
@@ -232,7 +228,7 @@ class LiveLaws:
                 wrong = self._wrong(request, group, count, kind, found)
                 if wrong:
                     conv = kind == "conv"
-                    told = ("conv rows " if conv else "") + ", ".join(map(self.meaning, wrong))
+                    told = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
                     yield (
                         "published",
                         f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {told}",
@@ -323,39 +319,8 @@ class LiveLaws:
                 {},
             )
 
-    def _remember(self, state: int, tokens: Sequence[int]) -> None:
-        """What the forward makes of a state, drafts that are rejected among it."""
-        for token in tokens:
-            before, state = state, advanced(state, token)
-            self.strangers[state] = before, token
-
     def _about(
         self, request: str, tokens: int, states: Sequence[int], *, conv: bool = False
     ) -> dict[str, Any]:
-        found = tuple(map(self._found, states))
+        found = tuple(map(self.known.found, states))
         return {"request": request, "tokens": tokens, "found": found, "conv": conv}
-
-    def _found(self, state: int) -> Found:
-        more: list[int] = []
-        while True:
-            if state == 0:
-                return "", 0, tuple(more)
-            for request in self.requests.values():
-                if state in request.states:
-                    return request.id, request.states.index(state) + 1, tuple(more)
-            if state not in self.strangers:
-                return "?", 0, ()
-            state, token = self.strangers[state]
-            more.insert(0, token)
-
-    def meaning(self, state: int) -> str:
-        """A state in words."""
-        owner, count, more = self._found(state)
-        if owner == "?":
-            return "what is no request's state"
-        known = f"the state after {_tokens(count)} of {owner}" if owner else "zeros"
-        return f"{known} and then {list(more)}" if more else known
-
-
-def _tokens(count: int, which: str = "") -> str:
-    return f"{count} {which}token{'s' if count != 1 else ''}"

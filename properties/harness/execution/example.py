@@ -202,12 +202,13 @@ class Trial:
             counted[reason] += 1
         raise OutsideDomain(reason)
 
-    def agrees(self, *steps: Step) -> None:
-        """Execute `steps` and hold the outcome of each call against the rules."""
+    def agrees(self, *steps: Step) -> Outcome:
+        """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them."""
         before = len(self._run.actual)
-        self.run(*steps)
+        last = self.run(*steps)
         for number in range(before, len(self._run.actual)):
             self._compare(number)
+        return last
 
     def refuses(self, *steps: Step) -> None:
         """As `agrees`, for calls that the rules refuse, every one of them."""

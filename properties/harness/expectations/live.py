@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from oracle.lifecycle.live import BrokenLaws
 from properties.harness.case.values import Value, record
 from properties.harness.expectations import answers
+
+_LAWS = tuple(law.name for law in fields(BrokenLaws))
 
 
 @answers("LiveEngine")
@@ -21,4 +26,4 @@ def happened(**_: Value) -> Value:
 @answers("LiveEngine.step")
 def stepped(**_: Value) -> Value:
     """A step in which nothing is broken."""
-    return record("LiveStep", broken="nothing")
+    return record("LiveStep", broken=record("BrokenLaws", **dict.fromkeys(_LAWS, "nothing")))

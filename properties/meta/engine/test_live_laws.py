@@ -160,9 +160,11 @@ def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
 def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
     told = laws()
     told.requests["r0"].state(4)
-    told._remember(STATES[1], (7, 8))
-    assert told.meaning(states_after((1, 2, 7, 8))[-1]) == "the state after 2 tokens of r0 and then [7, 8]"
-    assert told.meaning(5) == "what is no request's state"
+    told.known.remember(STATES[1], (7, 8))
+    assert (
+        told.known.meaning(states_after((1, 2, 7, 8))[-1]) == "the state after 2 tokens of r0 and then [7, 8]"
+    )
+    assert told.known.meaning(5) == "what is no request's state"
 
 
 def test_whose_wrong_state_it_is_is_told_as_data() -> None:

@@ -15,7 +15,7 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.live import Broken, LiveLaws
+from oracle.lifecycle.live import Broken, BrokenLaws, LiveLaws, in_sentences
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live_config import (
@@ -45,7 +45,7 @@ class LiveStep:
         published: (group, block, request, tokens) of each block that may be hit as so many tokens of the request.
         free: blocks.
         idle: nothing is left to do.
-        broken: the first that breaks a law, or "nothing".
+        broken: what breaks each law.
         findings: all that does: the law, what was seen, what should be, and what was found of whose state.
     """
 
@@ -57,7 +57,7 @@ class LiveStep:
     published: tuple[Any, ...]
     free: int
     idle: bool
-    broken: str
+    broken: BrokenLaws
     findings: tuple[Broken, ...]
 
 
@@ -171,7 +171,7 @@ class LiveEngine:
             tuple(one[:4] for one in seen["published"]),
             seen["free"],
             seen["idle"],
-            f"{findings[0][1]}, but {findings[0][2]}" if findings else "nothing",
+            in_sentences(findings),
             findings,
         )
 

@@ -23,6 +23,7 @@ from properties.subjects.vllm.live_v1_parts import (
     planned_model_drafts,
     planned_ngrams,
 )
+from properties.subjects.vllm.live_worker import LiveWorker
 from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
@@ -34,45 +35,23 @@ _ASKED_BY_V1 = {
 }
 
 
-class LiveWorkerV1:
-    """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read."""
+class LiveWorkerV1(LiveWorker):
+    """Of the release's first model runner."""
 
     def __init__(
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
-        self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
-        self.plan = plan
-        self.forward: LiveForward | None = None
+        super().__init__(settings, config, caches, memory, plan)
         self.texts: dict[str, list[int]] = {}
         """The tokens of each request that the forward has seen, and those that were sampled after them."""
         with find("vllm.config:set_current_vllm_config")(config):
             self.runner = self._runner()
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        return self.forward.rows if self.forward is not None else []
-
-    @property
-    def stray(self) -> list[dict[str, Any]]:
-        return self.forward.stray if self.forward is not None else []
-
-    @property
     def slots(self) -> dict[str, int]:
         """The row of each request that the worker knows; -1 is none in the last batch."""
         rows = self.runner.input_batch.req_id_to_index
         return {name: rows.get(name, -1) for name in self.runner.requests}
-
-    def execute(self, scheduled: Any) -> Any:
-        """What the model runner says of the step."""
-        self.forward = None
-        with find("vllm.config:set_current_vllm_config")(self.config):
-            done = self.runner.execute_model(scheduled)
-            if done is None:
-                done = self.runner.sample_tokens(None)
-        return done
-
-    def drafts(self) -> Any:
-        return self.runner.take_draft_token_ids()
 
     def _runner(self) -> Any:
         vars(self.config.model_config).update(_ASKED_BY_V1)

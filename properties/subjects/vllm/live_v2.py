@@ -26,48 +26,27 @@ from properties.subjects.vllm.live_parts import (
     Unneeded,
 )
 from properties.subjects.vllm.live_states import LiveMemory
+from properties.subjects.vllm.live_worker import LiveWorker
 from properties.subjects.vllm.release import find, optional
 
 ON_CPU = torch.device("cpu")
 
 
-class LiveWorkerV2:
-    """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read."""
+class LiveWorkerV2(LiveWorker):
+    """Of the release's second model runner."""
 
     def __init__(
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
-        self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
-        self.plan = plan
-        self.forward: LiveForward | None = None
+        super().__init__(settings, config, caches, memory, plan)
         self.batch: Any = None
         self.metadata: Any = None
         self.runner = self._runner()
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        return self.forward.rows if self.forward is not None else []
-
-    @property
-    def stray(self) -> list[dict[str, Any]]:
-        return self.forward.stray if self.forward is not None else []
-
-    @property
     def slots(self) -> dict[str, int]:
         """The slot of each request that the worker knows."""
         return dict(self.runner.req_states.req_id_to_index)
-
-    def execute(self, scheduled: Any) -> Any:
-        """What the model runner says of the step."""
-        self.forward = None
-        with find("vllm.config:set_current_vllm_config")(self.config):
-            done = self.runner.execute_model(scheduled)
-            if done is None:
-                done = self.runner.sample_tokens(None)
-        return done
-
-    def drafts(self) -> Any:
-        return self.runner.take_draft_token_ids()
 
     def _runner(self) -> Any:
         settings, config = self.settings, self.config

@@ -21,21 +21,18 @@ def _engine(asked: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile]
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """The law that the case's last step breaks, and what `LiveLaws` tells of a wrong state; nothing where there is none."""
+    """What `LiveLaws` tells of the wrong state that breaks the law of the failure; nothing where there is none."""
+    law = case.failure.part.rpartition(".")[2] if case.failure is not None else ""
     ended = case.actual[-1] if case.actual else None
     step = ended.value if isinstance(ended, Returned) else None
     findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
-    about = {"law": "", "request": "", "tokens": -1, "found": (), "conv": False}
-    return about | ({"law": findings[0][0]} | dict(findings[0][-1]) if findings else {})
+    told = next((dict(about) for broken, *_, about in findings if broken == law), {})
+    return {"request": "", "tokens": -1, "found": (), "conv": False} | told
 
 
-def _any(_: dict[str, Any]) -> bool:
-    return True
-
-
-def _breaks(*laws: str, so: Callable[[dict[str, Any]], bool] = _any) -> Callable[[Case, Profile], bool]:
-    """Whether one of these laws is broken, and the wrong state is such a one."""
-    return lambda case, _: (about := _about(case))["law"] in laws and so(about)
+def _wrong(so: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether the wrong state is such a one."""
+    return lambda case, _: so(_about(case))
 
 
 def _own(about: dict[str, Any]) -> bool:
@@ -84,18 +81,14 @@ def _moves_counts(settings: dict[str, Any]) -> bool:
 
 def _resumed(case: Case, _: Profile) -> bool:
     """Whether the request that read a wrong state has been preempted before."""
-    about = _about(case)
-    name = about["request"]
+    name = _about(case)["request"]
     steps = [one.value for one in case.actual if isinstance(one, Returned) and isinstance(one.value, Record)]
     scheduled = [dict(step["scheduled"]) for step in steps if step.type == "LiveStep"]
-    begun = sum(bool(decided[name]["begins"]) for decided in scheduled if name in decided)
-    return about["law"] == "read" and begun > 1
+    return sum(bool(decided[name]["begins"]) for decided in scheduled if name in decided) > 1
 
 
 def _preempts_by_a_reset(case: Case, _: Profile) -> bool:
-    return _about(case)["law"] in ("", "output", "tokens", "computed", "read") and any(
-        call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in case.calls
-    )
+    return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in case.calls)
 
 
 def _channels_first(case: Case, _: Profile) -> bool:
@@ -103,22 +96,18 @@ def _channels_first(case: Case, _: Profile) -> bool:
 
 
 LIVE: Mapping[str, Condition] = {
-    "accepted_count_of_another_row": Condition(_engine(_moves_counts), _breaks("read", so=_own)),
+    "accepted_count_of_another_row": Condition(_engine(_moves_counts), _wrong(_own)),
     "drops_a_frame_for_each_draft": Condition(_engine(_overlaps_drafts), _preempts_by_a_reset),
     "channel_first_engine": Condition(_engine(_speculates), _channels_first),
-    "first_token_of_an_engine": Condition(_breaks("read", so=_of_the_first_token)),
+    "first_token_of_an_engine": Condition(_wrong(_of_the_first_token)),
     "first_token_of_gdn_in_an_engine": Condition(
-        _engine(lambda settings: "gdn" in settings["kinds"]), _breaks("read", so=_of_the_first_token)
+        _engine(lambda settings: "gdn" in settings["kinds"]), _wrong(_of_the_first_token)
     ),
-    "last_prompt_token_with_placeholders": Condition(
-        _engine(_speculates), _breaks("read", so=_with_placeholders)
-    ),
+    "took_in_placeholders": Condition(_engine(_speculates), _wrong(_with_placeholders)),
     "resumed_with_a_short_rest": Condition(_engine(_speculates), _resumed),
-    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model), _breaks("published", so=_own)),
-    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model), _breaks("attention")),
-    # A prompt of one token and then placeholders.
-    "took_in_placeholders": Condition(_engine(_speculates), _breaks("read", so=_with_placeholders)),
-    "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _breaks("published", "read")),
-    "hits_inside_blocks": Condition(_engine(_hits_inside_blocks), _breaks("attention")),
-    "saves_inside_blocks": Condition(_engine(_saves_inside_blocks), _breaks("published", "read")),
+    "unaligned_chunk_of_a_draft": Condition(_engine(_drafts_with_a_model), _wrong(_own)),
+    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model)),
+    "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks)),
+    "hits_inside_blocks": Condition(_engine(_hits_inside_blocks)),
+    "saves_inside_blocks": Condition(_engine(_saves_inside_blocks)),
 }

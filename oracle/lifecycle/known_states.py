@@ -1,0 +1,85 @@
+"""The states of an engine's requests as they have to become, and whose one that was found is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from oracle.lifecycle.named_states import advanced, next_token
+
+Found = tuple[str, int, tuple[int, ...]]
+"""Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for nobody's."""
+
+
+@dataclass
+class LiveRequest:
+    """A request as the laws know it: `tokens` and the `states` after them as they have to become, and how far it is computed."""
+
+    id: str
+    prompt: int
+    tokens: list[int]
+    states: list[int] = field(default_factory=list)
+    computed: int = 0
+    said: int = 0
+
+    def state(self, count: int) -> int:
+        """After its first `count` tokens, with those that it will come to say."""
+        while len(self.states) < count:
+            if len(self.states) == len(self.tokens):
+                self.tokens.append(next_token(self.states[-1]))
+            before = self.states[-1] if self.states else 0
+            self.states.append(advanced(before, self.tokens[len(self.states)]))
+        return self.states[count - 1] if count else 0
+
+    def token(self, at: int) -> int:
+        """The token at place `at`, from 0."""
+        self.state(at + 1)
+        return self.tokens[at]
+
+    def window(self, count: int, width: int) -> tuple[int, ...]:
+        """The states of the last `width` of the first `count` tokens, 0 before the first."""
+        return tuple(self.state(max(0, count - width + 1 + at)) for at in range(width))
+
+
+@dataclass
+class KnownStates:
+    """Every state that a life has come to.
+
+    Args:
+        requests: by their names.
+        strangers: states that are no request's, and what they were made of: a state, and a token.
+    """
+
+    requests: dict[str, LiveRequest] = field(default_factory=dict)
+    strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def remember(self, state: int, tokens: Sequence[int]) -> None:
+        """What the forward makes of a state, drafts that are rejected among it."""
+        for token in tokens:
+            before, state = state, advanced(state, token)
+            self.strangers[state] = before, token
+
+    def found(self, state: int) -> Found:
+        """Whose it is."""
+        more: list[int] = []
+        while True:
+            if state == 0:
+                return "", 0, tuple(more)
+            for request in self.requests.values():
+                if state in request.states:
+                    return request.id, request.states.index(state) + 1, tuple(more)
+            if state not in self.strangers:
+                return "?", 0, ()
+            state, token = self.strangers[state]
+            more.insert(0, token)
+
+    def meaning(self, state: int) -> str:
+        """A state in words."""
+        owner, count, more = self.found(state)
+        if owner == "?":
+            return "what is no request's state"
+        known = f"the state after {tokens_in_words(count)} of {owner}" if owner else "zeros"
+        return f"{known} and then {list(more)}" if more else known
+
+
+def tokens_in_words(count: int, which: str = "") -> str:
+    """Such as "3 tokens", or "1 computed token"."""
+    return f"{count} {which}token{'s' if count != 1 else ''}"

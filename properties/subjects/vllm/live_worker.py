@@ -1,0 +1,44 @@
+"""What the workers of both model runners have in common: the release's runner, and the forward that stands in for its model."""
+
+from typing import Any
+
+from properties.subjects.vllm.live_config import LiveSettings
+from properties.subjects.vllm.live_forward import LiveForward
+from properties.subjects.vllm.live_states import LiveMemory
+from properties.subjects.vllm.release import find
+
+
+class LiveWorker:
+    """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read.
+
+    A subclass makes the `runner`, whose model sets `forward`.
+    """
+
+    runner: Any
+
+    def __init__(
+        self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
+    ) -> None:
+        self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
+        self.plan = plan
+        self.forward: LiveForward | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.forward.rows if self.forward is not None else []
+
+    @property
+    def stray(self) -> list[dict[str, Any]]:
+        return self.forward.stray if self.forward is not None else []
+
+    def execute(self, scheduled: Any) -> Any:
+        """What the model runner says of the step."""
+        self.forward = None
+        with find("vllm.config:set_current_vllm_config")(self.config):
+            done = self.runner.execute_model(scheduled)
+            if done is None:
+                done = self.runner.sample_tokens(None)
+        return done
+
+    def drafts(self) -> Any:
+        return self.runner.take_draft_token_ids()
