@@ -57,13 +57,14 @@ class KnownStates:
             before, state = state, advanced(state, token)
             self.strangers[state] = before, token
 
-    def found(self, state: int) -> Found:
-        """Whose it is."""
+    def found(self, state: int, first: str = "") -> Found:
+        """Whose it is: that of request `first`, where several have it."""
         more: list[int] = []
         while True:
             if state == 0:
                 return "", 0, tuple(more)
-            for request in self.requests.values():
+            preferred = [self.requests[first]] if first else []
+            for request in (*preferred, *self.requests.values()):
                 if state in request.states:
                     return request.id, request.states.index(state) + 1, tuple(more)
             if state not in self.strangers:

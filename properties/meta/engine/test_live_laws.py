@@ -175,5 +175,5 @@ def test_whose_wrong_state_it_is_is_told_as_data() -> None:
     ((law, _, _, about),) = told.step(seen)
     assert (law, about) == (
         "published",
-        {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False},
+        {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False, "group": 1, "block": 2},
     )

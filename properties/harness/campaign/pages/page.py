@@ -20,6 +20,7 @@ from properties.harness.case import Case
 from properties.harness.case.cause import first_wrong_call
 from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
+from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
 from properties.harness.report.picture import svg
@@ -235,10 +236,11 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
     # A folder of the same property may hold the report of a larger input.
     written = folder if folder is not None and f"-{case.digest}" in folder.name else None
     root = _root(case.subject) if case.subject == record.subject else None
+    timeline = timeline_of(case)
     shown = replace(
         view,
         spelled=_spelled(case),
-        body=_body(_text(case, written), svg(case.timeline) if case.timeline is not None else ""),
+        body=_body(_text(case, written), svg(timeline) if timeline is not None else ""),
         script=_read(written, "repro.py") or repro_script(case, written or directory, root),
     )
     if view.typed:
