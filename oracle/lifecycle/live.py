@@ -66,7 +66,7 @@ class LiveLaws:
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
         """A request comes in."""
-        self.requests[name] = LiveRequest(name, len(prompt), list(prompt))
+        self.known.add(name, prompt)
 
     def step(self, seen: Observed) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""

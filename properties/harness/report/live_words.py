@@ -26,7 +26,9 @@ class Texts:
         self.tokens[name] = list(prompt)
 
     def says(self, name: str, said: Sequence[int]) -> None:
-        self.tokens[name] += said
+        # Of a life that is shown from its middle on, no prompts are known.
+        if name in self.tokens:
+            self.tokens[name] += said
 
     def same(self, one: Found, other: Found) -> bool:
         """Whether it is the state after the same tokens, of requests that may begin alike."""

@@ -145,7 +145,7 @@ class LiveEngine:
             prompt_token_ids=list(prompt),
             sampling_params=parameters,
             pooling_params=None,
-            arrival_time=float(len(self.requests)),
+            arrival_time=float(len(self.laws.requests)),
             block_hasher=self.hasher,
         )
         self.requests.append(request)
@@ -264,6 +264,7 @@ class LiveEngine:
         for request in self.requests:
             for at, found in enumerate(request.block_hashes):
                 self.known.setdefault(bytes(found), (request.request_id, (at + 1) * self.hash_block_size))
+        self.requests = [request for request in self.requests if not request.is_finished()]
 
     def _owners(self) -> list[tuple[str, int, int, int]]:
         """(request, group, column, block) of each block that a request has."""
