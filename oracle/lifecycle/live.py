@@ -13,9 +13,9 @@ from typing import Any
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 
 Broken = tuple[str, str, str, dict[str, Any]]
-"""The law, what was seen, and what should be, in words; and of a state that is wrong whose it should be and what was found:
-`request`, `tokens`, `found` (one `Found` for each state that is named), and `conv`, whether these are rows of a window; and where
-that is, `group` and `block`, as far as it is a block."""
+"""The law, what was seen, and what should be, in words; and as data the `request` that it is of; of a state that is wrong after
+how many of its `tokens` it should be, what was `found` (one `Found` for each state that is named), and `conv`, whether these are
+rows of a window; and `group` and `block` of what is about a block."""
 Observed = Mapping[str, Any]
 
 
@@ -113,7 +113,7 @@ class LiveLaws:
                 "computed",
                 f"the worker's computed tokens of {name} = {row['computed']}",
                 f"should be {computed}",
-                {},
+                {"request": name},
             )
             return
         if len(row["tokens"]) != decided["tokens"]:
@@ -121,7 +121,7 @@ class LiveLaws:
                 "tokens",
                 f"the worker's tokens of {name} = {len(row['tokens'])}",
                 f"should be {decided['tokens']}, as scheduled",
-                {},
+                {"request": name},
             )
         known = len(row["tokens"]) - decided["drafts"]
         wanted = tuple(request.token(computed + at) for at in range(known))
@@ -130,7 +130,7 @@ class LiveLaws:
                 "tokens",
                 f"the tokens of {name} = {list(row['tokens'][:known])}",
                 f"should be {list(wanted)}",
-                {},
+                {"request": name},
             )
 
     def _attention(
@@ -160,14 +160,14 @@ class LiveLaws:
         for group in range(1, len(self.block_sizes)):
             if told[group] != 1:
                 seen = f"group {group} runs {request.id} {told[group]} times"
-                yield "metadata", seen, "should run it once", {}
+                yield "metadata", seen, "should run it once", {"request": request.id}
         for one in row["groups"]:
             if tuple(one["tokens"]) != places:
                 yield (
                     "metadata",
                     f"group {one['group']} runs tokens {list(one['tokens'])} through the state of {request.id}",
                     f"should run {list(places)}",
-                    {},
+                    {"request": request.id},
                 )
             yield from self._read(request, one)
             for state in one["temporal"]:
@@ -178,7 +178,7 @@ class LiveLaws:
                         "written",
                         f"the forward of {request.id} writes to block {block} of group {one['group']}",
                         "should write to its own",
-                        {"group": one["group"], "block": block},
+                        {"request": request.id, "group": one["group"], "block": block},
                     )
 
     def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
@@ -306,7 +306,7 @@ class LiveLaws:
                     "output",
                     f"{name} says {list(tokens)}",
                     f"should say {list(wanted)}, as with every feature off",
-                    {},
+                    {"request": name},
                 )
 
     def _left(self, seen: Observed) -> Iterator[Broken]:

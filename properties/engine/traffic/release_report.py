@@ -84,11 +84,14 @@ def _draw_violation(
     """A picture of the last steps up to the violation, of the request that it is of."""
     names = {violation.request} if violation.request else None
     did = [(made, _narrowed(outcome, names)) for made, outcome in recent if _is_of(made, names)]
+    while len(did) > 1 and _is_idle(did[0][1]):
+        did.pop(0)
+    first = violation.step + 1 - sum(made.function == STEP for made, _ in did)
     engine = call("LiveEngine", settings=world.settings), Returned(None)
     steps, actual = zip(engine, *did, strict=True)
     failure = stated(violation.message, place=f"result.broken.{violation.law}", function=STEP)
     case = Case("", "", options.subject, steps, tuple(Returned(None) for _ in steps), actual, failure)
-    timeline = timeline_of(case)
+    timeline = timeline_of(case, first)
     if timeline is None:
         return
     target = options.out / "violation.svg"
@@ -96,6 +99,13 @@ def _draw_violation(
     what = "the first that is not declared" if not violation.defect else "the first, a declared one"
     again = f"--requests {options.requests} --seed {options.seed}"
     print_text(console, f"drawn {target}: {what}, in step {violation.step}; it comes again with {again}")
+
+
+def _is_idle(outcome: Outcome) -> bool:
+    """Whether it is a step in which the request has no part yet."""
+    value = outcome.value if isinstance(outcome, Returned) else None
+    seen = dict(value.fields) if isinstance(value, Record) else {"owners": True}
+    return not seen.get("tables") and not seen.get("owners")
 
 
 def _is_of(made: Call, names: set[str] | None) -> bool:

@@ -43,12 +43,16 @@ Tables = dict[tuple[str, int], dict[int, int]]
 """By request and group, the block of each column."""
 
 
-def timeline_of(case: Case) -> Timeline | None:
-    """The block tables of a case over time: those that it was found with, or those of the real engine whose life it is."""
+def timeline_of(case: Case, first: int = 0) -> Timeline | None:
+    """The block tables of a case over time: those that it was found with, or those of the real engine whose life it is.
+
+    Args:
+        first: the number of the life's first step in the case.
+    """
     if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
         return case.timeline
     try:
-        return _LiveStory(case).timeline()
+        return _LiveStory(case, steps=first).timeline()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         """What is called such an engine may return anything."""
         return None
@@ -214,7 +218,7 @@ class _LiveStory:
             return rows
         number, column = place
         row = rows[number]
-        cell = replace(row.cells[column], wrong=True)
+        cell = replace(row.cells[column], wrong="block" in wrong.about)
         if "found" in wrong.about:
             cell = self._expected(cell, wrong.about)
         cells = (*row.cells[:column], cell, *row.cells[column + 1 :])
@@ -280,9 +284,13 @@ def _tables(owners: Any) -> Tables:
 
 
 def _place(rows: list[TableRow], about: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The number of the row, and the column, of the block that is told of: in the table of the request itself, if it has it."""
-    if not about.get("block"):
-        return None
+    """The number of the row, and the column, of the block that is told of: in the table of the request itself, if it has it.
+
+    Of what is about no block, where the request runs.
+    """
+    if "block" not in about:
+        ran = ((number, row) for number, row in enumerate(rows) if row.request == about.get("request"))
+        return next(((number, row.run) for number, row in ran if row.run is not None), None)
     found = [
         (row.request != about.get("request"), number, column)
         for number, row in enumerate(rows)

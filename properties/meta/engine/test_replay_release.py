@@ -153,7 +153,18 @@ def test_a_violation_that_is_not_declared_is_told_once_and_drawn(
     (one,) = content["violations"]
     assert (one["law"], one["request"], one["defect"], one["step"]) == ("read", "r1", "", 0)
     assert "VIOLATION in step 0, read: the forward of r1 reads nobody's" in capsys.readouterr().out
-    assert "reads nobody" in (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8")
+    picture = (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8")
+    assert "reads nobody" in picture
+    assert "r0" not in picture
+
+
+def test_the_picture_of_a_late_violation_has_the_numbers_of_its_steps(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch, "r5"), "--max-num-seqs", "1")
+    (one,) = content["violations"]
+    assert (code, one["step"]) == (FALSIFIED, 4)
+    assert ">step 4, the forward: " in (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8")
 
 
 def test_an_engine_that_raises_ends_the_replay(

@@ -190,6 +190,14 @@ def test_a_law_about_no_block_is_named_where_it_is_broken() -> None:
     )
 
 
+def test_a_law_about_a_request_and_no_block_is_marked_where_the_request_runs() -> None:
+    finding = (("output", "r0 says [9]", "should say [8]", {"request": "r0"}),)
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=finding), law="output")
+    assert timeline.finding is not None
+    assert timeline.finding.spot == (2, "r0", 1, 1)
+    assert not timeline.moments[2].rows[1].cells[1].wrong
+
+
 def test_the_finding_is_of_the_law_that_the_case_is_about() -> None:
     findings = (*about("output", 1, 3, *found(3)), *about("read", 1, 2, *found(2)))
     timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=findings))

@@ -25,7 +25,7 @@ from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
-from properties.harness.subject import load
+from properties.harness.subject import is_engine, load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line
 from properties.harness.text.html import POLICY, templates
@@ -249,9 +249,9 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
 
 
 def _spelled(case: Case) -> str:
-    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does."""
+    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a life of an engine."""
     number = first_wrong_call(case)
-    if number is None:
+    if number is None or is_engine(case.calls[number].function):
         return "; ".join(spell(call) for call in case.calls)
     own = case.own_calls[number] if number < len(case.own_calls) else ""
     return own.replace("\n", "; ") or spell(case.calls[number])
