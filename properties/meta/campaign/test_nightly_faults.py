@@ -15,8 +15,10 @@ _BY_COMMAND = {
     "subject_without_memory",
     "coordinator_killed",
     "engines_killed",
+    "nobody_listens",
+    "no_room_anywhere",
 }
-"""Each has a brother that is tried here or in `test_kills.py`; `python -m properties.meta.nightly_faults` tries them all."""
+"""Each has a brother that is tried here, in `test_kills.py` or in `test_campaign.py`; `python -m properties.meta.nightly_faults` tries them all."""
 
 
 @pytest.fixture(scope="module")
