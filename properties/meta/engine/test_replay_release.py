@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.release import world_of
 from properties.engine.traffic.requests import Summary
 from properties.engine.traffic.violations import Violations
+from properties.harness import rooms
 from properties.harness.case.values import Raised, Record, call, record
 from properties.harness.cli.main import main
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.subject import KnownDeviation, Subject, Symptom
 from properties.meta import toy_kernels
+from properties.meta.breakages.release import RELEASE
 
+PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 REQUESTS = 6
 ENGINE = """
 import dataclasses
@@ -141,6 +145,20 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
     told = capsys.readouterr().out
     assert "its own engine, runner V2" in told
     assert "steps/s" in told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason=f"make vllm VLLM={RELEASE} makes the environment")
+@pytest.mark.parametrize("runner", ["V1", "V2"])
+def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path, runner: str) -> None:
+    options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", str(tmp_path / "replay"))
+    command = (str(PYTHON), "-m", "properties", "replay-trace", str(trace), *options)
+    done = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=False)
+    assert done.returncode == CLEAN, done
+    content = json.loads((tmp_path / "replay" / "replay.json").read_text(encoding="utf-8"))
+    counts = content["counts"]
+    assert (counts["finished"], counts["sampled"], counts["violations"]) == (REQUESTS, 4 * REQUESTS, 0)
+    assert counts["hits"] > 0
 
 
 def test_a_violation_that_is_not_declared_is_told_once_and_drawn(
