@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import Any
 
 from properties.harness.subject.known import known_in
-from properties.subjects import Subject
+from properties.subjects import Subject, load
 from properties.subjects.vllm import live_engine, outside_align, outside_builders
-from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.live_inside import PORTED
+from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE, NotOffered
 from properties.subjects.vllm_conditions import CONDITIONS
 
@@ -59,6 +59,12 @@ class _Release(Subject):
         if inside != self.inside:
             raise NotOffered(f"an engine with {inside or 'nothing'} inside, but is {self.name}")
         return super().construct(type_, fields)
+
+    def forget_environment(self) -> None:
+        """As a subject does, and what the module inside remembers."""
+        super().forget_environment()
+        if self.inside:
+            load(self.inside).forget_environment()
 
 
 def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Subject:

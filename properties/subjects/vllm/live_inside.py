@@ -60,7 +60,9 @@ class Inside:
         if not (self.builders or self.copies):
             raise NotOffered(f"an engine that calls functions of {settings.inside}")
         if self.builders and settings.checkpoints:
-            raise NotOffered("states that a prefill saves on its way, which the documents' builders do not know")
+            raise NotOffered(
+                "states that a prefill saves on its way, which the documents' builders do not know"
+            )
 
     def backend(self, kind: str) -> Any:
         """The release's backend of a recurrent kind, with the builder of the port if it has one."""
