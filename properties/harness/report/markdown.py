@@ -175,7 +175,10 @@ def _needs(case: Case, subject: Subject | None) -> str:
     if needs_sanitizer(case):
         return "torch, triton, the subject, and statecheck, since no byte shows what is wrong"
     if subject is not None and subject.carried:
-        return f"torch, triton and {titled(case.subject, subject)}, and no part of this repository"
+        engine, _, inside = case.subject.partition("+")
+        if inside:
+            return f"torch, triton, {titled(engine, subject)} and {inside}, which SUBJECT_PATH=<its folder> finds elsewhere"
+        return f"torch, triton and {titled(engine, subject)}, and no part of this repository"
     return "torch and the subject"
 
 

@@ -191,6 +191,18 @@ def test_what_cannot_be_carried_is_refused_by_its_place(adapter: Subject) -> Non
         carried_source(a_division(steps=(call("unused"),)), adapter)
 
 
+def test_two_modules_with_one_name_are_not_put_into_one_script(adapter: Subject, tmp_path: Path) -> None:
+    """The second one's value would silently stand for the first one's."""
+    finding = tmp_path / "adapter" / "toy_adapter" / "finding.py"
+    text = finding.read_text(encoding="utf-8").replace('return "1.2"', "return _NEGATIVE")
+    finding.write_text(f"{text}\n_NEGATIVE = 1\n", encoding="utf-8")
+    other = finding.with_name("arithmetic.py")
+    text = other.read_text(encoding="utf-8").replace("return _NEGATIVE", "return _NEGATIVE, version()")
+    other.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="name = '_NEGATIVE', but should be defined in one module"):
+        carried_source(a_division(steps=(call("launch"),)), adapter)
+
+
 def test_a_case_with_an_adapter_that_cannot_be_carried_imports_it(adapter: Subject) -> None:
     text = repro_script(a_division(steps=(call("unused"),)), Path(), None)
     assert f'subject = import_subject("{adapter.name}", "")' in text

@@ -23,7 +23,7 @@ __all__ = ["PORTED", "Inside"]
 
 _COPIES, _SECOND = "vllm.v1.worker.mamba_utils", "vllm.v1.worker.gpu.model_states.mamba_hybrid"
 _CONTEXT, _ADVANCE = "MambaSpecDecodeGPUContext", "preprocess_mamba_align_fused_kernel"
-_FIRST_RUNNER = (
+_OF_FIRST_RUNNER = (
     "MambaBuffers",
     "preprocess_mamba",
     "postprocess_mamba_align_gpu",
@@ -35,7 +35,7 @@ _BUILDERS = {
     "mamba2": "Mamba2AttentionMetadataBuilder",
     "gdn": "GDNAttentionMetadataBuilder",
 }
-PORTED = (*_BUILDERS.values(), _ADVANCE, _CONTEXT, _FIRST_RUNNER[0])
+PORTED = (*_BUILDERS.values(), _ADVANCE, _CONTEXT, _OF_FIRST_RUNNER[0])
 """What a port may offer, with what belongs to it."""
 
 
@@ -93,9 +93,9 @@ class Inside:
         """Module, name, and what stands there instead."""
         copies = importlib.import_module(_COPIES)
         if self.settings.runner == "V1":
-            if all(map(self._offers, _FIRST_RUNNER)):
+            if all(map(self._offers, _OF_FIRST_RUNNER)):
                 made = first_runner_inside(self.port, self._count)
-                yield from ((copies, name, made[name]) for name in _FIRST_RUNNER)
+                yield from ((copies, name, made[name]) for name in _OF_FIRST_RUNNER)
             return
         second = importlib.import_module(_SECOND)
         if self._offers(_ADVANCE):

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-NULL_BLOCK = 0
+_SKIPPED = 0
+"""The block of a row to skip, in releases since 0.20."""
 Count = Callable[[str], None]
 
 
@@ -23,14 +24,15 @@ def builder_inside(released: Any, theirs: Any, count: Count) -> Any:
         importlib.import_module(released.__module__), released.__name__.removesuffix("Builder")
     )
 
-    class Builder(released):  # type: ignore[misc]
+    class Builder(released):
         def __init__(self, kv_cache_spec: Any, layer_names: Any, vllm_config: Any, device: Any) -> None:
             super().__init__(kv_cache_spec, layer_names, vllm_config, device)
             self.port = theirs(kv_cache_spec, layer_names, vllm_config, device)
             self.supports_update_block_table = self.port.supports_update_block_table
             self.reorder_batch_threshold = self.port.reorder_batch_threshold
-            # Of a group's table that the runner has read for a builder of the release.
-            vars(self).pop("mamba_aligned_state_indices", None)
+            # Where a builder has this, the runner looks blocks up for it.
+            if hasattr(self, "mamba_aligned_state_indices"):
+                del self.mamba_aligned_state_indices
 
         def build(self, common_prefix_len: int, common_attn_metadata: Any, **given: Any) -> Any:
             count(f"{theirs.__name__}.build")
@@ -95,7 +97,7 @@ def _skipping_null(built: Any) -> Any:
         blocks = getattr(built, name, None)
         if blocks is not None:
             # In place, since a graph reads the builder's buffer.
-            blocks.masked_fill_(blocks < 0, NULL_BLOCK)
+            blocks.masked_fill_(blocks < 0, _SKIPPED)
     return built
 
 

@@ -36,7 +36,7 @@ def carried_source(case: Case, subject: Subject) -> str:
     """The definitions of `subject.carried` that the case needs, as the body of a function that returns them by name.
 
     Raises:
-        ValueError: a module of the package imports another one in a way that cannot be carried.
+        ValueError: a module of the package imports another one in a way that cannot be carried, or has a name of another's.
     """
     found = importlib.util.find_spec(subject.carried)
     assert found is not None
