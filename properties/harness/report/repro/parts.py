@@ -104,6 +104,8 @@ def subject_part(case: Case, root: str, usage: Usage = AS_SCRIPT) -> SubjectPart
                 both = {"@SUBJECT@": " and ", "@EITHER@": " or "}
                 names = {key: told["@SUBJECT@"].replace("+", word) for key, word in both.items()}
                 text = filled(_CARRIED_USAGE, told | names)
+                if subject.inside:
+                    bind_it = f"subject = adapted(adapter, {json.dumps(root)})"
                 return SubjectPart(text, (bind_it,), adapter, seen_with)
             # Its adapter adapts any port: the port is a module like any other subject.
             return SubjectPart(text, (import_it, bind_it), adapter, seen_with)
