@@ -64,6 +64,7 @@ class _Release(Subject):
         """As a subject does, and what the module inside remembers."""
         super().forget_environment()
         if self.inside:
+            SUBJECT.forget_environment()
             load(self.inside).forget_environment()
 
 
@@ -94,7 +95,7 @@ def with_inside(name: str, port: ModuleType) -> Subject:
         raise ValueError(f"inside = {name!r}, but should offer one of {', '.join(PORTED)} [with_inside]")
     # Only the engine: what else the adapter has is the release's alone, and tested as such.
     engine = ModuleType(__name__)
-    names = (*live_engine.__all__, "get_conv_state_layout", "__file__", "__path__")
+    names = (*live_engine.__all__, "__file__", "__path__")
     vars(engine).update({one: globals()[one] for one in names} | {"__inside__": port})
     known = (one for one in SUBJECT.known_deviations if one.id not in IN_WHAT_IS_REPLACED)
     return _release(f"vllm+{name}", engine, tuple(known), inside=name)
