@@ -22,7 +22,6 @@ from properties.engine.traffic.replay import Serving
 from properties.engine.traffic.report import Histories, Progress, draw
 from properties.engine.traffic.requests import arrivals
 from properties.harness.cli.main import main
-from properties.harness.execution.example import Bench
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.meta.campaign.nightly_examples import parsed
 from properties.strategies.align import Kept
@@ -66,11 +65,6 @@ class GDNAttentionMetadataBuilder(impl.GDNAttentionMetadataBuilder):
     def __init__(self, *arguments, **keywords):
         raise RuntimeError("out of order")
 """
-
-
-@pytest.fixture(scope="module")
-def device(trial: Bench) -> str:
-    return trial.port.device
 
 
 @pytest.fixture(scope="module")
