@@ -17,7 +17,7 @@ from properties.subjects.vllm.live_inside_parts import (
     context_inside,
     first_runner_inside,
 )
-from properties.subjects.vllm.release import NotOffered, find
+from properties.subjects.vllm.release import RELEASE, NotOffered, find
 
 __all__ = ["PORTED", "Inside"]
 
@@ -35,6 +35,8 @@ _BUILDERS = {
     "mamba2": "Mamba2AttentionMetadataBuilder",
     "gdn": "GDNAttentionMetadataBuilder",
 }
+_COUNTS_ALWAYS = (0, 32)
+"""Since then the first runner hands over accepted counts in every step with speculation."""
 PORTED = (*_BUILDERS.values(), _ADVANCE, _CONTEXT, _OF_FIRST_RUNNER[0])
 """What a port may offer, with what belongs to it."""
 
@@ -59,6 +61,11 @@ class Inside:
             return
         if not (self.builders or self.copies):
             raise NotOffered(f"an engine that calls functions of {settings.inside}")
+        drafts = settings.runner == "V1" and settings.num_spec > 0
+        if drafts and "mamba2" in self.builders and RELEASE < _COUNTS_ALWAYS:
+            raise NotOffered(
+                "accepted counts in a step in which nobody drafts, which the documents' builder wants"
+            )
         if self.builders and settings.checkpoints:
             raise NotOffered(
                 "states that a prefill saves on its way, which the documents' builders do not know"

@@ -67,13 +67,16 @@ def _with_tails_as_decodes(common: Any, drafts: torch.Tensor | None) -> Any:
 
 
 def _of_class(built: Any, cls: Any) -> Any:
-    """Layers of the release ask for the class of their metadata; a port's may have fields more."""
+    """Layers of the release ask for the class of their metadata; a port's may have fields more, or fewer."""
     if isinstance(built, cls):
         return built
-    names = {one.name for one in dataclasses.fields(cls)}
-    made = cls(**{name: value for name, value in vars(built).items() if name in names})
-    vars(made).update({name: value for name, value in vars(built).items() if name not in names})
+    made = cls(**{one.name: getattr(built, one.name, _absent(one)) for one in dataclasses.fields(cls)})
+    vars(made).update({name: value for name, value in vars(built).items() if name not in vars(made)})
     return made
+
+
+def _absent(field: Any) -> Any:
+    return None if field.default is dataclasses.MISSING else field.default
 
 
 def _with_decodes_among_prefills(built: Any) -> Any:
