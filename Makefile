@@ -60,9 +60,10 @@ VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
 RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
-# A release that is named is the subject, where no other one is.
+# A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
+RELEASED = vllm$(addprefix +,$(INSIDE))
 RELEASE = $(if $(VLLM)$(VLLM_PATH),VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)))
-RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),--subject vllm --device $(call quote,$(DEVICE)),$(CHOICE))
+RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -75,7 +76,7 @@ help:  ## this list
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT) BENCH_ARGS="--counters"; of vectors: OUT=$(VECTORS)'
-	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0, or VLLM_PATH=<checkout> COMMITS=v0.32.0..HEAD; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -130,9 +131,9 @@ bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, 
 	@$(RELEASE) $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
-vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, BUDGET (5m here), DEVICE, ONLY, SEED
+vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
-	@$(RELEASE) $(RUN) fuzz --subject vllm \
+	@$(RELEASE) $(RUN) fuzz --subject $(call quote,$(RELEASED)) \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 

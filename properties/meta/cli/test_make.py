@@ -66,8 +66,8 @@ def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], t
 @pytest.mark.parametrize(
     ("given", "subject", "release"),
     [
-        (("VLLM=0.33.0",), "--subject vllm", "VLLM='0.33.0'"),
-        (("VLLM_PATH=src/vllm",), "--subject vllm", "VLLM_PATH='src/vllm'"),
+        (("VLLM=0.33.0",), "--subject 'vllm'", "VLLM='0.33.0'"),
+        (("VLLM_PATH=src/vllm",), "--subject 'vllm'", "VLLM_PATH='src/vllm'"),
         (("VLLM=0.33.0", "SUBJECT=vllm.own"), "--subject 'vllm.own'", "VLLM='0.33.0'"),
         ((), "--subject 'impl'", ""),
     ],
