@@ -93,7 +93,7 @@ class ReleaseServing:
         self._cached: set[tuple[int, int, str, int]] = set()
         self._idle = 0
         self._next = next(self.arriving, None)
-        made = call("LiveEngine", settings=self.world.settings, bind="engine")
+        made = call("LiveEngine", settings=self.violations.settings, bind="engine")
         outcome = self._call(made)
         reason = not_offered(outcome)
         if reason is not None:
@@ -209,7 +209,8 @@ def replay_release(
 ) -> int:
     """Replay a trace in the release's own engine, tell what happened, and leave it in files; the exit code."""
     world = world_of(options, traffic, longest)
-    violations = Violations(subject, f"real-engine/{options.runner.lower()}", world.settings)
+    settings = world.settings_with(subject.inside)
+    violations = Violations(subject, f"real-engine/{options.runner.lower()}", settings)
     arriving = arrivals(options.trace, factor=options.factor, limit=options.requests)
     serving = ReleaseServing(InProcess(subject, "cpu"), world, arriving, options, violations)
     console.print(
