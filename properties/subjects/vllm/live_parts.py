@@ -31,7 +31,9 @@ class EarlyHostBuffer:
 
 
 def copied(
-    x: Any, out: torch.Tensor | None = None, device: Any = None  # noqa: ARG001 - the release's
+    x: Any,
+    out: torch.Tensor | None = None,
+    device: Any = None,  # noqa: ARG001 - the release's
 ) -> torch.Tensor:
     """What a release before 0.29 copies to its device through pinned memory."""
     made = torch.as_tensor(x)

@@ -46,8 +46,11 @@ class LiveWorkerV2(LiveWorker):
 
     @property
     def slots(self) -> dict[str, int]:
-        """The slot of each request that the worker knows."""
-        return dict(self.runner.req_states.req_id_to_index)
+        """The slot of each request that the worker knows, and those that are neither a request's nor free."""
+        states = self.runner.req_states
+        held = dict(states.req_id_to_index)
+        lost = set(range(self.settings.max_num_seqs)) - {*held.values(), *states.free_indices}
+        return held | {f"slot {slot}, nobody's": slot for slot in lost}
 
     def _runner(self) -> Any:
         settings, config = self.settings, self.config
@@ -146,9 +149,7 @@ class LiveWorkerV2(LiveWorker):
         runner.speculator = DraftsV2(self) if settings.num_spec else None
         runner.cudagraph_manager = GraphsV2(self)
         runner.model = ModelV2(self)
-        runner.model_state = find(f"{_STATE}:MambaHybridModelState")(
-            config, runner.model, None, ON_CPU
-        )
+        runner.model_state = find(f"{_STATE}:MambaHybridModelState")(config, runner.model, None, ON_CPU)
         runner.decode_query_len = settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
         self._caches(runner)
         # A full graph's layers are handed nothing when it runs.
@@ -250,7 +251,16 @@ def _require_taken(settings: LiveSettings, memory: LiveMemory) -> None:
         NotOffered: the release's second runner has no such engine.
     """
     module = vars(importlib.import_module(_STATE))
-    if settings.prefix_caching and len(set(settings.kinds)) > 1 and "validate_mamba_state_copy_funcs" not in module:
+    if (
+        settings.prefix_caching
+        and len(set(settings.kinds)) > 1
+        and "validate_mamba_state_copy_funcs" not in module
+    ):
         raise NotOffered("the release's second runner wants all recurrent groups to be alike")
-    if settings.prefix_caching and settings.num_spec and memory.dim_first and "is_conv_state_dim_first" in module:
+    if (
+        settings.prefix_caching
+        and settings.num_spec
+        and memory.dim_first
+        and "is_conv_state_dim_first" in module
+    ):
         raise NotOffered("the release's second runner copies no channel-first states with drafts")
