@@ -10,7 +10,6 @@ from properties.harness.case import Case
 from properties.harness.case.values import Record, Returned
 from properties.harness.subject.deviation import Condition
 
-
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
 
@@ -179,6 +178,19 @@ def _channels_first(case: Case, _: Profile) -> bool:
     return any(("VLLM_SSM_CONV_STATE_LAYOUT", "DS") in call.environment for call in case.calls)
 
 
+def _column_of_a_hit(case: Case, _: Profile) -> bool:
+    """Whether the request has just begun, and its hit ends in another column where blocks are as small as attention's."""
+    settings, decided = settings_of(case), _decided(case)
+    last = decided["computed"] - 1
+    small, size = settings.get("attention_block_size", 0), settings.get("block_size", 4)
+    return bool(decided["begins"]) and last >= 0 and last // small != last // size
+
+
+def _inside_of_a_block(case: Case, _: Profile) -> bool:
+    """Whether the block may be hit as a number of tokens that ends inside of a recurrent block."""
+    return bool(_about(case)["tokens"] % settings_of(case).get("block_size", 4))
+
+
 def _all(*conditions: Callable[[Case, Profile], bool]) -> Callable[[Case, Profile], bool]:
     return lambda case, profile: all(one(case, profile) for one in conditions)
 
@@ -201,6 +213,16 @@ LIVE: Mapping[str, Condition] = {
         _engine(_drafts_with_a_model), _all(_wrong(_own), _crossed_there)
     ),
     "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model), _begins_in_its_last_block),
+    "column_of_a_hit": Condition(
+        _engine(
+            lambda settings: _smaller_attention_blocks(settings) and settings.get("runner", "V2") == "V2"
+        ),
+        _column_of_a_hit,
+    ),
+    "tail_published_again": Condition(
+        _engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
+        _inside_of_a_block,
+    ),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _crossed_there),
     "hits_inside_blocks": Condition(
         _engine(_hits_inside_blocks), _all(_begins_in_its_last_block, _hit_inside, _not_alone)
