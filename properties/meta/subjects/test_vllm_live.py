@@ -41,14 +41,16 @@ def ends_with(
     rows: tuple[Row, ...] = (DECODE,),
     beside: bool = False,
     request: str = "r1",
+    conv: bool = False,
+    prompt: int = 4,
     **settings: Any,
 ) -> Case:
     """A life that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
-    about = {"request": request, "tokens": tokens, "found": found, "conv": False}
+    about = {"request": request, "tokens": tokens, "found": found, "conv": conv}
     last = step(rows[-1], beside, (law, "seen", "wanted", about))
     actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
     made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
-    add = call("LiveEngine.add_request", id="r1", prompt=(1, 2, 3, 4), max_tokens=9)
+    add = call("LiveEngine.add_request", id="r1", prompt=tuple(range(prompt)), max_tokens=9)
     steps = (made, add, *[call("LiveEngine.step", turns={})] * len(rows))
     failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
     return replace(a_case(steps=steps, actual=tuple(actual)), failure=failure)
@@ -58,6 +60,8 @@ MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
 MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
 EAGLE: dict[str, Any] = {"method": "eagle", **SPECULATES}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
+SAVES: dict[str, Any] = {"checkpoints": True, **SPECULATES}
+FIRST: tuple[Row, ...] = ((0, 8, 0, True),)
 CROSSES: Row = (2, 7, 0, True)
 
 
@@ -89,7 +93,7 @@ CROSSES: Row = (2, 7, 0, True)
         ("accepted_count_of_another_row", ends_with(OWN, rows=(DECODE, DECODE), beside=True, **MOVED | {"runner": "V2"}), False),
         ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(CROSSES,), **EAGLE), True),
         ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(PROMPT,), **EAGLE), False),
-        ("unaligned_chunk_of_a_draft", ends_with(ANOTHERS, law="published", rows=(CROSSES,), **EAGLE), False),
+        ("unaligned_chunk_of_a_draft", ends_with(NOBODYS, law="published", rows=(CROSSES,), **EAGLE), False),
         ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=5, **EAGLE), True),
         ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=4, **EAGLE), False),
         ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, False),), tokens=5, **EAGLE), False),
@@ -103,6 +107,15 @@ CROSSES: Row = (2, 7, 0, True)
         ("smaller_attention_blocks", ends_with(OWN, law="published", rows=((2, 2, 0, True),), attention_block_size=2), False),
         ("saves_inside_blocks", ends_with(OWN, law="published", rows=(CROSSES,), checkpoints=True, prefix_match_unit=2), True),
         ("saves_inside_blocks", ends_with(OWN, law="published", rows=(PROMPT,), checkpoints=True, prefix_match_unit=2), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), kinds=("gdn",), **SPECULATES), True),
+        ("decode_without_drafts", ends_with(OWN, rows=((3, 1, 0, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 2, 1, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), **MAMBA2), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), True),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=8, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=4, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", rows=FIRST, prompt=10, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(NOBODYS, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), False),
         ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, True),), attention_block_size=2), True),
         ("column_of_a_hit", ends_with(ZEROS, rows=((2, 1, 0, True),), attention_block_size=2), False),
         ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, False),), attention_block_size=2), False),

@@ -58,6 +58,11 @@ def _own(about: dict[str, Any]) -> bool:
     return bool(found) and all(owner == about["request"] for owner, _, _ in found)
 
 
+def _somebodys(about: dict[str, Any]) -> bool:
+    """States of requests, or zeros. A block may be named after another request than the one that wrote it."""
+    return bool(about["found"]) and all(owner != "?" for owner, _, _ in about["found"])
+
+
 def _with_placeholders(about: dict[str, Any]) -> bool:
     return any(more and not any(more) for _, _, more in about["found"])
 
@@ -120,7 +125,7 @@ def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
 def _resumed_with_a_short_rest(case: Case, _: Profile) -> bool:
     """Whether such a row is of the request, or, since a block is named after its first owner, ended where the state should be."""
     about = _about(case)
-    if any(_short_rests(case, about["request"])):
+    if _own(about) and any(_short_rests(case, about["request"])):
         return True
     names = {name for step in _steps(case) for name in step}
     rests = (rest for name in names for rest in _short_rests(case, name))
@@ -191,6 +196,26 @@ def _inside_of_a_block(case: Case, _: Profile) -> bool:
     return bool(_about(case)["tokens"] % settings_of(case).get("block_size", 4))
 
 
+def _plain_decode(case: Case, _: Profile) -> bool:
+    """Whether the request that reads a wrong state decodes one token, without drafts."""
+    decided = _decided(case)
+    said = decided["computed"] >= _prompt_of(case, _about(case)["request"])
+    return bool(said and decided["tokens"] == 1 and not decided["drafts"])
+
+
+def _chunk_before_the_last(case: Case, _: Profile) -> bool:
+    """Whether a chunk of more than a block that is not its prompt's last one ends where the wrong conv rows should be."""
+    about, size = _about(case), settings_of(case).get("block_size", 4)
+    chunks = (
+        (one["computed"] + one["tokens"], one["tokens"], _prompt_of(case, name))
+        for step in _steps(case)
+        for name, one in step.items()
+    )
+    return bool(about["conv"]) and any(
+        last == about["tokens"] < prompt and tokens > size for last, tokens, prompt in chunks
+    )
+
+
 def _all(*conditions: Callable[[Case, Profile], bool]) -> Callable[[Case, Profile], bool]:
     return lambda case, profile: all(one(case, profile) for one in conditions)
 
@@ -207,12 +232,20 @@ LIVE: Mapping[str, Condition] = {
     "padded_prompt": Condition(_engine(_speculates), _padded_prompt),
     "resumed_with_a_short_rest": Condition(
         _engine(lambda settings: "mamba2" in settings["kinds"]),
-        _all(_wrong(_own), _resumed_with_a_short_rest),
+        _all(_wrong(_somebodys), _resumed_with_a_short_rest),
     ),
     "unaligned_chunk_of_a_draft": Condition(
-        _engine(_drafts_with_a_model), _all(_wrong(_own), _crossed_there)
+        _engine(_drafts_with_a_model), _all(_wrong(_somebodys), _crossed_there)
     ),
     "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model), _begins_in_its_last_block),
+    "decode_without_drafts": Condition(
+        _engine(lambda settings: _speculates(settings) and "gdn" in settings["kinds"]),
+        _all(_wrong(_own), _plain_decode),
+    ),
+    "saves_before_the_last_chunk": Condition(
+        _engine(lambda settings: _speculates(settings) and bool(settings.get("checkpoints"))),
+        _all(_wrong(_somebodys), _chunk_before_the_last),
+    ),
     "column_of_a_hit": Condition(
         _engine(
             lambda settings: _smaller_attention_blocks(settings) and settings.get("runner", "V2") == "V2"
