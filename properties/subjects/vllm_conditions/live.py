@@ -183,6 +183,15 @@ def _channels_first(case: Case, _: Profile) -> bool:
     return any(("VLLM_SSM_CONV_STATE_LAYOUT", "DS") in call.environment for call in case.calls)
 
 
+def _accepted_onto_a_boundary(case: Case, _: Profile) -> bool:
+    """Whether a step with drafts ended on a boundary by accepting some, and it is the temporal state there that is wrong."""
+    about, size = _about(case), settings_of(case).get("block_size", 4)
+    there = about["tokens"]
+    rows = [one for step in _steps(case) for one in step.values() if one["drafts"]]
+    reached = any(one["computed"] + 1 < there <= one["computed"] + one["tokens"] for one in rows)
+    return there > 0 and not there % size and not about["conv"] and reached
+
+
 def _column_of_a_hit(case: Case, _: Profile) -> bool:
     """Whether the request has just begun, and its hit ends in another column where blocks are as small as attention's."""
     settings, decided = settings_of(case), _decided(case)
@@ -238,6 +247,9 @@ LIVE: Mapping[str, Condition] = {
         _engine(_drafts_with_a_model), _all(_wrong(_somebodys), _crossed_there)
     ),
     "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model), _begins_in_its_last_block),
+    "accepted_count_in_place": Condition(
+        _engine(_speculates), _all(_wrong(_somebodys), _accepted_onto_a_boundary)
+    ),
     "decode_without_drafts": Condition(
         _engine(lambda settings: _speculates(settings) and "gdn" in settings["kinds"]),
         _all(_wrong(_own), _plain_decode),
