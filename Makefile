@@ -72,7 +72,7 @@ help:  ## this list
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT) BENCH_ARGS="--counters"; of vectors: OUT=$(VECTORS)'
-	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0, or VLLM_PATH=<checkout> COMMITS=v0.32.0..HEAD; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -128,9 +128,9 @@ bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, 
 	  $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
-vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, BUDGET (5m here), DEVICE, ONLY, SEED
+vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
-	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) fuzz --subject vllm \
+	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) fuzz --subject $(call quote,vllm$(addprefix +,$(INSIDE))) \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 

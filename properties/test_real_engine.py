@@ -33,7 +33,7 @@ class LiveRun:
     fresh: int = 0
 
     def run(self) -> None:
-        self.call(call(ENGINE, settings=self.story.world.settings, bind="engine"))
+        self.call(call(ENGINE, settings=self.story.world.settings_with(self.trial.inside), bind="engine"))
         for event in self.story.events:
             self.happens(event)
         self.run_out()

@@ -8,9 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from properties.harness.execution.example import Bench
+
 # `make test` hands these on, to a make that a test starts too.
 for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
     os.environ.pop(_name, None)
+
+
+@pytest.fixture(scope="session")
+def device(trial: Bench) -> str:
+    """Where this session runs the subject, cpu or cuda; a process runs its kernels in one way only."""
+    return trial.port.device
 
 
 @pytest.fixture

@@ -74,7 +74,9 @@ def run_python(
 def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A pytest session of its own on the repository."""
     # pytest warns of plugins whose assertions it cannot rewrite, since they are imported.
-    usual = ("-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:Module already imported so cannot")
+    usual = ["-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:Module already imported so cannot"]
+    # The server that it is forked from executes kernels on the CPU, also where there is a GPU.
+    usual += [] if "--device" in arguments else ["--device", "cpu"]
     return run_python(*usual, *arguments, env=env, like=COMMANDS)
 
 

@@ -88,6 +88,11 @@ class LiveWorld:
         }
         return record("LiveSettings", **(kept | changed))
 
+    def settings_with(self, inside: str) -> Record:
+        """The settings of the engine with this module's functions inside, "" for none."""
+        settings = self.settings
+        return replace(settings, fields=(*settings.fields, ("inside", inside))) if inside else settings
+
     @property
     def environment(self) -> dict[str, str]:
         return {} if self.layout == "SD" else {"VLLM_SSM_CONV_STATE_LAYOUT": self.layout}

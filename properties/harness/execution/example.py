@@ -130,6 +130,11 @@ class Trial:
         """Of the subject's release: its rules, where they are not those of the documents."""
         return self.bench.subject.profile
 
+    @property
+    def inside(self) -> str:
+        """The module whose functions stand in the subject's engine, "" for none."""
+        return self.bench.subject.inside
+
     def compared(self) -> None:
         """The property's own assertion was reached, on values that the subject returned."""
         if not self.is_compared and self._has_its_subject_matter():

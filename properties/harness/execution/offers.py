@@ -23,10 +23,12 @@ class Offers:
         """All that could be offered: plain functions of the protocol, or what properties call of the documents."""
         if self.subject.functions:
             return self.subject.functions
-        from properties.harness.execution.registry import load_properties
+        return tuple(name for name in _called() if not (name.startswith("harness.") or is_engine(name)))
 
-        called = {name for tested in load_properties().values() for name in tested.functions}
-        return tuple(sorted(name for name in called if not (name.startswith("harness.") or is_engine(name))))
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """Whole engines that it has, beside the functions."""
+        return tuple(name for name in _called() if is_engine(name) and self.subject.provides(name))
 
     @cached_property
     def offered(self) -> tuple[str, ...]:
@@ -48,7 +50,8 @@ class Offers:
         shown, more = self.offered[:_SHOWN], len(self.offered) - _SHOWN
         listed = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
         counted = f"{self.subject.name} offers {len(self.offered)} of {len(self.names)}"
-        return f"{counted}{': ' if shown else ''}{listed}{''.join(self._questions())}"
+        engines = "".join(f", and the engine {name}" for name in self.engines)
+        return f"{counted}{': ' if shown else ''}{listed}{engines}{''.join(self._questions())}"
 
     def _questions(self) -> Iterator[str]:
         for name, near in self.alike.items():
@@ -72,6 +75,13 @@ class Offers:
             raise ValueError(
                 f"require = {','.join(wanted)!r}, but should be {rule}{''.join(self._questions())} [require]"
             )
+
+
+def _called() -> list[str]:
+    """What properties call, by name."""
+    from properties.harness.execution.registry import load_properties
+
+    return sorted({name for tested in load_properties().values() for name in tested.functions})
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from properties.harness.releases.base import this_base
 from properties.harness.releases.checkout import version_of
 from properties.harness.releases.environment import ROOT, Environment, Maker, Wanted, put_down_version
 from properties.harness.releases.probe import ADAPTER, probe
-from properties.harness.text.command_lines import RELEASED, remembered
+from properties.harness.text.command_lines import RELEASED, is_released, remembered
 
 
 def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | None) -> None:
@@ -29,7 +29,7 @@ def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | Non
     Raises:
         ValueError: there is no such release or checkout, its environment cannot be made, or there is no vLLM at all.
     """
-    if getattr(options, "subject", None) != RELEASED:
+    if not is_released(getattr(options, "subject", None)):
         return
     wanted = wanted_by(os.environ)
     if wanted is None:

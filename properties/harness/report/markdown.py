@@ -98,7 +98,11 @@ def _today() -> dt.date:
 
 
 def subject_root(module: ModuleType) -> Path | None:
-    """The folder that has to be on the import path to find the subject, None inside site-packages."""
+    """The folder that has to be on the import path to find the subject, None inside site-packages.
+
+    Of an engine with a module inside it is that module's: scripts carry what they need of the engine's adapter.
+    """
+    module = getattr(module, "__inside__", module)
     if module.__file__ is None or "site-packages" in module.__file__:
         return None
     depth = module.__name__.count(".") + (1 if Path(module.__file__).name == "__init__.py" else 0)
@@ -175,7 +179,10 @@ def _needs(case: Case, subject: Subject | None) -> str:
     if needs_sanitizer(case):
         return "torch, triton, the subject, and statecheck, since no byte shows what is wrong"
     if subject is not None and subject.carried:
-        return f"torch, triton and {titled(case.subject, subject)}, and no part of this repository"
+        engine, _, inside = case.subject.partition("+")
+        if inside:
+            return f"torch, triton, {titled(engine, subject)} and {inside}"
+        return f"torch, triton and {titled(engine, subject)}, and no part of this repository"
     return "torch and the subject"
 
 

@@ -15,11 +15,18 @@ BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vll
 def load(name: str) -> Subject:
     """The subject called `name`: a built-in adapter, or any importable module.
 
-    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it.
+    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it. `vllm+impl` is the engine of the one
+    with the functions of the other inside, by the function `with_inside` of the first.
 
     Raises:
-        ValueError: nothing of that name can be imported.
+        ValueError: nothing of that name can be imported, or nothing can stand inside of it.
     """
+    engine, plus, inside = name.partition("+")
+    if plus:
+        with_inside = safe_getattr(load(engine).module, "with_inside", None)
+        if with_inside is None:
+            raise ValueError(f"subject = {name!r}, but should be vllm+{inside}: {engine} is no engine [load]")
+        return cast(Subject, with_inside(inside, load(inside).module))
     rule = f"{', '.join(BUILT_IN)} or an importable module"
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]")

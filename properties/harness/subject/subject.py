@@ -61,6 +61,7 @@ class Subject:
         release: the version of what it adapts, such as "0.25.1", for reports.
         carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
         supplied: names of the adapter's own, behind which there is nothing of what it adapts.
+        inside: of an engine, the module whose functions stand in the place of its own, "" for none.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Subject:
         release: str = "",
         carried: str = "",
         supplied: frozenset[str] = frozenset(),
+        inside: str = "",
     ) -> None:
         self.name = name
         self.module = module
@@ -85,6 +87,7 @@ class Subject:
         self.release = release
         self.carried = carried
         self.supplied = supplied
+        self.inside = inside
         self.functions: tuple[str, ...] = ()
         """What its author can offer, where these are other names than the documents'."""
         self._environment: dict[str, str] | None = None

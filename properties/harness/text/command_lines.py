@@ -41,6 +41,11 @@ _IMPLIED = {"table": ("write",)}
 Option = str | bool | PurePath
 
 
+def is_released(subject: str | None) -> bool:
+    """Whether it is a release, or one with the functions of another module inside."""
+    return (subject or "").partition("+")[0] == RELEASED
+
+
 def program() -> str:
     """What command lines begin with, behind the variables."""
     return shlex.join(_program())
@@ -99,7 +104,7 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
 def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
     """A Python script about a subject, run by this interpreter, with these flags, and with what it imports."""
     # A checkout of vLLM is on the import path of the process that went on with it.
-    moved = subject == RELEASED and os.environ.get("VLLM_PATH")
+    moved = is_released(subject) and os.environ.get("VLLM_PATH")
     path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
     variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
     return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
@@ -150,7 +155,7 @@ def _from_here(line: str) -> str:
 def _variables(subject: str) -> Iterator[tuple[str, str]]:
     for name in IMPORTS:
         value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
-        if value and (subject == RELEASED or name not in _OF_VLLM):
+        if value and (is_released(subject) or name not in _OF_VLLM):
             yield name, value
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from properties.meta.breakages.lives import lives_until_wrong
+
 RELEASE = "0.33.0"
 MAX_EXAMPLES = 600
 SEED = 20
@@ -158,11 +160,6 @@ def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED
     """Look for the defect in this process, which has not imported the release; what was found, in a line."""
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
-        from hypothesis import HealthCheck, Phase, settings
-
-        from properties.harness.execution.example import Bench, Falsified
-        from properties.harness.execution.port import ordinary_port
-        from properties.harness.execution.registry import load_properties
         from properties.harness.kernels import triton_mode
         from properties.harness.subject import load
 
@@ -170,22 +167,8 @@ def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED
         subject = load("vllm")
         if subject.release != RELEASE:
             raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
-        bench = Bench(subject, ordinary_port(subject, "cpu"))
-        tested = next(one for one in load_properties().values() if one.id == "real-engine/v2")
-        chosen = settings(
-            deadline=None,
-            database=None,
-            report_multiple_bugs=False,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        settings.register_profile("planted", chosen)
-        settings.load_profile("planted")
-        try:
-            tested.explore(bench, seed=seed, max_examples=examples)
-        except Falsified as found:
-            return f"| {planted.name} | `{planted.module}` | {bench.examples} | {found} |"
-        return f"| {planted.name} | `{planted.module}` | not in {bench.examples} | |"
+        lives, found = lives_until_wrong(subject, "real-engine/v2", examples, seed)
+    return f"| {planted.name} | `{planted.module}` | {lives if found else f'not in {lives}'} | {found} |"
 
 
 def main() -> None:

@@ -218,13 +218,12 @@ def cdiv(x, y):
 @pytest.mark.slow
 def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_input(tmp_path: Path) -> None:
     with module(tmp_path, "toy_hanging", HANGS) as name:
-        options = ("--workers", "1", "--only", f"{ROUNDS_UP} or {PADDED}", "--time-limit", "3s")
+        options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "2s")
         ended = fuzz(tmp_path, "--subject", name, *options)
     case = ended.case(ROUNDS_UP)
     assert case.failure is not None
     assert (case.failure.kind, case.calls[-1].function) == ("hang", "cdiv")
-    assert case.actual == (Raised("DeviceFault", "hang: no answer within 3 s"),)
-    assert [ended.of(name).status for name in (ROUNDS_UP, PADDED)] == ["FALSIFIED", "passed"]
+    assert case.actual == (Raised("DeviceFault", "hang: no answer within 2 s"),)
     assert ended.code == 1
 
 

@@ -26,7 +26,6 @@ from properties.harness.case.values import Refusal, Returned, call
 from properties.harness.cli import main as cli
 from properties.harness.data.files import HOST
 from properties.harness.execution import registry
-from properties.harness.execution.example import Bench
 from properties.meta.breakages.broken import ROOT, a_case, earlier_json, toy
 from properties.meta.processes import COMMANDS, Started, run_pytest
 from properties.subjects import KnownDeviation, Symptom
@@ -48,11 +47,6 @@ def of_bucket(number: int) -> Case:
 
 def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-@pytest.fixture
-def device(trial: Bench) -> str:
-    return trial.port.device
 
 
 # Adding

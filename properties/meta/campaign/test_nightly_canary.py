@@ -115,11 +115,11 @@ def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, 
 
 
 def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
-    setting, pipe = Setting("impl", "cpu", str(tmp_path), database="none"), Pipe()
+    setting, pipe = Setting("impl", device, str(tmp_path), database="none"), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]
     worker.run(Listen(str(tmp_path / "canary")))
     profiles.load()

@@ -7,14 +7,18 @@ import pytest
 from properties.meta.nightly_faults.ground import Ground, ground
 from properties.meta.nightly_faults.table import FAULTS, FILE
 
-_SLOW = {
+_BY_COMMAND = {
     "small_disk",
     "isolated_on_full_disk",
     "only_device_lost",
     "device_of_no_use",
     "subject_without_memory",
+    "coordinator_killed",
+    "engines_killed",
+    "nobody_listens",
+    "no_room_anywhere",
 }
-"""Each has a brother that is tried here; `python -m properties.meta.nightly_faults` tries them all."""
+"""Each has a brother that is tried here, in `test_kills.py` or in `test_campaign.py`; `python -m properties.meta.nightly_faults` tries them all."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +28,7 @@ def here() -> Iterator[Ground]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(FAULTS) - _SLOW))
+@pytest.mark.parametrize("name", sorted(set(FAULTS) - _BY_COMMAND))
 def test_a_campaign_survives_the_fault_and_keeps_what_it_found(name: str, here: Ground) -> None:
     seen = FAULTS[name].run(here)
     if seen.skipped:

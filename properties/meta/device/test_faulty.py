@@ -114,7 +114,7 @@ def _environment_put_back() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_environment_put_back")
 def test_each_mode_is_timed_with_the_same_examples(trial: Bench) -> None:
-    (found,) = rates(trial.port.device, 0.5, RATED[:1])
+    (found,) = rates(trial.port.device, 0.1, RATED[:1])
     assert set(found.rates) == {IN_PROCESS, WORKER, LOGGED}
     assert {len(one) for one in found.rates.values()} == {4}
     assert found.examples > 0

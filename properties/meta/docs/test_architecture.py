@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from properties.harness.execution.example import Bench
 from properties.meta.walk import STEPS, ExampleWalk, room_of, walk
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +19,9 @@ ELSEWHERE = {"properties.harness.device.port"}
 
 
 @pytest.fixture(scope="module")
-def walked() -> ExampleWalk:
+def walked(trial: Bench) -> ExampleWalk:
+    if trial.port.device != "cpu":
+        pytest.skip("the page tells of an example on a CPU")
     return walk()
 
 

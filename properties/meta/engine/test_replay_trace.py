@@ -22,7 +22,6 @@ from properties.engine.traffic.replay import Serving
 from properties.engine.traffic.report import Histories, Progress, draw
 from properties.engine.traffic.requests import arrivals
 from properties.harness.cli.main import main
-from properties.harness.execution.example import Bench
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.meta.campaign.nightly_examples import parsed
 from properties.strategies.align import Kept
@@ -69,11 +68,6 @@ class GDNAttentionMetadataBuilder(impl.GDNAttentionMetadataBuilder):
 
 
 @pytest.fixture(scope="module")
-def device(trial: Bench) -> str:
-    return trial.port.device
-
-
-@pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Conversations of a few rounds, whose prompts begin like those before."""
     path, rng = tmp_path_factory.mktemp("trace") / "trace.jsonl", Random(0)
@@ -94,8 +88,10 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def replayed(trace: Path, out: Path, device: str, *options: str) -> tuple[int, dict[str, Any]]:
     """The exit code, and what is in the file."""
-    # A folder of its own: the subject may stand beside it.
+    # A folder of its own: the subject may stand beside it. Few blocks, as on a CPU: others use the GPU, too.
     given = (
+        "--blocks",
+        "29",
         "--device",
         device,
         "--out",
@@ -205,7 +201,18 @@ def test_a_subject_that_cannot_be_set_up_is_found_out(
     trace: Path, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = broken(RAISING_CONSTRUCTOR, tmp_path, monkeypatch)
-    given = ("--device", device, "--out", str(tmp_path / "out"), "--model", "tiny", "--subject", name)
+    given = (
+        "--device",
+        device,
+        "--blocks",
+        "29",
+        "--out",
+        str(tmp_path / "out"),
+        "--model",
+        "tiny",
+        "--subject",
+        name,
+    )
     assert main(["replay-trace", str(trace), *given]) == FALSIFIED
     found = json.loads((tmp_path / "out" / "violation.json").read_text(encoding="utf-8"))
     assert "out of order" in found["message"]

@@ -15,7 +15,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from properties.engine.traffic.state_pools import SLICE_BYTES, StatePools, make_pools
-from properties.harness.execution.example import Bench
 
 ALL = (1 << 64) - 1
 DTYPES = (
@@ -116,11 +115,6 @@ def mixed_states(layout: str, dtype: torch.dtype, dim: int) -> Kinds:
     return [
         of_kind(kind, n, dtype, layout) for kind, n in (("conv", dim), ("temporal", dim), ("conv", dim + 1))
     ]
-
-
-@pytest.fixture
-def device(trial: Bench) -> str:
-    return trial.port.device
 
 
 def shapes(test: Callable[..., None]) -> Any:

@@ -111,8 +111,8 @@ def test_a_campaign_that_lacks_what_it_requires_does_not_begin(
         ({"require": ["cdiv", "divide"]}, "require = 'cdiv,divide', but should be offered by toy"),
     ],
 )
-def test_a_suite_refuses_what_means_nothing(arguments: dict[str, Any], complaint: str) -> None:
-    given: dict[str, Any] = {"device": "cpu", "known": None, "require": (), "max_examples": None}
+def test_a_suite_refuses_what_means_nothing(arguments: dict[str, Any], complaint: str, device: str) -> None:
+    given: dict[str, Any] = {"device": device, "known": None, "require": (), "max_examples": None}
     module = ModuleType("toy")
     vars(module).update(cdiv=nothing)
     with pytest.raises(ValueError, match=complaint):
@@ -137,11 +137,11 @@ def test_completions_need_a_library(
     assert "error: shtab = missing, but should be installed" in capsys.readouterr().err
 
 
-def test_known_defects_of_one_test_are_none_of_another(tmp_path: Any) -> None:
+def test_known_defects_of_one_test_are_none_of_another(tmp_path: Any, device: str) -> None:
     (tmp_path / "known.toml").write_text("")
     module = port(chunk_offsets=nothing)
     vars(module)["SUBJECT"] = adapted(module)
     module.SUBJECT.known_deviations = ("declared",)
-    given: dict[str, Any] = {"device": "cpu", "require": (), "max_examples": None}
+    given: dict[str, Any] = {"device": device, "require": (), "max_examples": None}
     suite: Any = suite_of(module, NOWHERE, known=tmp_path / "known.toml", **given)
     assert (suite.bench.subject.known_deviations, module.SUBJECT.known_deviations) == ((), ("declared",))

@@ -12,7 +12,6 @@ from triton import knobs
 
 from properties.harness.bench.cache import BenchCache, in_layout
 from properties.harness.bench.device import TINY, CopyLoad, postprocess, postprocess_align, precopy
-from properties.harness.execution.example import Bench
 from properties.harness.kernels.coverage import LAUNCHES
 from properties.harness.kernels.launch import Launched, launching
 from properties.harness.kernels.private import JITFunction
@@ -30,11 +29,6 @@ DRIVERS = {
 }
 """What each driver of a context is called with, by its name."""
 KERNELS = ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel")
-
-
-@pytest.fixture(scope="module")
-def device(trial: Bench) -> str:
-    return trial.port.device
 
 
 @pytest.fixture(scope="module")

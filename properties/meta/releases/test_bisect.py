@@ -338,10 +338,10 @@ def test_the_case_s_own_subject_is_the_default(bisect: ToyBisect, tmp_path: Path
     assert bisect.run("--subject", "vllm", case=ours) == CLEAN
 
 
-def test_a_replay_writes_its_verdict_down(tmp_path: Path) -> None:
+def test_a_replay_writes_its_verdict_down(tmp_path: Path, device: str) -> None:
     case = a_case(subject="impl", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "case.json")
     path = tmp_path / "verdict.json"
-    main(["replay", str(case), "--device", "cpu", "--verdict", str(path)])
+    main(["replay", str(case), "--device", device, "--verdict", str(path)])
     assert json.loads(path.read_text()) == {
         "verdict": "FIXED",
         "message": "impl now answers toys_divide by the rules",

@@ -230,11 +230,6 @@ def source(defect: Defect) -> str:
     return f"import impl\nfrom impl import *\n{defect.source}"
 
 
-@pytest.fixture(scope="module")
-def device(trial: Bench) -> str:
-    return trial.port.device
-
-
 def falsified(subject_name: str, device: str, *steps: Step) -> Case:
     subject = load(subject_name)
     with pytest.raises(Falsified) as caught:

@@ -14,7 +14,7 @@ import pytest
 from properties.harness.case import Case
 from properties.harness.case.values import Function, Returned, call, record
 from properties.harness.report.markdown import report_text
-from properties.harness.report.repro.adapter import carried_source
+from properties.harness.report.repro.adapter import carried_source, parts_of
 from properties.harness.report.repro.script import repro_script
 from properties.meta.breakages.broken import a_case
 from properties.meta.processes import run_python
@@ -189,6 +189,25 @@ def test_a_script_carries_functions_that_are_handed_over(adapter: Subject) -> No
 def test_what_cannot_be_carried_is_refused_by_its_place(adapter: Subject) -> None:
     with pytest.raises(ValueError, match=r"name = 'Outside', but should be imported .* \[rest.py:2\]"):
         carried_source(a_division(steps=(call("unused"),)), adapter)
+
+
+def test_two_modules_with_one_name_are_not_put_into_one_script(adapter: Subject, tmp_path: Path) -> None:
+    """The second one's value would silently stand for the first one's."""
+    finding = tmp_path / "adapter" / "toy_adapter" / "finding.py"
+    text = finding.read_text(encoding="utf-8").replace('return "1.2"', "return _NEGATIVE")
+    finding.write_text(f"{text}\n_NEGATIVE = 1\n", encoding="utf-8")
+    other = finding.with_name("arithmetic.py")
+    text = other.read_text(encoding="utf-8").replace("return _NEGATIVE", "return _NEGATIVE, version()")
+    other.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="name = '_NEGATIVE', but should be defined in one module"):
+        carried_source(a_division(steps=(call("launch"),)), adapter)
+
+
+@pytest.mark.parametrize(
+    "name", ["LiveEngine", "GDNAttentionMetadataBuilder", "MambaBuffers", "preprocess_mamba"]
+)
+def test_what_adapts_a_release_can_be_carried(name: str) -> None:
+    assert parts_of("properties.subjects.vllm").want(name)
 
 
 def test_a_case_with_an_adapter_that_cannot_be_carried_imports_it(adapter: Subject) -> None:

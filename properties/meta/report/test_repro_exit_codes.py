@@ -12,6 +12,7 @@ import pytest
 from properties.harness.case.values import Raised, Returned, call
 from properties.harness.report.repro.script import repro_script
 from properties.meta.breakages.broken import a_case
+from properties.meta.processes import run_python
 
 HALVES = "def halved(x):\n    return x // 2\n"
 WITHOUT_TORCH = "-I", "-S"
@@ -43,6 +44,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     hidden = ("SUBJECT", "SUBJECT_PATH", "DEVICE", "STATECHECK")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    if not flags:
+        return run_python(script, *arguments, env=kept | variables, cwd=Path("/"))
     command = [sys.executable, *flags, str(script), *arguments]
     return subprocess.run(
         command, env=kept | variables, capture_output=True, text=True, check=False, cwd="/", timeout=120

@@ -153,8 +153,7 @@ def test_a_report_has_the_test_and_the_command_that_runs_it(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_pytest_runs_it_without_statecheck(tmp_path: Path) -> None:
-    paths = [written(tmp_path / "there", a_half(), HALVES), written(tmp_path / "gone", a_half(), MENDED)]
-    paths.append(written(tmp_path / "missing", a_half(), ""))
+    paths = [written(tmp_path / "there", a_half(), HALVES), written(tmp_path / "missing", a_half(), "")]
     hidden = ("PYTHONPATH", "SUBJECT", "SUBJECT_PATH", "DEVICE", "PYTEST_ADDOPTS")
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
     ended = []
@@ -162,4 +161,4 @@ def test_pytest_runs_it_without_statecheck(tmp_path: Path) -> None:
         command = [sys.executable, *ALONE, "-p", "no:cacheprovider", "-q", str(path)]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd="/")
         ended.append(done.stdout.splitlines()[-1].partition(" in ")[0])
-    assert ended == ["1 failed", "1 passed", "1 skipped"]
+    assert ended == ["1 failed", "1 skipped"]

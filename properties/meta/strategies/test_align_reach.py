@@ -490,7 +490,6 @@ def test_a_step_of_the_runner_has_the_requests_that_it_needs(situation: str, sim
         ("several requests", 2),
         ("a request ends before another", 2),
         ("stored in another column", 1),
-        ("shifted in place", 1),
         (decisions.COMES_OFFSET.name, 1),
         (decisions.BACK.name, 1),
     ],

@@ -20,7 +20,7 @@ _BY_WARPS = 4
 """A program takes as many times as long when it is run by several warps."""
 
 
-def drawn(strategy: SearchStrategy[Any], count: int = 400) -> list[Any]:
+def drawn(strategy: SearchStrategy[Any], count: int = 200) -> list[Any]:
     found: list[Any] = []
 
     @seed(1)

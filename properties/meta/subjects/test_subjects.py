@@ -328,7 +328,7 @@ def test_a_pytest_session_in_ci_uses_the_profile_ci(session: tuple[Path, str]) -
     ],
 )
 def test_a_pytest_session_with_an_option_that_means_nothing_is_a_usage_error(
-    options: tuple[str, str], complaint: str
+    options: tuple[str, str], complaint: str, device: str
 ) -> None:
     # In this process: a session of its own costs seconds, and the hook is the whole of the matter.
     from properties.harness.suite import options as pytest_options
@@ -338,7 +338,7 @@ def test_a_pytest_session_with_an_option_that_means_nothing_is_a_usage_error(
 
         @staticmethod
         def getoption(name: str) -> str | None:
-            return dict([("--subject", "impl"), ("--device", "cpu"), options]).get(name, None)
+            return dict([("--subject", "impl"), ("--device", device), options]).get(name, None)
 
     with pytest.raises(pytest.UsageError, match=complaint):
         pytest_options.pytest_configure(Stub())  # type: ignore[arg-type]

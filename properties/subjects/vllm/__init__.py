@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from properties.harness.subject.known import known_in
-from properties.subjects import Subject
-from properties.subjects.vllm import outside_align, outside_builders
+from properties.subjects import Subject, load
+from properties.subjects.vllm import live_engine, outside_align, outside_builders
+from properties.subjects.vllm.live_inside import PORTED
 from properties.subjects.vllm.profile import profile_of
-from properties.subjects.vllm.release import RELEASE
+from properties.subjects.vllm.release import RELEASE, NotOffered
 from properties.subjects.vllm_conditions import CONDITIONS
 
 TOPICS = (
@@ -41,13 +44,66 @@ for _topic in TOPICS:
 KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
 _NAME = ".".join(map(str, RELEASE))
 
-SUBJECT = Subject(
-    "vllm",
-    sys.modules[__name__],
-    known_in(KNOWN, _NAME, CONDITIONS),
-    profile=profile_of(RELEASE),
-    outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
-    refuses=False,
-    release=_NAME,
-    carried=__name__,
+IN_WHAT_IS_REPLACED = frozenset(
+    {"channel-first-shift-in-an-engine", "first-token-in-a-real-engine", "first-token-of-a-uniform-batch"}
 )
+"""Defects of real engines that lie in builders and copies. With a port's in their place nothing excuses them."""
+_ENGINES = ("real-engine/v1", "real-engine/v2")
+
+
+class _Release(Subject):
+    """The release, in whose engine stands what its name says."""
+
+    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
+        """As a subject does; a case that names another module to be imported than the subject is not tried."""
+        inside = fields.get("inside", "") if type_ == "LiveSettings" else self.inside
+        if inside != self.inside:
+            raise NotOffered(f"an engine with {inside or 'nothing'} inside, but is {self.name}")
+        return super().construct(type_, fields)
+
+    def forget_environment(self) -> None:
+        """As a subject does, and what the module inside remembers."""
+        super().forget_environment()
+        if self.inside:
+            SUBJECT.forget_environment()
+            load(self.inside).forget_environment()
+
+
+def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Subject:
+    return _Release(
+        name,
+        module,
+        known,
+        profile=profile_of(RELEASE),
+        outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
+        refuses=False,
+        release=_NAME,
+        carried=__name__,
+        inside=inside,
+    )
+
+
+def with_inside(name: str, port: ModuleType) -> Subject:
+    """The release's engine with what a port offers of `PORTED` in the place of its own functions.
+
+    Args:
+        name: by which `port` is imported.
+
+    Raises:
+        ValueError: it offers none of them.
+    """
+    if not any(hasattr(port, one) for one in PORTED):
+        raise ValueError(f"inside = {name!r}, but should offer one of {', '.join(PORTED)} [with_inside]")
+    # Only the engine: what else the adapter has is the release's alone, and tested as such.
+    engine = ModuleType(__name__)
+    names = (*live_engine.__all__, "__file__", "__path__")
+    vars(engine).update({one: globals()[one] for one in names} | {"__inside__": port})
+    known = (
+        one
+        for one in SUBJECT.known_deviations
+        if one.id not in IN_WHAT_IS_REPLACED and any(one.covers("", id_) for id_ in _ENGINES)
+    )
+    return _release(f"vllm+{name}", engine, tuple(known), inside=name)
+
+
+SUBJECT = _release("vllm", sys.modules[__name__], known_in(KNOWN, _NAME, CONDITIONS))

@@ -69,7 +69,8 @@ class LiveSettings:
     """What an engine of lives is like; the names are those of the release's configuration.
 
     `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
-    null block. `padding` rows are added to batches of decodes, as for full graphs.
+    null block. `padding` rows are added to batches of decodes, as for full graphs. `inside` names a module whose functions stand in
+    the place of the release's.
     """
 
     kinds: tuple[str, ...] = ("gdn",)
@@ -90,6 +91,7 @@ class LiveSettings:
     shared_prefix_checkpoint: bool = False
     padding: int = 0
     runner: str = "V2"
+    inside: str = ""
 
     @property
     def mode(self) -> str:

@@ -59,7 +59,7 @@ class LiveWorkerV1(LiveWorker):
         sys.modules["vllm.v1.spec_decode.ngram_proposer"] = planned_ngrams()
         context = self.config.compilation_config.static_forward_context
         for name, layer in self.memory.layers.items():
-            context[name] = layer_of(layer.kind)
+            context[name] = layer_of(layer.kind, self.inside)
         runner = _runner_of(module.GPUModelRunner)(self.config, HOST)
         runner.live = self
         runner.model = FirstModel(self)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import BUILDERS
+from properties.subjects.vllm.live_inside import Inside
 from properties.subjects.vllm.live_parts import copies
 from properties.subjects.vllm.release import find
 
@@ -91,10 +91,10 @@ def _attention() -> Any:
     return Backend
 
 
-def layer_of(kind: str) -> Any:
+def layer_of(kind: str, inside: Inside) -> Any:
     """A layer as the runner looks at it."""
     base = find("vllm.model_executor.layers.attention_layer_base:AttentionLayerBase")
-    backend = _attention() if kind == "attention" else find(BUILDERS[kind])
+    backend = _attention() if kind == "attention" else inside.backend(kind)
     methods = {"get_attn_backend": lambda _: backend, "get_kv_cache_spec": lambda *_: None, "num_heads": 1}
     return type("Layer", (base,), methods)()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import BUILDERS, LiveSettings, bare, made_with
+from properties.subjects.vllm.live_config import LiveSettings, bare, made_with
 from properties.subjects.vllm.live_forward import LiveForward
 from properties.subjects.vllm.live_parts import (
     GPU_FOLDER,
@@ -42,7 +42,8 @@ class LiveWorkerV2(LiveWorker):
         _require_taken(settings, memory)
         self.batch: Any = None
         self.metadata: Any = None
-        self.runner = self._runner()
+        with self.inside.functions():
+            self.runner = self._runner()
 
     @property
     def slots(self) -> dict[str, int]:
@@ -190,7 +191,7 @@ class LiveWorkerV2(LiveWorker):
         with find("vllm.config:set_current_vllm_config")(config):
             for number, group in enumerate(caches.kv_cache_groups):
                 kind = "attention" if not number else self.settings.kinds[number - 1]
-                backend = AttentionV2 if not number else find(BUILDERS[kind])
+                backend = AttentionV2 if not number else self.inside.backend(kind)
                 made = AttentionGroup(backend, group.layer_names, group.kv_cache_spec, number)
                 made.create_metadata_builders(config, ON_CPU, None)
                 runner.attn_groups.append([made])

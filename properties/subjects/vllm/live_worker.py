@@ -4,6 +4,7 @@ from typing import Any
 
 from properties.subjects.vllm.live_config import LiveSettings
 from properties.subjects.vllm.live_forward import LiveForward
+from properties.subjects.vllm.live_inside import Inside
 from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.release import find
 
@@ -21,6 +22,7 @@ class LiveWorker:
     ) -> None:
         self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
         self.plan = plan
+        self.inside = Inside(settings)
         self.forward: LiveForward | None = None
 
     @property
@@ -34,7 +36,7 @@ class LiveWorker:
     def execute(self, scheduled: Any) -> Any:
         """What the model runner says of the step."""
         self.forward = None
-        with find("vllm.config:set_current_vllm_config")(self.config):
+        with find("vllm.config:set_current_vllm_config")(self.config), self.inside.functions():
             done = self.runner.execute_model(scheduled)
             if done is None:
                 done = self.runner.sample_tokens(None)

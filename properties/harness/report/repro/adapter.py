@@ -36,20 +36,25 @@ def carried_source(case: Case, subject: Subject) -> str:
     """The definitions of `subject.carried` that the case needs, as the body of a function that returns them by name.
 
     Raises:
-        ValueError: a module of the package imports another one in a way that cannot be carried.
+        ValueError: a module of the package imports another one in a way that cannot be carried, or has a name of another's.
     """
-    found = importlib.util.find_spec(subject.carried)
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    paths = Path(found.submodule_search_locations[0]).glob("*.py")
-    modules = {f"{subject.carried}.{path.stem}": path for path in sorted(paths) if path.stem != "__init__"}
-    adapter = Carried(modules | _rules_of(modules.values()), subject.carried)
+    adapter = parts_of(subject.carried)
     offered = [name for name in sorted(needed(case)) if adapter.want(name)]
     returned = ", ".join(f'"{name}": {name}' for name in offered)
     text = "\n\n".join(adapter.sources(with_imports=True).values())
     # Within a function, definitions are one line apart.
     text = re.sub(r"\n{3,}", "\n\n", text)
     return f"{text}\n\nreturn {{{returned}}}"
+
+
+def parts_of(package: str) -> Carried:
+    """The modules of an adapter, and the rules that they follow, of which nothing is carried yet."""
+    found = importlib.util.find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    paths = Path(found.submodule_search_locations[0]).glob("*.py")
+    modules = {f"{package}.{path.stem}": path for path in sorted(paths) if path.stem != "__init__"}
+    return Carried(modules | _rules_of(modules.values()), package)
 
 
 def _rules_of(paths: Iterable[Path]) -> dict[str, Path]:

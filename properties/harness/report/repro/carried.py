@@ -87,6 +87,8 @@ class Carried:
     ) -> None:
         self._modules = {name: _Module(name, path) for name, path in modules.items()}
         self._given = given
+        self._homes: dict[str, _Module] = {}
+        """By name that is carried, the module that defines it: in a script there is one place for all of them."""
         for module in self._modules.values():
             module.read(package, modules)
 
@@ -100,7 +102,7 @@ class Carried:
         """Carry what defines a name, if a module offers it.
 
         Raises:
-            ValueError: it comes from elsewhere.
+            ValueError: it comes from elsewhere, or two modules define a name that it needs.
         """
         found = [module for module in self._modules.values() if name in module.offers]
         for module in found:
@@ -123,6 +125,8 @@ class Carried:
         if part.kept:
             return
         part.kept = True
+        if not part.imports:
+            self._settle(module, part)
         for name in sorted(part.uses):
             self._keep(module, name)
         if not module.reached:
@@ -130,6 +134,13 @@ class Carried:
             for other in module.parts:
                 if other.acts:
                     self._keep_part(module, other)
+
+    def _settle(self, module: _Module, part: _Part) -> None:
+        for name in sorted(part.defines):
+            home = self._homes.setdefault(name, module)
+            if home is not module:
+                rule = f"defined in one module, but is in {home.path.name}, too"
+                raise ValueError(f"name = {name!r}, but should be {rule} [{module.path.name}]")
 
     def imports(self) -> list[str]:
         """What the carried parts import, a line for each module: whole modules first."""

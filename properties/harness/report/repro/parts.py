@@ -24,7 +24,7 @@ Needs @SUBJECT@, triton, @TOOLS@, and nothing else; where there is no GPU, no dr
 
     @RUN@
 
-SUBJECT_PATH=some/folder tries the @SUBJECT@ that lies in that folder, such as a checkout."""
+SUBJECT_PATH=some/folder tries the @EITHER@ that lies in that folder, such as a checkout."""
 SANITIZED_USAGE = """\
 What is wrong shows in no byte here, only to who watches every access: it takes statecheck's sanitizer.
 
@@ -100,7 +100,12 @@ def subject_part(case: Case, root: str, usage: Usage = AS_SCRIPT) -> SubjectPart
             bind_it = "subject = adapted(adapter)"
             seen_with = titled(case.subject, subject)
             if subject.module.__name__ == subject.carried:
-                text = filled(_CARRIED_USAGE, told)
+                # An engine, and what stands in it.
+                both = {"@SUBJECT@": " and ", "@EITHER@": " or "}
+                names = {key: told["@SUBJECT@"].replace("+", word) for key, word in both.items()}
+                text = filled(_CARRIED_USAGE, told | names)
+                if subject.inside:
+                    bind_it = f"subject = adapted(adapter, {json.dumps(root)})"
                 return SubjectPart(text, (bind_it,), adapter, seen_with)
             # Its adapter adapts any port: the port is a module like any other subject.
             return SubjectPart(text, (import_it, bind_it), adapter, seen_with)

@@ -42,10 +42,16 @@ def import_subject(module: str, folder: str) -> Any:
         cannot_try(f"cannot import {name}: {type(error).__name__}: {error}")
 
 
-def adapted(adapter: Callable[[], dict[str, Any]]) -> Any:
-    """The names that an adapter finds, in the folder that SUBJECT_PATH names, or where Python imports from."""
+def adapted(adapter: Callable[[], dict[str, Any]], folder: str = "") -> Any:
+    """The names that an adapter finds, in the folder that SUBJECT_PATH names, or where Python imports from.
+
+    Args:
+        folder: where to look first if SUBJECT_PATH names none, relative to this file; "" for nowhere else.
+    """
     if os.environ.get("SUBJECT_PATH"):
         _import_from(Path(os.environ["SUBJECT_PATH"]))
+    elif folder:
+        _import_from(Path(__file__).parent / folder)
     try:
         return types.SimpleNamespace(
             **{name: found for name, found in adapter().items() if found is not None}
