@@ -60,6 +60,10 @@ VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
 RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
+# A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
+RELEASED = vllm$(addprefix +,$(INSIDE))
+RELEASE = $(if $(VLLM)$(VLLM_PATH),VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)))
+RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -83,9 +87,9 @@ fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ON
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
-nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, RAY, SUBJECT, DEVICE, ONLY
-	@$(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
-	  $(CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) \
+nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
+	@$(RELEASE) $(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
+	  $(RELEASED_CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(NIGHTLY_ARGS)
 
 merge: $(READY)  ## shards of a campaign into one, with its report: DIRS
@@ -113,9 +117,9 @@ traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
-replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, MODEL, SUBJECT, DEVICE, SEED
+replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, MODEL, SUBJECT, DEVICE, SEED; a release's own: VLLM=0.33.0
 	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))
-	@$(RUN) replay-trace $(call quote,$(TRACE)) $(CHOICE) \
+	@$(RELEASE) $(RUN) replay-trace $(call quote,$(TRACE)) $(RELEASED_CHOICE) \
 	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \
 	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) $(if $(MODEL),--model $(call quote,$(MODEL))) \
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
@@ -124,13 +128,12 @@ demo: $(READY)  ## break a copy of impl three ways and watch the campaign find e
 	@$(RUN) demo
 
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; builders beside a release's: VLLM=0.33.0
-	@$(if $(VLLM)$(VLLM_PATH),VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH))) \
-	  $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	@$(RELEASE) $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
-	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) fuzz --subject $(call quote,vllm$(addprefix +,$(INSIDE))) \
+	@$(RELEASE) $(RUN) fuzz --subject $(call quote,$(RELEASED)) \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 

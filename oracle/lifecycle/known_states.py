@@ -19,6 +19,8 @@ class LiveRequest:
     states: list[int] = field(default_factory=list)
     computed: int = 0
     said: int = 0
+    index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
+    """By state, the requests that come to it, and after how many tokens; of all requests of a life, where they have it in common."""
 
     def state(self, count: int) -> int:
         """After its first `count` tokens, with those that it will come to say."""
@@ -27,6 +29,7 @@ class LiveRequest:
                 self.tokens.append(next_token(self.states[-1]))
             before = self.states[-1] if self.states else 0
             self.states.append(advanced(before, self.tokens[len(self.states)]))
+            self.index.setdefault(self.states[-1], {})[self.id] = len(self.states)
         return self.states[count - 1] if count else 0
 
     def token(self, at: int) -> int:
@@ -44,12 +47,19 @@ class KnownStates:
     """Every state that a life has come to.
 
     Args:
-        requests: by their names.
+        requests: by their names; see `add`.
         strangers: states that are no request's, and what they were made of: a state, and a token.
     """
 
     requests: dict[str, LiveRequest] = field(default_factory=dict)
     strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
+    _order: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def add(self, name: str, prompt: Sequence[int]) -> None:
+        """A request comes in."""
+        self._order[name] = len(self._order)
+        self.requests[name] = LiveRequest(name, len(prompt), list(prompt), index=self._index)
 
     def remember(self, state: int, tokens: Sequence[int]) -> None:
         """What the forward makes of a state, drafts that are rejected among it."""
@@ -57,15 +67,16 @@ class KnownStates:
             before, state = state, advanced(state, token)
             self.strangers[state] = before, token
 
-    def found(self, state: int) -> Found:
-        """Whose it is."""
+    def found(self, state: int, first: str = "") -> Found:
+        """Whose it is: that of request `first`, where several have it."""
         more: list[int] = []
         while True:
             if state == 0:
                 return "", 0, tuple(more)
-            for request in self.requests.values():
-                if state in request.states:
-                    return request.id, request.states.index(state) + 1, tuple(more)
+            owners = self._index.get(state)
+            if owners:
+                name = first if first in owners else min(owners, key=self._order.__getitem__)
+                return name, owners[name], tuple(more)
             if state not in self.strangers:
                 return "?", 0, ()
             state, token = self.strangers[state]

@@ -13,8 +13,9 @@ from typing import Any
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 
 Broken = tuple[str, str, str, dict[str, Any]]
-"""The law, what was seen, and what should be, in words; and of a state that is wrong whose it should be and what was found:
-`request`, `tokens`, `found` (one `Found` for each state that is named), and `conv`, whether these are rows of a window."""
+"""The law, what was seen, and what should be, in words; and as data the `request` that it is of; of a state that is wrong after
+how many of its `tokens` it should be, what was `found` (one `Found` for each state that is named), and `conv`, whether these are
+rows of a window; and `group` and `block` of what is about a block."""
 Observed = Mapping[str, Any]
 
 
@@ -65,7 +66,7 @@ class LiveLaws:
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
         """A request comes in."""
-        self.requests[name] = LiveRequest(name, len(prompt), list(prompt))
+        self.known.add(name, prompt)
 
     def step(self, seen: Observed) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
@@ -88,7 +89,7 @@ class LiveLaws:
         for row in seen["rows"]:
             request = self.requests[row["request"]]
             yield from self._agreed(request, row, seen["scheduled"][request.id])
-            yield from self._attention(request, row)
+            yield from self._attention(request, row, seen["owners"])
             places = tuple(range(first, first + len(row["tokens"])))
             yield from self._groups(request, row, places, owned)
             first += len(row["tokens"])
@@ -112,7 +113,7 @@ class LiveLaws:
                 "computed",
                 f"the worker's computed tokens of {name} = {row['computed']}",
                 f"should be {computed}",
-                {},
+                {"request": name},
             )
             return
         if len(row["tokens"]) != decided["tokens"]:
@@ -120,7 +121,7 @@ class LiveLaws:
                 "tokens",
                 f"the worker's tokens of {name} = {len(row['tokens'])}",
                 f"should be {decided['tokens']}, as scheduled",
-                {},
+                {"request": name},
             )
         known = len(row["tokens"]) - decided["drafts"]
         wanted = tuple(request.token(computed + at) for at in range(known))
@@ -129,10 +130,12 @@ class LiveLaws:
                 "tokens",
                 f"the tokens of {name} = {list(row['tokens'][:known])}",
                 f"should be {list(wanted)}",
-                {},
+                {"request": name},
             )
 
-    def _attention(self, request: LiveRequest, row: Mapping[str, Any]) -> Iterator[Broken]:
+    def _attention(
+        self, request: LiveRequest, row: Mapping[str, Any], owners: Sequence[tuple[str, int, int, int]]
+    ) -> Iterator[Broken]:
         wanted = [request.state(at + 1) for at in range(request.computed)]
         for layer, keys in enumerate(row["keys"]):
             wrong = [
@@ -140,11 +143,13 @@ class LiveLaws:
             ]
             if wrong:
                 key = keys[wrong[0]]
+                column = request.id, 0, wrong[0] // self.block_sizes[0]
+                block = next((block for *place, block in owners if tuple(place) == column), 0)
                 yield (
                     "attention",
                     f"attention layer {layer} of {request.id} reads {self.known.meaning(key)} at token {wrong[0]}",
                     f"should read its own, of {request.computed} computed tokens",
-                    self._about(request.id, wrong[0] + 1, [key]),
+                    self._about(request.id, wrong[0] + 1, [key], (0, block)),
                 )
                 return
 
@@ -155,14 +160,14 @@ class LiveLaws:
         for group in range(1, len(self.block_sizes)):
             if told[group] != 1:
                 seen = f"group {group} runs {request.id} {told[group]} times"
-                yield "metadata", seen, "should run it once", {}
+                yield "metadata", seen, "should run it once", {"request": request.id}
         for one in row["groups"]:
             if tuple(one["tokens"]) != places:
                 yield (
                     "metadata",
                     f"group {one['group']} runs tokens {list(one['tokens'])} through the state of {request.id}",
                     f"should run {list(places)}",
-                    {},
+                    {"request": request.id},
                 )
             yield from self._read(request, one)
             for state in one["temporal"]:
@@ -173,7 +178,7 @@ class LiveLaws:
                         "written",
                         f"the forward of {request.id} writes to block {block} of group {one['group']}",
                         "should write to its own",
-                        {},
+                        {"request": request.id, "group": one["group"], "block": block},
                     )
 
     def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
@@ -188,7 +193,7 @@ class LiveLaws:
                     "read",
                     f"the forward of {request.id} reads {self.known.meaning(state)} {where}",
                     f"should read the state after its {tokens_in_words(count, 'computed ')}",
-                    self._about(request.id, count, [state]),
+                    self._about(request.id, count, [state], (one["group"], one["blocks"][1])),
                 )
                 return
         for window in one["windows"]:
@@ -198,7 +203,7 @@ class LiveLaws:
                     "read",
                     f"the forward of {request.id} reads conv rows {seen} {where}",
                     f"should read those of its last computed tokens, of {count}",
-                    self._about(request.id, count, window, conv=True),
+                    self._about(request.id, count, window, (one["group"], one["blocks"][0]), conv=True),
                 )
                 return
 
@@ -210,7 +215,7 @@ class LiveLaws:
                     "written",
                     f"a row of padding writes to blocks {blocks} of group {one['group']}",
                     "should skip",
-                    {},
+                    {"group": one["group"], "block": blocks[0]},
                 )
 
     def _published(self, seen: Observed) -> Iterator[Broken]:
@@ -220,7 +225,7 @@ class LiveLaws:
                     "published",
                     f"block {block} of group {group} may be hit",
                     "should be of somebody's tokens",
-                    {},
+                    {"group": group, "block": block},
                 )
                 continue
             request = self.requests[name]
@@ -233,7 +238,7 @@ class LiveLaws:
                         "published",
                         f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {told}",
                         "should hold the state after exactly these",
-                        self._about(name, count, wrong, conv=conv),
+                        self._about(name, count, wrong, (group, block), conv=conv),
                     )
                     break
 
@@ -260,7 +265,7 @@ class LiveLaws:
                     "owned",
                     f"block {block} is owned as {sorted(found)}",
                     "should be one column of one group",
-                    {},
+                    {"group": min(found)[0], "block": block},
                 )
         shared = {block for _, block, *_ in seen["published"]}
         for block, count in counts.items():
@@ -269,7 +274,7 @@ class LiveLaws:
                     "owned",
                     f"block {block} has {count} owners",
                     "should have one, as no published prefix",
-                    {},
+                    {"group": min(places[block])[0], "block": block},
                 )
         references = dict(seen["references"])
         for block in sorted(references.keys() | counts.keys()):
@@ -301,7 +306,7 @@ class LiveLaws:
                     "output",
                     f"{name} says {list(tokens)}",
                     f"should say {list(wanted)}, as with every feature off",
-                    {},
+                    {"request": name},
                 )
 
     def _left(self, seen: Observed) -> Iterator[Broken]:
@@ -320,7 +325,8 @@ class LiveLaws:
             )
 
     def _about(
-        self, request: str, tokens: int, states: Sequence[int], *, conv: bool = False
+        self, request: str, tokens: int, states: Sequence[int], place: tuple[int, int], *, conv: bool = False
     ) -> dict[str, Any]:
-        found = tuple(map(self.known.found, states))
-        return {"request": request, "tokens": tokens, "found": found, "conv": conv}
+        found, (group, block) = tuple(map(self.known.found, states)), place
+        about = {"request": request, "tokens": tokens, "found": found, "conv": conv}
+        return about | {"group": group, "block": block}

@@ -34,6 +34,27 @@ class TrafficCounts:
     violations: int = 0
 
 
+@dataclass
+class ReleaseCounts:
+    """What has happened in a release's own engine. `violations` are all, `declared_violations` those of declared defects."""
+
+    arrived: int = 0
+    finished: int = 0
+    steps: int = 0
+    computed_tokens: int = 0
+    drafts: int = 0
+    accepted: int = 0
+    sampled: int = 0
+    hits: int = 0
+    hit_tokens: int = 0
+    preemptions: int = 0
+    resumptions: int = 0
+    published: int = 0
+    evictions: int = 0
+    violations: int = 0
+    declared_violations: int = 0
+
+
 @dataclass(frozen=True)
 class Moves:
     """Whether a state goes to another column before a forward; the column whose end is passed, and whether its state goes there."""

@@ -45,12 +45,14 @@ _FAMILIES = {
 class ReplayOptions:
     """What to replay, and on what. None, and "auto", are what `resolved` makes of the trace and the device.
 
-    `block_size`: tokens of a block, after scaling by `factor`. `tokens`: how many a step computes at most.
+    `engine`: "release" is the subject's own, "ours" the one around its functions, "auto" the subject's own where it has one and
+    runs on a CPU. `block_size`: tokens of a block, after scaling by `factor`. `tokens`: how many a step computes at most.
     """
 
     trace: Path
     subject: str = "impl"
     device: str = "auto"
+    engine: str = "auto"
     requests: int = 2000
     factor: int = 64
     runner: str = "V2"
@@ -69,6 +71,7 @@ class ReplayOptions:
         at_least = {"requests": 1, "factor": 1, "num_spec": 0, "max_num_seqs": 1}
         for name, least in at_least.items():
             _check(name, getattr(self, name), getattr(self, name) >= least, f">= {least}")
+        _check("engine", self.engine, self.engine in ("auto", "ours", "release"), "auto, ours or release")
         _check("runner", self.runner, self.runner in ("V1", "V2"), "V1 or V2")
         _check("layout", self.layout, self.layout in ("SD", "DS"), "SD or DS")
         _check("acceptance", self.acceptance, 0 <= self.acceptance <= 1, "from 0 to 1")

@@ -17,10 +17,11 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.traffic.counts import TrafficCounts, moves_of
 from properties.engine.traffic.engines import ReplayOptions, make_engine
+from properties.engine.traffic.release import replay_release
 from properties.engine.traffic.report import Histories, Progress, finish, headline, tell_no_engine, told
 from properties.engine.traffic.requests import Arrival, arrivals, summary
 from properties.harness.execution.port import choose_device
-from properties.subjects import load
+from properties.subjects import Subject, load
 
 CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
 WAITING = 2
@@ -209,6 +210,8 @@ def replay(options: ReplayOptions, console: Console) -> int:
     device = choose_device(options.device)
     traffic = summary(options.trace, options.factor, options.requests)
     subject = load(options.subject)
+    if _has_its_own(options, subject, device):
+        return replay_release(options, subject, traffic, _longest(options), console)
     try:
         engine = make_engine(options, subject, device, _longest(options))
     except Violation as refusal:
@@ -238,6 +241,27 @@ def replay(options: ReplayOptions, console: Console) -> int:
         recent=list(serving.recent),
     )
     return {"clean": CLEAN, "violation": FALSIFIED, "interrupted": INCOMPLETE}[outcome]
+
+
+def _has_its_own(options: ReplayOptions, subject: Subject, device: str) -> bool:
+    """Whether the subject's own engine is to be driven.
+
+    Raises:
+        ValueError: it is asked for, and there is none, or none on this device, or not with this model.
+    """
+    if options.engine == "ours":
+        return False
+    lacking = not subject.has("LiveEngine")
+    if options.engine == "auto" and (lacking or device != "cpu" or options.model != "auto"):
+        return False
+    if lacking:
+        rule = "a subject with an engine of its own, such as vllm"
+        raise ValueError(f"subject = {options.subject!r}, but should be {rule} [replay-trace]")
+    if device != "cpu" or options.model != "auto":
+        name, value = ("device", device) if device != "cpu" else ("model", options.model)
+        wanted = "cpu" if device != "cpu" else "auto"
+        raise ValueError(f"{name} = {value!r}, but should be {wanted} with engine = 'release' [replay-trace]")
+    return True
 
 
 def _serve(serving: Serving, progress: Progress) -> tuple[Violation | None, bool]:

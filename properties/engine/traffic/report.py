@@ -18,7 +18,7 @@ from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
-from properties.engine.traffic.counts import TrafficCounts
+from properties.engine.traffic.counts import ReleaseCounts, TrafficCounts
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.picture import drawn
 from properties.engine.traffic.requests import Summary
@@ -39,6 +39,15 @@ _BOUNDARIES = (
 )
 
 
+@dataclass(frozen=True)
+class HistoryRow:
+    """A request in a step: whether it comes back, and how many blocks it has hit."""
+
+    id: str
+    is_resumed: bool
+    hit: int
+
+
 @dataclass(eq=False)
 class BlockHistory:
     """A request's blocks: `spans` are [column, block, first step, last step], `events` are [step, column, which]."""
@@ -49,7 +58,13 @@ class BlockHistory:
     resumed: bool = False
     _open: dict[int, list[int]] = field(default_factory=dict)
 
-    def step(self, step: int, row: ScheduledRequest, blocks: Sequence[int], boundary: int | None) -> None:
+    def step(
+        self,
+        step: int,
+        row: ScheduledRequest | HistoryRow,
+        blocks: Sequence[int],
+        boundary: int | None,
+    ) -> None:
         held = {column: block for column, block in enumerate(blocks) if block != NULL_BLOCK}
         for column in [column for column, span in self._open.items() if held.get(column) != span[1]]:
             del self._open[column]
@@ -81,7 +96,13 @@ class Histories:
     alive: dict[str, BlockHistory] = field(default_factory=dict)
     best: BlockHistory | None = None
 
-    def step(self, step: int, row: ScheduledRequest, blocks: Sequence[int], boundary: int | None) -> None:
+    def step(
+        self,
+        step: int,
+        row: ScheduledRequest | HistoryRow,
+        blocks: Sequence[int],
+        boundary: int | None,
+    ) -> None:
         self.alive.setdefault(row.id, BlockHistory(row.id)).step(step, row, blocks, boundary)
 
     def preempted(self, step: int, request: str) -> None:
@@ -127,16 +148,17 @@ class Progress:
     def __exit__(self, *details: object) -> None:
         self._bar.stop()
 
-    def show(self, counts: TrafficCounts) -> None:
+    def show(self, counts: TrafficCounts | ReleaseCounts) -> None:
         rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
         told = f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
         self._bar.update(self._task, completed=counts.finished, description=told)
         if not self._console.is_terminal and time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
-            _print(self._console, f"{counts.finished:,} of {self._requests:,} requests, {told}")
+            print_text(self._console, f"{counts.finished:,} of {self._requests:,} requests, {told}")
 
 
-def _print(console: Console, text: str) -> None:
+def print_text(console: Console, text: str) -> None:
+    """A line, whatever is in it."""
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -160,7 +182,7 @@ def table(content: Mapping[str, Any]) -> Table:
     found.add_column("count", justify="right", no_wrap=True)
     for name, number in content["counts"].items():
         found.add_row(name.replace("_", " "), f"{number:,}")
-    for name in _BOUNDARIES:
+    for name in _BOUNDARIES if "marks" in content else ():
         found.add_row(f"  {name}", f"{content['marks'].get(name, 0):,}")
     found.add_row("steps/s", f"{content['steps_per_second']:,.1f}")
     return found
@@ -204,9 +226,9 @@ def finish(
     console.print(table(content))
     if violation is not None:
         _tell_violation(console, options, engine, violation.flaw, recent)
-    _print(console, draw(content, options.out / "timeline.svg"))
+    print_text(console, draw(content, options.out / "timeline.svg"))
     seconds = f"{content['seconds']:.0f} s"
-    _print(
+    print_text(
         console,
         f"{content['outcome']}: {content['counts']['steps']:,} steps in {seconds}; {options.out / 'replay.json'}",
     )
@@ -240,15 +262,17 @@ def _tell_violation(
         "steps": list(recent),
     }
     save(options.out / "violation.json", content)
-    _print(console, f"VIOLATION: {flaw.message}\n  {options.out / 'violation.json'}, violation.svg beside it")
+    print_text(
+        console, f"VIOLATION: {flaw.message}\n  {options.out / 'violation.json'}, violation.svg beside it"
+    )
     again = f"--requests {options.requests} --seed {options.seed}"
-    _print(console, f"  it comes again with the same options, {again} among them")
+    print_text(console, f"  it comes again with the same options, {again} among them")
 
 
 def tell_no_engine(console: Console, options: ReplayOptions, violation: Violation) -> None:
     """Of a subject that cannot even be set up there is nothing to tell but why."""
     save(options.out / "violation.json", {"message": str(violation), "step": None, "steps": []})
-    _print(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")
+    print_text(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")
 
 
 def draw(content: Mapping[str, Any], target: Path) -> str:

@@ -138,8 +138,13 @@ class Ledger:
             found.note,
             found.case,
             found.shrunk,
-            case.property_id,
+            case.property_id or self._id_of(case.property_name),
         )
+
+    def _id_of(self, name: str) -> str:
+        """The id that a property has now, of which cases from before there were ids say nothing."""
+        standing = self.standings.get(name)
+        return standing.tested.id if standing is not None else ""
 
     def _since(self, corpus: str) -> dict[str, str]:
         """When it was first seen, according to the corpus."""

@@ -18,6 +18,7 @@ from properties.harness.campaign.plan import Plan, seed_of
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.workers.seats import Seat
 from properties.harness.campaign.workers.tasks import Explore, Explored
+from properties.harness.subject import is_engine
 
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
@@ -28,6 +29,8 @@ _ROUNDS_OF_FEW = 3
 """So many rounds of these come before a round of all."""
 _MOST_FOR_FEW = 10
 """So many times as many examples a property may take to come to these."""
+_ENGINES = 10
+"""How many times as long as others a property gets whose examples are lives in the subject's own engine."""
 _PATIENT = 3.0
 """How many times as long as its slice an exploration may take; and it has the time for so many examples."""
 _LEAST_PATIENCE = 0.5
@@ -227,5 +230,6 @@ class Schedule:
     def _slice(self, standing: Standing, left: float) -> float:
         """Seconds of a worker that a property gets in a round."""
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
-        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight
+        times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
+        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight * times
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

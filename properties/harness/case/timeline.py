@@ -64,6 +64,20 @@ class TableRow:
         facts += ["wrong"] if cell.wrong else []
         return f"{self.request}, group {self.group}, column {column}: {'; '.join(filter(None, facts))}"
 
+    @property
+    def line(self) -> str:
+        """The row as a line of text: each column with its block, what that holds, and R, W or ✗ for read, written and wrong."""
+        return f"{self.request}, group {self.group}: {' | '.join(map(self._brief, range(len(self.cells))))}"
+
+    def _brief(self, column: int) -> str:
+        cell = self.cells[column]
+        marks = f"{'R' if column in self.reads else ''}{'W' if column in self.writes else ''}"
+        marks += "✗" if cell.wrong else ""
+        expected = f"({cell.expected})" if cell.expected else ""
+        block = f"#{cell.block}" if cell.block else "null"
+        facts = (block, cell.holds, cell.owner, expected, "published" if cell.published else "", marks)
+        return f"{column} {' '.join(filter(None, facts))}"
+
 
 @dataclass(frozen=True)
 class Arrow:
@@ -89,6 +103,12 @@ class Moment:
 
     title: str
     rows: tuple[TableRow, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The rows as text, below as much of the title as says when."""
+        when = self.title.partition(":")[0]
+        return (when, *(f"  {row.line}" for row in self.rows)) if self.rows else ()
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from properties.harness.case.failure import without_indices
-from properties.harness.case.values import Expected, Outcome, Raised, Record, Refusal, Value
+from properties.harness.case.values import Expected, Outcome, Raised, Record, Refusal, Returned, Value
 
 
 def unchecked(expected: Expected, actual: Outcome) -> list[str]:
@@ -18,6 +19,18 @@ def unchecked(expected: Expected, actual: Outcome) -> list[str]:
         if name in known:
             places += _unknown(known[name], seen, name)
     return list(dict.fromkeys(map(without_indices, places)))
+
+
+def compared_part(expected: Expected, actual: Outcome) -> Outcome:
+    """The outcome without the fields of its result that are not compared."""
+    if not isinstance(expected, Returned) or not isinstance(actual, Returned):
+        return actual
+    value, wanted = actual.value, expected.value
+    if not isinstance(value, Record) or not isinstance(wanted, Record) or not wanted.fields:
+        return actual
+    known = dict(wanted.fields)
+    kept = tuple((name, item) for name, item in value.fields if name in known)
+    return replace(actual, value=replace(value, fields=kept))
 
 
 def _unknown(expected: Value, actual: Value, place: str) -> Iterator[str]:

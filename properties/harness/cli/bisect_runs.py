@@ -28,7 +28,7 @@ from properties.harness.releases.environment import ROOT, Maker
 from properties.harness.releases.pip import releases_of
 from properties.harness.releases.replays import Replays
 from properties.harness.releases.start import wanted_by, wanted_release
-from properties.harness.report.bisection import RIGHT, WRONG, Bisection, TriedVersion
+from properties.harness.report.bisection import RIGHT, WRONG, Bisection, TriedVersion, saved
 from properties.harness.report.markdown import add_bisection
 from properties.harness.rooms import home
 from properties.harness.text.command_lines import RELEASED, command_line, option
@@ -41,7 +41,7 @@ _MEGABYTES = 300
 
 
 def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
-    """Bisect, show it, and keep it in the case's report, if it stands in one.
+    """Bisect, show it, and keep it in the case's report, if it stands in one; also what is known when it is interrupted.
 
     Raises:
         ValueError: an option that cannot be, or a case that cannot be read.
@@ -58,9 +58,11 @@ def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
         _over_commits(options, replays) if os.environ.get("VLLM_PATH") else _over_releases(options, replays)
     )
     _show(found, path, options)
-    if _is_report_of(path):
+    if _is_report_of(path) and not (found.interrupted and _stands(path.parent, found)):
         add_bisection(path.parent, found)
         say(f"report: {path.parent / 'report.md'}")
+    if found.interrupted:
+        return INCOMPLETE
     state = found.newest.state if found.newest else None
     return {RIGHT: CLEAN, WRONG: FALSIFIED}.get(state or "", INCOMPLETE)
 
@@ -74,6 +76,11 @@ def _case_in(path: Path) -> Case:
 
 def _is_report_of(path: Path) -> bool:
     return path.name == "case.json" and (path.parent / "report.md").is_file()
+
+
+def _stands(folder: Path, found: Bisection) -> bool:
+    """Whether a report has one over the same, which may be whole."""
+    return any(one.over == found.over for one in saved(folder))
 
 
 def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:

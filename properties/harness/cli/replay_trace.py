@@ -15,6 +15,12 @@ _PLAIN_WIDTH = 120
 _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
     ("requests", int, 2000, "how many of the trace, at most"),
     ("factor", int, 64, "what lengths are divided by, a divisor of 512"),
+    (
+        "engine",
+        str,
+        "auto",
+        "release: the subject's own, such as vLLM's; ours: one of ours around its functions",
+    ),
     ("runner", str, "V2", "V1 keeps requests in rows, V2 in slots"),
     (
         "model",

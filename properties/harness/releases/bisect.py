@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from properties.harness.report.bisection import Bisection, TriedVersion
@@ -22,9 +23,14 @@ def search(
         bisection: all versions, and those that were tried already.
         first: tried before anything else, such as those that cost nothing.
         everything: try all of them.
+
+    Returns: what is known at the end, or when the user interrupts it.
     """
     while (name := _following(bisection, first, everything=everything)) is not None:
-        bisection = bisection.with_tried(try_version(name))
+        try:
+            bisection = bisection.with_tried(try_version(name))
+        except KeyboardInterrupt:
+            return replace(bisection, interrupted=True)
     return bisection
 
 

@@ -67,6 +67,7 @@ class Bisection:
         tried: in any order.
         titles: of commits, by name: their first lines.
         complete: whether there are no other versions between these.
+        interrupted: whether it ended before all was tried that it takes.
     """
 
     over: Literal["releases", "commits"]
@@ -74,6 +75,7 @@ class Bisection:
     tried: tuple[TriedVersion, ...] = ()
     titles: dict[str, str] = field(default_factory=dict, hash=False)
     complete: bool = True
+    interrupted: bool = False
 
     def with_tried(self, version: TriedVersion) -> Bisection:
         return replace(self, tried=(*self.tried, version))
@@ -170,7 +172,11 @@ class Bisection:
             told.append(
                 "It was wrong, right, and wrong again: there may be more changes between versions that were not tried."
             )
-        if self.untried:
+        if self.interrupted:
+            told.append(
+                f"It was interrupted: {len(self.untried)} of {len(self.names)} {self.over} were not tried."
+            )
+        elif self.untried:
             told.append(
                 f"{len(self.untried)} of {len(self.names)} {self.over} were not tried: between two of the same verdict it was taken "
                 "to be the same."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from properties.harness.case import Case
 from properties.harness.case.compare import brief_outcome, outcome_difference
+from properties.harness.case.unchecked import compared_part
 from properties.harness.case.values import (
     Call,
     Let,
@@ -105,7 +106,7 @@ def _outcome(case: Case, number: int) -> str:
     *before, last = (code(shortened(title, ROOM)) for title in titles)
     lines = [
         f"expected    {shortened(brief_outcome(expected), ROOM)}",
-        f"actual      {shortened(brief_outcome(actual), ROOM)}",
+        f"actual      {shortened(brief_outcome(compared_part(expected, actual)), ROOM)}",
         f"difference  {shortened(str(found), ROOM) if found else 'none'}",
         *(_marked(*found.tensors) if found and found.tensors else []),
     ]

@@ -15,11 +15,13 @@ from types import ModuleType
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.switches import for_interpreter
+from properties.harness.case.timeline import Timeline
 from properties.harness.data.files import in_file_name, write_text
 from properties.harness.report.bisection import ROOM as ROOM_OF_BISECTION
 from properties.harness.report.bisection import Bisection, save, with_section
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
 from properties.harness.report.environment import environment_table
+from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page
 from properties.harness.report.picture import svg
@@ -51,7 +53,8 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
     _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))
-    picture = svg(case.timeline) if case.timeline is not None else ""
+    timeline = timeline_of(case)
+    picture = svg(timeline) if timeline is not None else ""
     _write_or_remove(directory / PICTURE, picture and f"{picture}\n")
     text = report_text(case, directory, note)
     write_text(directory / "report.md", text)
@@ -117,7 +120,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
             Section("", tuple(filter(None, _head(case, subject, note)))),
             Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
             Section("What the programs did", (inert(case.interleaving),)) if case.interleaving else _NOTHING,
-            _story(case),
+            *_story(timeline_of(case)),
             *outcome_sections(case),
             *input_sections(case),
             Section("Run it again", (_commands(case, directory, subject),)),
@@ -135,7 +138,7 @@ def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
-    yield f"![block tables over time]({PICTURE})" if case.timeline is not None else ""
+    yield f"![block tables over time]({PICTURE})" if timeline_of(case) is not None else ""
     yield inert(note)
 
 
@@ -186,9 +189,13 @@ def _needs(case: Case, subject: Subject | None) -> str:
     return "torch and the subject"
 
 
-def _story(case: Case) -> Section:
-    """What the requests did, up to what was seen."""
-    if case.timeline is None or not case.timeline.moments:
-        return _NOTHING
-    told = "\n".join(f"- {inert(moment.title)}" for moment in case.timeline.moments)
-    return Section("What happened", (told,))
+def _story(timeline: Timeline | None) -> Iterator[Section]:
+    """What the requests did, up to what was seen; and folded, the picture in words."""
+    if timeline is None or not timeline.moments:
+        return
+    yield Section("What happened", ("\n".join(f"- {inert(moment.title)}" for moment in timeline.moments),))
+    lines = tuple(line for moment in timeline.moments for line in moment.lines)
+    if lines:
+        yield Section(
+            "", lines, "line", "lines", rank=5, language="text", summary="Block tables over time, in words"
+        )

@@ -12,6 +12,7 @@ from properties.harness.case import Case
 from properties.harness.case.cause import cause_of, first_wrong_call
 from properties.harness.case.values import Raised, Refusal
 from properties.harness.expectations.symbols import MANIFEST, Symbol
+from properties.harness.report.live_timeline import broken_law
 
 _BETTER_TOLD_BY = dict.fromkeys(
     ("align/decisions.after_v1_steps", "align/decisions.after_v2_steps"), "align/decisions.after_step"
@@ -92,6 +93,18 @@ _REFUSED_OTHERWISE = (
     "None: the input is turned down, with another error than the one that says what is wrong with it."
 )
 _OUTPUT = "The text itself differs from what the model says without batches, chunks, drafts and caches."
+_LAWS = {
+    "written": _KINDS["memory"],
+    "published": (
+        "The prefix cache hands out a state of other tokens: a request that hits it continues from the state of another text, "
+        "without any error."
+    ),
+    "owned": "Two requests come to use one block: each continues from what the other one has written there.",
+    "free": "Blocks are lost, or counted twice: the server holds fewer and fewer requests, or two come to use one block.",
+    "left": "Blocks or slots are lost with every such request: the server holds fewer and fewer of them, until it stands still.",
+    "output": _OUTPUT,
+}
+"""By the law that a whole engine breaks first; all others are about what a forward reads."""
 _LIVES = "A request continues from a state that is not the one after its own tokens: its text is another one, without any error."
 
 
@@ -148,6 +161,9 @@ def served_text(case: Case) -> str:
         return _refusal(case)
     if failure.place == "output":
         return _OUTPUT
+    broken = broken_law(case)
+    if broken:
+        return _LAWS.get(broken, _LIVES)
     cause = cause_of(case)
     named = (
         words for patterns, words in _FUNCTIONS if any(fnmatchcase(cause.function, one) for one in patterns)

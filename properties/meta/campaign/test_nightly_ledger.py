@@ -380,3 +380,11 @@ def test_a_property_that_does_not_apply_any_more_stays_so_after_a_resume() -> No
     later = Ledger([a_property(name=NAME)], {NAME: "toy has no divide"}, [], FIRST_SEEN)
     later.resume(filled(ledger))
     assert (status_of(later), later.standings[NAME].detail) == (Status.NOT_APPLICABLE, "toy has no divide")
+
+
+@pytest.mark.parametrize("saved", ["", "toys/halves"])
+def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
+    ledger = Ledger([a_property(name=NAME, id="toys/divide")], {}, (), FIRST_SEEN)
+    case = replace(DIVIDED, property_id=saved)
+    ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
+    assert ledger.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"

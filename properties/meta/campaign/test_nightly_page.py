@@ -22,6 +22,7 @@ from properties.harness.campaign.record import (
     ProgressPoint,
 )
 from properties.harness.campaign.shards.comparison import compared
+from properties.harness.case import Case
 from properties.harness.case.values import Returned, call
 from properties.harness.report.line_chart import ticks
 from properties.harness.report.markdown import write_report
@@ -167,6 +168,13 @@ _SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
 def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, word: str, code: int) -> None:
     assert verdict_of(record) == word
     assert summary.verdict(record, compared(record, None)).exit_code == code
+
+
+def test_a_life_in_a_release_s_own_engine_is_shown_with_its_calls_and_its_picture() -> None:
+    record = a_record(a_bucket(1, Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")))
+    told = first_screen(record)
+    assert "smallest input: LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24" in told
+    assert "step 3, the forward: r0 computes 1 and 1 draft; r1 computes 1 and 1 draft" in html(record)
 
 
 def test_each_cause_has_a_line_on_the_first_screen() -> None:

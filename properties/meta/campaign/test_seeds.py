@@ -33,9 +33,13 @@ class Played:
     plan: Plan = field(default_factory=lambda: Plan("toys", budget=600.0, seed=7))
     slow: int = 0
     """Examples of the first property, where it has others."""
+    engine: str = ""
+    """The property whose examples are lives in the subject's own engine."""
 
     def tasks(self, count: int) -> list[Explore]:
-        ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
+        functions = {self.engine: ("LiveEngine",)}
+        properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
+        ledger = Ledger(properties, {}, (), {})
         schedule = Schedule(self.plan, ledger, frozenset(), 0)
         seats, done = [Seat() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
@@ -71,6 +75,12 @@ def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_
         common = min(len(one[name]), len(other[name]))
         assert common > 3
         assert one[name][:common] == other[name][:common]
+
+
+def test_lives_in_the_subject_s_own_engine_get_ten_times_as_long_as_others() -> None:
+    played = Played(1, 200, engine=NAMES[1])
+    last = {task.property: task.max_examples for task in played.tasks(30)}
+    assert last[NAMES[1]] == 10 * last[NAMES[0]]
 
 
 @pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])

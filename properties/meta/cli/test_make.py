@@ -60,3 +60,22 @@ def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], t
     found = make(*words, dry=False) if told else make(*words)
     assert (found.returncode, "exit" in found.stderr) == ((2, True) if told else (0, False))
     assert told in found.stderr
+
+
+@pytest.mark.parametrize("target", [("nightly",), ("replay-trace", "TRACE=requests.jsonl")])
+@pytest.mark.parametrize(
+    ("given", "subject", "release"),
+    [
+        (("VLLM=0.33.0",), "--subject 'vllm'", "VLLM='0.33.0'"),
+        (("VLLM_PATH=src/vllm",), "--subject 'vllm'", "VLLM_PATH='src/vllm'"),
+        (("VLLM=0.33.0", "SUBJECT=vllm.own"), "--subject 'vllm.own'", "VLLM='0.33.0'"),
+        ((), "--subject 'impl'", ""),
+    ],
+)
+def test_a_release_that_is_named_is_the_subject_where_no_other_one_is(
+    target: tuple[str, ...], given: tuple[str, ...], subject: str, release: str
+) -> None:
+    found = make(*target, *given)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert subject in found.stdout
+    assert release in found.stdout

@@ -175,5 +175,22 @@ def test_whose_wrong_state_it_is_is_told_as_data() -> None:
     ((law, _, _, about),) = told.step(seen)
     assert (law, about) == (
         "published",
-        {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False},
+        {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False, "group": 1, "block": 2},
     )
+
+
+@pytest.mark.parametrize(
+    "change", [counts_a_token, takes_other_tokens, runs_twice, writes_elsewhere, says_something_else]
+)
+def test_what_is_about_no_state_tells_whose_request_it_is(change: Change) -> None:
+    seen = prefill()
+    change(seen)
+    assert {about["request"] for *_, about in laws().step(seen)} == {"r0"}
+
+
+def test_a_state_that_requests_have_in_common_is_named_after_the_one_that_is_asked_for() -> None:
+    told = laws()
+    told.add("r1", (*PROMPT, 9))
+    for request in reversed(told.requests.values()):
+        request.state(5)
+    assert [told.known.found(STATES[2], name)[0] for name in ("", "r1", "r2")] == ["r0", "r1", "r0"]

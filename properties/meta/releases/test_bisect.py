@@ -292,6 +292,49 @@ def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.
     assert f"report: {bisect.case.parent / 'report.md'}" in capsys.readouterr().out
 
 
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    """Ctrl-C while this one is tried."""
+    enter = ToyMaker.enter
+
+    def entered(self: ToyMaker, wanted: Wanted) -> Environment:
+        if wanted.version == release:
+            raise KeyboardInterrupt
+        return enter(self, wanted)
+
+    monkeypatch.setattr(ToyMaker, "enter", entered)
+
+
+def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
+    interrupted_at(monkeypatch, "0.28.0")
+    assert bisect.run() == INCOMPLETE
+    told = capsys.readouterr().out
+    assert "It was interrupted: 3 of 5 releases were not tried." in told
+    assert "\nwrong since 0.27.0 at the latest (no verdict on 0.26.0)\n" in told
+    (kept,) = saved(bisect.case.parent)
+    assert (kept.interrupted, [one.name for one in kept.tried]) == (True, ["0.27.0", "0.25.1"])
+
+
+def test_one_that_is_interrupted_replaces_none_in_a_report(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
+    bisect.run()
+    interrupted_at(monkeypatch, "0.28.0")
+    assert bisect.run() == INCOMPLETE
+    assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
+
+
+def test_nothing_is_known_where_the_first_one_is_interrupted(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupted_at(monkeypatch, "0.27.0")
+    assert bisect.run() == INCOMPLETE
+    assert capsys.readouterr().out.endswith("not known: none of 0 releases gave a verdict\n")
+
+
 def test_a_replay_that_takes_too_long_says_nothing(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:

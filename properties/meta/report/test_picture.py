@@ -521,7 +521,16 @@ def test_the_page_lists_what_happened(story: Path) -> None:
 def test_the_report_lists_what_happened_before_what_came_of_it(story: Path) -> None:
     text = (story / "report.md").read_text(encoding="utf-8")
     listed = "\n".join(f"- {title}" for title in TITLES)
-    assert f"\n\n## What happened\n\n{listed}\n\n## Expected and actual\n\n" in text
+    assert f"\n\n## What happened\n\n{listed}\n\n<details>\n<summary>Block tables" in text
+    assert text.index(listed) < text.index("\n\n## Expected and actual\n\n")
+
+
+def test_the_report_has_the_tables_in_words_below_the_story(story: Path) -> None:
+    text = (story / "report.md").read_text(encoding="utf-8")
+    assert (
+        "step 2, after the forward\n  r0, group 0: 0 null | 1 #5 8 tokens r0 published R | 2 #7 10 tokens r0 W"
+        in text
+    )
 
 
 def test_a_report_without_a_timeline_does_not_tell_what_happened(tmp_path: Path) -> None:

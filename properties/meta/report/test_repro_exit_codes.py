@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.case.values import Raised, Returned, call
+from properties.harness.case.values import Let, Name, Raised, Returned, Tensor, call
 from properties.harness.report.repro.script import repro_script
 from properties.meta.breakages.broken import a_case
 from properties.meta.processes import run_python
@@ -88,6 +88,39 @@ def test_a_subject_that_cannot_be_imported_says_nothing(tmp_path: Path, source: 
     done = run(script)
     assert (done.returncode, done.stdout.startswith("cannot import toy_halves: ")) == (2, True), done
     assert run(script, "--bisect").returncode == 125
+
+
+COPIES = (
+    "def copied(source, target, before):\n    target.copy_(source)\n    target += {more}\n    return before\n"
+)
+
+
+def copies(folder: Path, more: int) -> Path:
+    """A script about a copy between tensors that are called as functions of the script, and the defect if there is one."""
+    ones, twos = Tensor("int64", (2,), (1, 1)), Tensor("int64", (2,), (2, 2))
+    copied = call(
+        "copied", source=Name("expect"), target=Name("snapshot"), before=7, bind="len", observes=("snapshot",)
+    )
+    steps = Let("expect", ones), Let("snapshot", twos), copied, call("copied", source=Name("expect"), target=Name("snapshot"), before=Name("len"), observes=("snapshot",))  # fmt: skip
+    right, wrong = (Returned(7, after=(("snapshot", found),)) for found in (ones, twos))
+    script = write(folder, subject="toy_copies", steps=steps, expected=(right, right), actual=(wrong, wrong))
+    (folder / "toy_copies.py").write_text(COPIES.format(more=more), encoding="utf-8")
+    return script
+
+
+def test_what_is_called_as_a_function_of_the_script_is_called_otherwise(tmp_path: Path) -> None:
+    text = copies(tmp_path, 0).read_text(encoding="utf-8")
+    for name in ("expect", "snapshot", "len"):
+        assert f"\n    own_{name} = " in text
+        assert f"\n    {name} = " not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_script_about_such_tensors_ends_by_the_defect(tmp_path: Path, more: int) -> None:
+    done = run(copies(tmp_path, more))
+    assert done.returncode == more, done
+    assert ("own_snapshot[0] = 2, but should be 1" in done.stdout) is bool(more)
 
 
 def test_memory_that_runs_out_says_nothing(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from properties.subjects.vllm.live_config import (
     kv_cache_config,
     vllm_config,
 )
+from properties.subjects.vllm.live_contents import accessed, held
 from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.live_v1 import LiveWorkerV1
 from properties.subjects.vllm.live_v2 import LiveWorkerV2
@@ -49,6 +50,9 @@ class LiveStep:
         idle: nothing is left to do.
         broken: what breaks each law.
         findings: all that does: the law, what was seen, what should be, and what was found of whose state.
+        tables: as `owners`, while the forward runs.
+        accesses: which blocks each row of the forward used in each group, see `live_contents`.
+        held: what stands in the block of each of `owners`.
     """
 
     scheduled: dict[str, Any]
@@ -61,6 +65,9 @@ class LiveStep:
     idle: bool
     broken: BrokenLaws
     findings: tuple[Broken, ...]
+    tables: tuple[Any, ...]
+    accesses: tuple[Any, ...]
+    held: tuple[Any, ...]
 
 
 class LiveEngine:
@@ -142,7 +149,7 @@ class LiveEngine:
             prompt_token_ids=list(prompt),
             sampling_params=parameters,
             pooling_params=None,
-            arrival_time=float(len(self.requests)),
+            arrival_time=float(len(self.laws.requests)),
             block_hasher=self.hasher,
         )
         self.requests.append(request)
@@ -163,9 +170,8 @@ class LiveEngine:
         Args:
             turns: of each request, how many of the drafts that are proposed in this step the model will accept.
         """
-        self.turns = turns
-        seen = self._step()
-        findings = tuple(self.laws.step(seen))
+        seen, findings = self.advance(turns)
+        known, page = self.laws.known, self.settings.kv_block_size
         return LiveStep(
             seen["scheduled"],
             tuple(seen["preempted"]),
@@ -177,7 +183,16 @@ class LiveEngine:
             seen["idle"],
             in_sentences(findings),
             findings,
+            tuple(seen["owners"]),
+            accessed(seen["rows"], known, page),
+            held(seen["owners_after"], self.memory, known, page),
         )
+
+    def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
+        """A step as the laws see it, and what of it breaks them; see `step`."""
+        self.turns = turns
+        seen = self._step()
+        return seen, tuple(self.laws.step(seen))
 
     def _step(self) -> dict[str, Any]:
         found = self._begin()
@@ -253,6 +268,7 @@ class LiveEngine:
         for request in self.requests:
             for at, found in enumerate(request.block_hashes):
                 self.known.setdefault(bytes(found), (request.request_id, (at + 1) * self.hash_block_size))
+        self.requests = [request for request in self.requests if not request.is_finished()]
 
     def _owners(self) -> list[tuple[str, int, int, int]]:
         """(request, group, column, block) of each block that a request has."""

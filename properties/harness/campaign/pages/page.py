@@ -20,11 +20,12 @@ from properties.harness.case import Case
 from properties.harness.case.cause import first_wrong_call
 from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
+from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
-from properties.harness.subject import load
+from properties.harness.subject import is_engine, load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line
 from properties.harness.text.html import POLICY, templates
@@ -235,10 +236,11 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
     # A folder of the same property may hold the report of a larger input.
     written = folder if folder is not None and f"-{case.digest}" in folder.name else None
     root = _root(case.subject) if case.subject == record.subject else None
+    timeline = timeline_of(case)
     shown = replace(
         view,
         spelled=_spelled(case),
-        body=_body(_text(case, written), svg(case.timeline) if case.timeline is not None else ""),
+        body=_body(_text(case, written), svg(timeline) if timeline is not None else ""),
         script=_read(written, "repro.py") or repro_script(case, written or directory, root),
     )
     if view.typed:
@@ -247,9 +249,9 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
 
 
 def _spelled(case: Case) -> str:
-    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does."""
+    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a life of an engine."""
     number = first_wrong_call(case)
-    if number is None:
+    if number is None or is_engine(case.calls[number].function):
         return "; ".join(spell(call) for call in case.calls)
     own = case.own_calls[number] if number < len(case.own_calls) else ""
     return own.replace("\n", "; ") or spell(case.calls[number])

@@ -170,6 +170,11 @@ class _Description:
     def of(self, found: Any, path: str) -> Value:
         self.parts += 1
         try:
+            # Of these no code of the subject's is run, and most parts are such.
+            if type(found) in _SCALARS:
+                return _scalar(found)
+            if type(found) in (tuple, list):
+                return self._nested(found, path, self._items)
             with _subject_code():
                 return self._described(found, path)
         except _NotPlainError as error:
@@ -188,8 +193,6 @@ class _Description:
             return self._nested(found, path, self._items)
         if issubclass(kind, np.ndarray):
             return self.describer.array(found)
-        if kind in _SCALARS:
-            return _scalar(found)
         return _part_of_scalar(found) if issubclass(kind, (int, float, str)) else Record(_name(kind), ())
 
     def _nested(self, found: Any, path: str, described: Callable[[Any, str], Value]) -> Value:

@@ -35,7 +35,7 @@ from properties.harness.execution.objects.memory import KnownMemory
 from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.report.repro.adapter import called
-from properties.harness.report.repro.assemble import Script, assembled, runtime_names
+from properties.harness.report.repro.assemble import Script, assembled
 from properties.harness.report.repro.literals import elements_of, literal
 from properties.harness.report.repro.parts import (
     AS_SCRIPT,
@@ -47,6 +47,7 @@ from properties.harness.report.repro.parts import (
     seen,
     subject_part,
 )
+from properties.harness.report.repro.renaming import reserved_names, with_own_names
 
 TRACED = "traced"
 """In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
@@ -91,6 +92,7 @@ def _of_case(case: Case, root: str, usage: Usage) -> tuple[Script, str]:
     if case.order != TRACED:
         case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
     part = subject_part(case, root, usage)
+    case = with_own_names(case)
     body = [f"    {line}" if line else "" for line in _steps(case)]
     seen_with = part.seen_with and f" with {part.seen_with}"
     script = Script(
@@ -250,7 +252,7 @@ def _observation(name: str, expected: Value, bound: Value) -> str:
 
 def _variable(name: str, value: Value, memory: KnownMemory) -> str:
     """The variable of an argument: its name, unless that is what something else is called already."""
-    taken = name in memory.names or name in runtime_names()
+    taken = name in memory.names or name in reserved_names()
     return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
 
 

@@ -1,0 +1,247 @@
+"""Recorded traffic on its way through a release's own engine: its scheduler, its cache manager, and its model runner."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+
+from rich.console import Console
+
+from properties.engine.traffic.counts import ReleaseCounts
+from properties.engine.traffic.engines import ReplayOptions
+from properties.engine.traffic.release_report import finish_release, release_headline
+from properties.engine.traffic.report import Histories, HistoryRow, Progress
+from properties.engine.traffic.requests import Arrival, Summary, arrivals
+from properties.engine.traffic.violations import STEP, LiveViolation, Violations
+from properties.harness.case.values import Call, Name, Outcome, Raised, Record, Returned, call
+from properties.harness.execution.domain import not_offered
+from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from properties.harness.execution.port import InProcess, Port
+from properties.harness.subject import Subject
+from properties.strategies.live import LiveWorld
+
+WAITING = 2
+"""Requests that wait beside those that run."""
+STALLED = 100
+"""Steps in a row in which nothing is computed, after which nothing ever will."""
+KEPT_STEPS = 6
+_SCARCE = 7 / 8
+"""Of the blocks that as many requests as may run would hold, so that some are preempted."""
+_TABLE = 1
+"""The group whose blocks are drawn over time: the first recurrent one."""
+
+
+class EngineRaises(Exception):
+    """A call of the engine has raised, and it cannot go on."""
+
+
+def world_of(options: ReplayOptions, traffic: Summary, longest: int) -> LiveWorld:
+    """The engine for requests of up to `longest` tokens.
+
+    Raises:
+        ValueError: too few blocks for the longest request.
+    """
+    size, drafts = options.tokens_per_block, options.num_spec
+    # The first runner wants all recurrent groups to be alike.
+    kinds = ("gdn", "gdn") if options.runner == "V1" else ("gdn", "mamba2")
+    # A request may run over its length by the drafts of its last step, and drafts once more before.
+    length = -(-(longest + 2 * (1 + drafts)) // size) * size
+    world = LiveWorld(
+        kinds=kinds,
+        block_size=size,
+        max_model_len=length,
+        max_num_batched_tokens=options.tokens_per_step,
+        max_num_seqs=options.max_num_seqs,
+        num_spec=drafts,
+        padding=1,
+        runner=options.runner,
+        layout=options.layout,
+    )
+    mean = -(-(traffic.tokens_in + traffic.tokens_out) // traffic.requests)
+    one = -(-mean // size) + len(kinds) * (2 + drafts)
+    scarce = 1 + int(options.max_num_seqs * one * _SCARCE)
+    blocks = max(scarce, world.blocks_of_one) if options.blocks is None else options.blocks
+    if blocks < world.blocks_of_one:
+        rule = f">= {world.blocks_of_one}, those of the longest request"
+        raise ValueError(f"blocks = {blocks}, but should be {rule} [replay-trace]")
+    return replace(world, num_blocks=blocks)
+
+
+@dataclass(eq=False)
+class ReleaseServing:
+    """An engine that serves requests in the order of their arrival; how many drafts are accepted, `rng` decides."""
+
+    port: Port
+    world: LiveWorld
+    arriving: Iterator[Arrival]
+    options: ReplayOptions
+    violations: Violations
+    counts: ReleaseCounts = field(default_factory=ReleaseCounts)
+    histories: Histories = field(default_factory=Histories)
+    recent: deque[tuple[Call, Outcome]] = field(default_factory=deque)
+    first: tuple[LiveViolation, tuple[tuple[Call, Outcome], ...]] | None = None
+    """The first violation, one that is not declared before those that are, and the last calls by then."""
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.options.seed)
+        self.is_over = False
+        self._alive: list[str] = []
+        self._begun: set[str] = set()
+        self._cached: set[tuple[int, int, str, int]] = set()
+        self._idle = 0
+        self._next = next(self.arriving, None)
+        made = call("LiveEngine", settings=self.violations.settings, bind="engine")
+        outcome = self._call(made)
+        reason = not_offered(outcome)
+        if reason is not None:
+            rule = "one that the release has"
+            raise ValueError(
+                f"runner = {self.options.runner!r}, but should be {rule} [replay-trace]: {reason}"
+            )
+
+    def step(self) -> None:
+        """Let requests in, and have the engine take a step.
+
+        Raises:
+            EngineRaises: it raised instead.
+            ValueError: nothing can be computed any more.
+        """
+        self._let_in()
+        turns = {name: accepted for name in self._alive if (accepted := self._accepted())}
+        outcome = self._call(call(STEP, self=Name("engine"), turns=turns))
+        assert isinstance(outcome, Returned)
+        assert isinstance(outcome.value, Record)
+        self._count(outcome.value)
+        for violation in self.violations.look(self.counts.steps, outcome.value):
+            self._broken(violation)
+        self.counts.steps += 1
+
+    def _let_in(self) -> None:
+        while self._next is not None and len(self._alive) < self.options.max_num_seqs + WAITING:
+            arrival, name = self._next, f"r{self._next.number}"
+            self._call(
+                call(
+                    "LiveEngine.add_request",
+                    self=Name("engine"),
+                    id=name,
+                    prompt=arrival.prompt,
+                    max_tokens=arrival.output_length,
+                )
+            )
+            self._alive.append(name)
+            self.counts.arrived += 1
+            self._next = next(self.arriving, None)
+
+    def _accepted(self) -> int:
+        accepted = 0
+        while accepted < self.options.num_spec and self.rng.random() < self.options.acceptance:
+            accepted += 1
+        return accepted
+
+    def _call(self, made: Call) -> Outcome:
+        made = replace(made, environment=tuple(self.world.environment.items()))
+        outcome = self.port.execute(made)
+        assert outcome is not None
+        self.recent.append((made, outcome))
+        while sum(one.function == STEP for one, _ in self.recent) > KEPT_STEPS:
+            self.recent.popleft()
+        if isinstance(outcome, Raised) and not_offered(outcome) is None:
+            self._broken(self.violations.raised(self.counts.steps, made, outcome))
+            raise EngineRaises
+        return outcome
+
+    def _broken(self, violation: LiveViolation) -> None:
+        self.counts.violations += 1
+        self.counts.declared_violations += bool(violation.defect)
+        if self.first is None or (self.first[0].defect and not violation.defect):
+            self.first = violation, tuple(self.recent)
+
+    def _count(self, step: Record) -> None:
+        counts, seen = self.counts, dict(step.fields)
+        for name, decided in seen["scheduled"].items():
+            again = decided["begins"] and name in self._begun
+            self._begun.add(name)
+            counts.resumptions += again
+            hit = decided["computed"] if decided["begins"] else 0
+            counts.hits += hit > 0
+            counts.hit_tokens += hit
+            counts.computed_tokens += decided["tokens"]
+            counts.drafts += decided["drafts"]
+            row = HistoryRow(name, is_resumed=again, hit=hit // self.options.tokens_per_block)
+            self.histories.step(counts.steps, row, self._table(seen, name), None)
+        for name in seen["preempted"]:
+            counts.preemptions += 1
+            self.histories.preempted(counts.steps, name)
+        for tokens in seen["outputs"].values():
+            counts.sampled += len(tokens)
+            counts.accepted += max(0, len(tokens) - 1)
+        cached = set(map(tuple, seen["published"]))
+        counts.published += len(cached - self._cached)
+        counts.evictions += len(self._cached - cached)
+        self._cached = cached
+        for name in seen["finished"]:
+            counts.finished += 1
+            self._alive.remove(name)
+            if name in self.histories.alive:
+                self.histories.end(name)
+        self._check_progress(seen)
+
+    def _table(self, seen: dict, name: str) -> list[int]:
+        """The blocks of a request in the group that is drawn, by column; 0 for none."""
+        found = {
+            column: block for of, group, column, block in seen["tables"] if (of, group) == (name, _TABLE)
+        }
+        return [found.get(column, 0) for column in range(max(found, default=-1) + 1)]
+
+    def _check_progress(self, seen: dict) -> None:
+        self.is_over = bool(seen["idle"]) and self._next is None
+        self._idle = 0 if seen["scheduled"] or seen["outputs"] else self._idle + 1
+        if self._idle >= STALLED:
+            blocks = self.world.num_blocks
+            raise ValueError(f"blocks = {blocks}, but should be enough to go on [replay-trace]")
+
+
+def replay_release(
+    options: ReplayOptions, subject: Subject, traffic: Summary, longest: int, console: Console
+) -> int:
+    """Replay a trace in the release's own engine, tell what happened, and leave it in files; the exit code."""
+    world = world_of(options, traffic, longest)
+    settings = world.settings_with(subject.inside)
+    violations = Violations(subject, f"real-engine/{options.runner.lower()}", settings)
+    arriving = arrivals(options.trace, factor=options.factor, limit=options.requests)
+    serving = ReleaseServing(InProcess(subject, "cpu"), world, arriving, options, violations)
+    console.print(
+        release_headline(options, traffic, world, subject), highlight=False, markup=False, soft_wrap=True
+    )
+    began = time.monotonic()
+    with Progress(console, traffic.requests) as progress:
+        outcome = _serve(serving, progress)
+    new = serving.counts.violations - serving.counts.declared_violations
+    content = {
+        "outcome": "violation" if new else outcome,
+        "seconds": time.monotonic() - began,
+        "traffic": asdict(traffic),
+        "counts": asdict(serving.counts),
+        "violations": [asdict(one) for one in violations.found],
+        "timeline": serving.histories.chosen(),
+    }
+    finish_release(console, options, world, content, serving.first)
+    if new:
+        return FALSIFIED
+    return CLEAN if outcome == "clean" else INCOMPLETE
+
+
+def _serve(serving: ReleaseServing, progress: Progress) -> str:
+    """Until everybody has been served, the engine raises, or the user has enough; which of them it was."""
+    try:
+        while not serving.is_over:
+            serving.step()
+            progress.show(serving.counts)
+    except EngineRaises:
+        return "raised"
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "clean"

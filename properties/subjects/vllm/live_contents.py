@@ -1,0 +1,61 @@
+"""What a step of an engine of lives shows beside what its laws ask: which blocks rows used, and what stands in them.
+
+Nothing of it is compared. It is what a picture of the life needs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oracle.lifecycle.known_states import Found, KnownStates
+from properties.subjects.vllm.live_states import LiveLayer, LiveMemory
+
+RowAccess = tuple[str, int, tuple[int, ...], int, tuple[int, ...], tuple[Found, ...]]
+"""A row's request, a group, the blocks that it reads, the one that it runs in (0 in attention, which has none), those that it
+writes, and what it found."""
+
+
+def accessed(rows: Sequence[Mapping[str, Any]], known: KnownStates, block_size: int) -> tuple[RowAccess, ...]:
+    """What each row of a forward did in each group; `block_size` is that of attention."""
+    return tuple(one for row in rows for one in _accessed_by_row(row, known, block_size))
+
+
+def _accessed_by_row(row: Mapping[str, Any], known: KnownStates, block_size: int) -> Iterator[RowAccess]:
+    name = row["request"]
+    pages = row["table"][: -(-row["computed"] // block_size)]
+    slots = tuple(dict.fromkeys(slot // block_size for slot in row["slots"] if slot >= block_size))
+    yield name, 0, tuple(pages), 0, slots, _founds(known, name, [keys[-1] for keys in row["keys"] if keys])
+    for one in row["groups"]:
+        run, temporal = one["blocks"]
+        states = one["temporal"]
+        read = tuple(dict.fromkeys((temporal, run))) if one["initial"] else ()
+        found = _founds(known, name, states) if one["initial"] else ()
+        yield name, one["group"], read, run, tuple(block for block in one["written"] if block), found
+
+
+def held(
+    owners: Sequence[tuple[str, int, int, int]], memory: LiveMemory, known: KnownStates, block_size: int
+) -> tuple[tuple[Found, ...], ...]:
+    """Of each (request, group, column, block) what stands there: one state, or several where layers differ."""
+    return tuple(
+        _founds(
+            known,
+            name,
+            [_held_in(layer, known, name, column * block_size, block) for layer in memory.groups[group]],
+        )
+        for name, group, column, block in owners
+    )
+
+
+def _held_in(layer: LiveLayer, known: KnownStates, name: str, first: int, block: int) -> int:
+    """The state of a block; of a page of attention the one after the last of the request's tokens in it."""
+    if layer.kind == "attention":
+        keys, request = layer.keys(block), known.requests[name]
+        own = 0
+        while own < len(keys) and keys[own] == request.state(first + own + 1):
+            own += 1
+        return keys[max(0, own - 1)]
+    return layer.window(block, 0)[-1] if layer.kind == "short_conv" else layer.temporal(block)
+
+
+def _founds(known: KnownStates, name: str, states: Sequence[int]) -> tuple[Found, ...]:
+    return tuple(known.found(state, name) for state in dict.fromkeys(states))
