@@ -16,7 +16,6 @@ from properties.strategies.live import (
     LiveReset,
     LiveStory,
     LiveTurns,
-    live_stories,
 )
 from properties.strategies.live_situations import stories_with_situations
 
@@ -93,7 +92,7 @@ class LiveRun:
         return outcome.value
 
 
-@prop("real-engine/v2", "provenance", ENGINE, story=live_stories("V2"))
+@prop("real-engine/v2", "provenance", ENGINE, story=stories_with_situations("V2"))
 def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:

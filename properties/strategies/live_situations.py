@@ -54,15 +54,27 @@ SITUATIONS: Mapping[str, LiveStory] = {
             LiveAbort(0),
         ),
     ),
+    "a decode without room for drafts after it has accepted some": LiveStory(
+        replace(_DRAFTS, kinds=("gdn",), max_model_len=28),
+        (LiveAdd(12, max_tokens=16), LiveTurns((1,), times=12)),
+    ),
     "prompts of one token in blocks that were used before": LiveStory(
         LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
     ),
 }
 
+FINER: Mapping[str, LiveStory] = {
+    "a hit inside of a block, and a prompt that goes on past its end": LiveStory(
+        LiveWorld(num_blocks=40, prefix_match_unit=2), (LiveAdd(3), _STEP, _STEP, LiveAdd(7, shared=2))
+    ),
+}
+"""Of engines with hits inside of blocks, which are the second runner's alone."""
+
 
 def stories_with_situations(runner: str) -> st.SearchStrategy[LiveStory]:
     """Lives of the engine with this model runner: any, or one that comes to a situation and goes on from there."""
-    named = st.sampled_from(tuple(SITUATIONS.values()))
+    chosen = {**SITUATIONS, **FINER} if runner == "V2" else SITUATIONS
+    named = st.sampled_from(tuple(chosen.values()))
     return st.one_of(live_stories(runner), named.flatmap(lambda story: _continued(story, runner)))
 
 

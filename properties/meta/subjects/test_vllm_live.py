@@ -21,21 +21,48 @@ OWN, ANOTHERS, NOBODYS, ZEROS = ("r1", 2, ()), ("r0", 2, ()), ("?", 0, ()), ("",
 SPECULATES: dict[str, Any] = {"num_spec": 2}
 
 
-def step(begins: bool, *findings: tuple[Any, ...]) -> Returned:
-    scheduled = {"r1": {"computed": 0, "tokens": 1, "drafts": 0, "begins": begins}}
+Row = tuple[int, int, int, bool]
+"""Of r1 in a step: tokens computed before, tokens, drafts, and whether it begins."""
+PROMPT: Row = (0, 4, 0, True)
+REST: Row = (4, 2, 0, False)
+DECODE: Row = (4, 3, 2, False)
+
+
+def step(row: Row, beside: bool, *findings: tuple[Any, ...]) -> Returned:
+    decided = dict(zip(("computed", "tokens", "drafts", "begins"), row, strict=True))
+    scheduled = {"r1": decided} | ({"r0": {**decided, "begins": False}} if beside else {})
     return Returned(record("LiveStep", scheduled=scheduled, findings=findings))
 
 
 def ends_with(
-    *found: tuple[Any, ...], law: str = "read", tokens: int = 4, begins: int = 1, **settings: Any
+    *found: tuple[Any, ...],
+    law: str = "read",
+    tokens: int = 4,
+    rows: tuple[Row, ...] = (DECODE,),
+    beside: bool = False,
+    request: str = "r1",
+    conv: bool = False,
+    prompt: int = 4,
+    **settings: Any,
 ) -> Case:
-    """A life that ends with a step in which r1 reads these states; it was scheduled from its beginning so many times."""
-    about = {"request": "r1", "tokens": tokens, "found": found, "conv": False}
-    actual = [Returned(None), *[step(True)] * (begins - 1), step(True, (law, "seen", "wanted", about))]
+    """A life that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
+    about = {"request": request, "tokens": tokens, "found": found, "conv": conv}
+    last = step(rows[-1], beside, (law, "seen", "wanted", about))
+    actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
     made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
-    steps = (made, *[call("LiveEngine.step", turns={})] * begins)
+    add = call("LiveEngine.add_request", id="r1", prompt=tuple(range(prompt)), max_tokens=9)
+    steps = (made, add, *[call("LiveEngine.step", turns={})] * len(rows))
     failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
     return replace(a_case(steps=steps, actual=tuple(actual)), failure=failure)
+
+
+MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
+MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
+EAGLE: dict[str, Any] = {"method": "eagle", **SPECULATES}
+AGAIN = (PROMPT, DECODE, PROMPT, REST)
+SAVES: dict[str, Any] = {"checkpoints": True, **SPECULATES}
+FIRST: tuple[Row, ...] = ((0, 8, 0, True),)
+CROSSES: Row = (2, 7, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -48,18 +75,58 @@ def ends_with(
         ("first_token_of_an_engine", ends_with(NOBODYS, tokens=0), True),
         ("first_token_of_an_engine", ends_with(NOBODYS, tokens=1), False),
         ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("mamba2",)), False),
-        ("resumed_with_a_short_rest", ends_with(OWN, begins=2, **SPECULATES), True),
-        ("resumed_with_a_short_rest", ends_with(OWN, begins=1, **SPECULATES), False),
-        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, runner="V1", async_scheduling=True, **SPECULATES), True),
-        ("accepted_count_of_another_row", ends_with(ANOTHERS, runner="V1", async_scheduling=True, **SPECULATES), False),
-        ("accepted_count_of_another_row", ends_with(ZEROS, runner="V1", async_scheduling=True, **SPECULATES), False),
-        ("accepted_count_of_another_row", ends_with(OWN, runner="V2", async_scheduling=True, **SPECULATES), False),
-        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", method="eagle", **SPECULATES), True),
-        ("unaligned_chunk_of_a_draft", ends_with(ANOTHERS, law="published", method="eagle", **SPECULATES), False),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", method="eagle", **SPECULATES), True),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", **SPECULATES), False),
-        ("hits_inside_blocks", ends_with(ZEROS, law="attention", prefix_match_unit=2), True),
-        ("hits_inside_blocks", ends_with(ZEROS, law="attention"), False),
+        ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 3, 2, True),), **SPECULATES), True),
+        ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **SPECULATES), False),
+        ("padded_prompt", ends_with(NOBODYS, tokens=4, **SPECULATES), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, **MAMBA2), True),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], (4, 4, 0, False)), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], DECODE), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(PROMPT, REST), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, kinds=("gdn",), **SPECULATES), False),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, law="published", tokens=6, request="r0", **MAMBA2), True),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, law="published", tokens=4, request="r0", **MAMBA2), False),
+        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, rows=(DECODE, DECODE), beside=True, **MOVED), True),
+        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, rows=(DECODE, DECODE), **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(ANOTHERS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(ZEROS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(OWN, rows=(DECODE, DECODE), beside=True, **MOVED | {"runner": "V2"}), False),
+        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(CROSSES,), **EAGLE), True),
+        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(PROMPT,), **EAGLE), False),
+        ("unaligned_chunk_of_a_draft", ends_with(NOBODYS, law="published", rows=(CROSSES,), **EAGLE), False),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=5, **EAGLE), True),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=4, **EAGLE), False),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, False),), tokens=5, **EAGLE), False),
+        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=5, **SPECULATES), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), True),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, prefix_match_unit=2), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((4, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, beside=True), False),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=(CROSSES,), attention_block_size=2), True),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=(CROSSES,), tokens=8, attention_block_size=2), False),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=((2, 2, 0, True),), attention_block_size=2), False),
+        ("saves_inside_blocks", ends_with(OWN, law="published", rows=(CROSSES,), checkpoints=True, prefix_match_unit=2), True),
+        ("saves_inside_blocks", ends_with(OWN, law="published", rows=(PROMPT,), checkpoints=True, prefix_match_unit=2), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), kinds=("gdn",), **SPECULATES), True),
+        ("decode_without_drafts", ends_with(OWN, rows=((3, 1, 0, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 2, 1, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), **MAMBA2), False),
+        ("accepted_count_in_place", ends_with(OWN, rows=((6, 3, 2, False),), tokens=8, **SPECULATES), True),
+        ("accepted_count_in_place", ends_with(OWN, rows=((6, 2, 0, False),), tokens=8, **SPECULATES), False),
+        ("accepted_count_in_place", ends_with(OWN, rows=((7, 3, 2, False),), tokens=8, **SPECULATES), False),
+        ("accepted_count_in_place", ends_with(OWN, rows=((6, 3, 2, False),), tokens=7, **SPECULATES), False),
+        ("accepted_count_in_place", ends_with(OWN, conv=True, rows=((6, 3, 2, False),), tokens=8, **SPECULATES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), True),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=8, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=4, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", rows=FIRST, prompt=10, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(NOBODYS, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), False),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, True),), attention_block_size=2), True),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((2, 1, 0, True),), attention_block_size=2), False),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, False),), attention_block_size=2), False),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=3, async_scheduling=True, prefix_match_unit=1), True),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=4, async_scheduling=True, prefix_match_unit=1), False),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=3, prefix_match_unit=1), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:

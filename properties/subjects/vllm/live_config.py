@@ -5,6 +5,7 @@ the attributes that an engine of this size reads.
 """
 
 import dataclasses
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +48,10 @@ _MODEL = {
     "model": "toy",
     "served_model_name": "toy",
     "trust_remote_code": False,
+    "is_multimodal_raw_input_only_model": False,
+    "uses_alibi": False,
+    "uses_xdrope_dim": 0,
+    "mrope_num_dims": 0,
 }
 CHUNK = 4
 """Tokens in a chunk of the recurrent layers."""
@@ -117,6 +122,12 @@ def with_defaults(cls: Any, **attributes: Any) -> Any:
         **{one.name: _default(one) for one in dataclasses.fields(cls) if one.name not in attributes},
         **attributes,
     )
+
+
+def made_with(cls: Any, **named: Any) -> Any:
+    """An object of the class, of those arguments that its constructor has in this release."""
+    taken = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in named.items() if name in taken})
 
 
 def _default(field: Any) -> Any:
@@ -242,6 +253,7 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
         # A draft's layers are of attention, and share the group of the model's.
         groups[0].is_eagle_group = True
     known = {one.name for one in dataclasses.fields(Mamba)}
+    saves = settings.checkpoints and settings.prefix_caching and _saves_on_the_way()
     for number, kind in enumerate(settings.kinds):
         shapes, _ = states_of(settings, dim_first)
         if kind == "short_conv":
@@ -254,8 +266,8 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
             "mamba_type": getattr(types, _BACKENDS[kind], kind),
             "mamba_cache_mode": settings.mode,
             "num_speculative_blocks": settings.num_spec,
-            "num_prefill_checkpoint_blocks": int(settings.checkpoints and settings.prefix_caching),
-            "prefill_checkpoint_alignment": 1 if settings.checkpoints and settings.prefix_caching else None,
+            "num_prefill_checkpoint_blocks": int(saves),
+            "prefill_checkpoint_alignment": 1 if saves else None,
         }
         spec = Mamba(**{name: value for name, value in recurrent.items() if name in known})
         groups.append(Group(layer_names(settings, number + 1), spec))
@@ -268,6 +280,11 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
 def retention(settings: LiveSettings) -> int | None:
     """Of states at boundaries, in tokens: 0 keeps those that a prompt is likely to be resumed at, None all of them."""
     return None if settings.retention_interval < 0 else settings.retention_interval
+
+
+def _saves_on_the_way() -> bool:
+    """Whether the release's layers of Mamba-2 and GDN may save a state in the middle of a prefill."""
+    return optional("vllm.v1.attention.backends.mamba2_attn:MambaPrefillCheckpointBuilder") is not None
 
 
 def _flags_drafting_groups() -> bool:

@@ -31,6 +31,8 @@ from properties.subjects.vllm.live_v1 import LiveWorkerV1
 from properties.subjects.vllm.live_v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
+_RELEASE = ".".join(map(str, RELEASE))
+
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
 
@@ -85,6 +87,9 @@ class LiveEngine:
         self.config = vllm_config(settings)
         self.caches = kv_cache_config(settings, dim_first)
         scheduler, hashes = block_sizes(settings, self.config, self.caches)
+        sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
+        if settings.prefix_caching and any(size % hashes for size in sizes):
+            raise NotOffered(f"release {_RELEASE} hashes no parts of blocks")
         self.hash_block_size = hashes
         self.memory = LiveMemory(settings, dim_first)
         self.turns: dict[str, int] = {}
@@ -96,7 +101,6 @@ class LiveEngine:
         self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = self._hasher(hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
-        sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
         self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
 
     def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
@@ -316,4 +320,4 @@ def _worker(runner: str) -> Any:
         return LiveWorkerV1
     if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
         return LiveWorkerV2
-    raise NotOffered(f"release {'.'.join(map(str, RELEASE))} has no worker {runner} for recurrent states")
+    raise NotOffered(f"release {_RELEASE} has no worker {runner} for recurrent states")

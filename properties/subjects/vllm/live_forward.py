@@ -169,14 +169,15 @@ class LiveForward:
         rows = [*window, *states]
         if access.block > 0:
             layer.write_window(access.block, rows[-access.window_rows :])
-        for block, at in access.temporal:
-            if block > 0 and layer.kind != "short_conv":
-                layer.write_temporal(block, states[at])
+        # As Mamba-2's layer: its convolution leaves its rows before a checkpoint is saved, and the scan its state after that.
         if access.checkpoint is not None and access.checkpoint[0] > 0:
             block, before = access.checkpoint
             layer.write_window(block, rows[before : before + CONV_WIDTH - 1])
             if layer.kind != "short_conv":
                 layer.write_temporal(block, states[before - 1])
+        for block, at in access.temporal:
+            if block > 0 and layer.kind != "short_conv":
+                layer.write_temporal(block, states[at])
 
     def _tell(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
         written = {block for block, _ in access.temporal} | {access.block}

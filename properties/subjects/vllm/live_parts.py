@@ -1,5 +1,6 @@
 """What stands in the second model runner for the parts that need a GPU, or a model, and have no part in states."""
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,36 @@ class HostBuffer:
 
     def uva(self, n: int | None = None) -> torch.Tensor:
         return self.cpu if n is None else self.cpu[:n]
+
+
+class EarlyHostBuffer:
+    """As a release before 0.29 has it, which wants pinned memory."""
+
+    def __init__(self, size: Any, dtype: torch.dtype) -> None:
+        self.cpu = self.uva = torch.zeros(size, dtype=dtype)
+        self.np = self.cpu.numpy()
+
+
+def copied(
+    x: Any,
+    out: torch.Tensor | None = None,
+    device: Any = None,  # noqa: ARG001 - the release's
+) -> torch.Tensor:
+    """What a release before 0.29 copies to its device through pinned memory."""
+    made = torch.as_tensor(x)
+    return made.clone() if out is None else out.copy_(made)
+
+
+def without_a_device() -> None:
+    """Replace what the second runner's modules have for copies to and from a device."""
+    runner = vars(importlib.import_module(f"{GPU_FOLDER}.model_runner"))
+    buffers = vars(importlib.import_module(f"{GPU_FOLDER}.buffer_utils"))
+    runner["AsyncOutput"] = OutputV2
+    if "NonUvaBuffer" in buffers:
+        buffers["NonUvaBuffer"] = HostBuffer
+    else:
+        buffers["UvaBuffer"] = EarlyHostBuffer
+        runner["async_copy_to_gpu"] = copied
 
 
 class Unneeded:
@@ -55,6 +86,13 @@ class AttentionV2:
         return common_attn_metadata
 
 
+def copies(conv_alone: bool) -> tuple[Any, ...]:
+    """How the release copies a layer's states."""
+    module = "vllm.model_executor.layers.mamba.mamba_utils"
+    conv, temporal = find(f"{module}:get_conv_copy_spec"), find(f"{module}:get_temporal_copy_spec")
+    return (conv,) if conv_alone else (conv, temporal)
+
+
 class ModelV2(torch.nn.Module):
     """The model that the runner calls."""
 
@@ -72,20 +110,15 @@ class ModelV2(torch.nn.Module):
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return hidden
 
+    def get_mamba_state_copy_func(self) -> tuple[Any, ...]:
+        return copies(self.worker.settings.kinds[0] == "short_conv")
+
     def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        conv = find("vllm.model_executor.layers.mamba.mamba_utils:get_conv_copy_spec")
-        temporal = find("vllm.model_executor.layers.mamba.mamba_utils:get_temporal_copy_spec")
-        return {one: (conv,) if "SHORT" in str(one.name) else (conv, temporal) for one in types}
+        return {one: copies("SHORT" in str(one.name)) for one in types}
 
 
 class ConnectorV2(Unneeded):
-    """No connector; where a full graph runs, what its layers are to be handed."""
-
-    def __init__(self, worker: Any) -> None:
-        self.worker = worker
-
-    def pre_forward(self, _: Any, batch: Any, attn_metadata: Any = None) -> None:
-        self.worker.batch, self.worker.metadata = batch, attn_metadata
+    """No connector."""
 
     def no_forward(self, _: Any) -> Any:
         return find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")

@@ -27,12 +27,6 @@ from properties.subjects.vllm.live_worker import LiveWorker
 from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
-_ASKED_BY_V1 = {
-    "is_multimodal_raw_input_only_model": False,
-    "uses_alibi": False,
-    "uses_xdrope_dim": 0,
-    "mrope_num_dims": 0,
-}
 
 
 class LiveWorkerV1(LiveWorker):
@@ -54,7 +48,6 @@ class LiveWorkerV1(LiveWorker):
         return {name: rows.get(name, -1) for name in self.runner.requests}
 
     def _runner(self) -> Any:
-        vars(self.config.model_config).update(_ASKED_BY_V1)
         if self.config.speculative_config is not None:
             self.config.speculative_config.draft_model_config.max_model_len = None
         if self.settings.padding:

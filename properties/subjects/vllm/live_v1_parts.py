@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from properties.subjects.vllm.live_inside import Inside
+from properties.subjects.vllm.live_parts import copies
 from properties.subjects.vllm.release import find
 
 HOST = torch.device("cpu")
@@ -115,16 +116,10 @@ class FirstModel(torch.nn.Module):
         return hidden
 
     def get_mamba_state_copy_func(self) -> tuple[Any, ...]:
-        return _copies(self.worker.settings.kinds[0] == "short_conv")
+        return copies(self.worker.settings.kinds[0] == "short_conv")
 
     def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        return {one: _copies("SHORT" in str(one.name)) for one in types}
-
-
-def _copies(conv_alone: bool) -> tuple[Any, ...]:
-    module = "vllm.model_executor.layers.mamba.mamba_utils"
-    conv, temporal = find(f"{module}:get_conv_copy_spec"), find(f"{module}:get_temporal_copy_spec")
-    return (conv,) if conv_alone else (conv, temporal)
+        return {one: copies("SHORT" in str(one.name)) for one in types}
 
 
 class FirstSampler:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import LiveSettings, bare
+from properties.subjects.vllm.live_config import LiveSettings, bare, made_with
 from properties.subjects.vllm.live_forward import LiveForward
 from properties.subjects.vllm.live_parts import (
     GPU_FOLDER,
@@ -18,17 +18,17 @@ from properties.subjects.vllm.live_parts import (
     ConnectorV2,
     DraftsV2,
     GraphsV2,
-    HostBuffer,
     ModelV2,
     NoLogprobs,
-    OutputV2,
     SamplerV2,
     Unneeded,
+    without_a_device,
 )
 from properties.subjects.vllm.live_states import LiveMemory
 from properties.subjects.vllm.live_worker import LiveWorker
-from properties.subjects.vllm.release import find, optional
+from properties.subjects.vllm.release import NotOffered, find
 
+_STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
 ON_CPU = torch.device("cpu")
 
 
@@ -39,6 +39,7 @@ class LiveWorkerV2(LiveWorker):
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
         super().__init__(settings, config, caches, memory, plan)
+        _require_taken(settings, memory)
         self.batch: Any = None
         self.metadata: Any = None
         with self.inside.functions():
@@ -46,13 +47,15 @@ class LiveWorkerV2(LiveWorker):
 
     @property
     def slots(self) -> dict[str, int]:
-        """The slot of each request that the worker knows."""
-        return dict(self.runner.req_states.req_id_to_index)
+        """The slot of each request that the worker knows, and those that are neither a request's nor free."""
+        states = self.runner.req_states
+        held = dict(states.req_id_to_index)
+        lost = set(range(self.settings.max_num_seqs)) - {*held.values(), *states.free_indices}
+        return held | {f"slot {slot}, nobody's": slot for slot in lost}
 
     def _runner(self) -> Any:
         settings, config = self.settings, self.config
-        vars(importlib.import_module(f"{GPU_FOLDER}.model_runner"))["AsyncOutput"] = OutputV2
-        vars(importlib.import_module(f"{GPU_FOLDER}.buffer_utils"))["NonUvaBuffer"] = HostBuffer
+        without_a_device()
         runner = bare(find(f"{GPU_FOLDER}.model_runner:GPUModelRunner"))
         for name in (
             "model",
@@ -79,6 +82,7 @@ class LiveWorkerV2(LiveWorker):
             "uses_inputs_embeds",
             "is_pooling_model",
             "is_encoder_decoder",
+            "is_encoder_only",
             "use_aux_hidden_state_outputs",
         ):
             setattr(runner, name, False)
@@ -96,24 +100,28 @@ class LiveWorkerV2(LiveWorker):
             "structured_outputs_worker",
             "execute_model_state",
             "aux_output_connector",
+            "routed_experts_capturer",
             "output_copy_stream",
             "main_stream",
             "kv_block_zeroer",
         ):
             runner.__dict__[name] = None
         runner.is_first_pp_rank = runner.is_last_pp_rank = True
+        if not hasattr(type(runner), "dp_size"):
+            runner.dp_size, runner.dp_rank = 1, 0
         runner.dcp_size, runner.dcp_rank, runner.cp_interleave = 1, 0, 1
         runner._draft_workspace_lane = 0
         runner.num_speculative_steps = settings.num_spec
         find(f"{GPU_FOLDER}.buffer_utils:set_default_max_concurrency")(config.max_concurrent_batches)
-        runner.req_states = find(f"{GPU_FOLDER}.states:RequestState")(
+        runner.req_states = made_with(
+            find(f"{GPU_FOLDER}.states:RequestState"),
             max_num_reqs=settings.max_num_seqs,
             max_model_len=settings.max_model_len,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             num_speculative_steps=settings.num_spec,
             vocab_size=runner.vocab_size,
             device=ON_CPU,
-            num_prefill_lookahead=max(1, config.num_prefill_lookahead_tokens),
+            num_prefill_lookahead=max(1, getattr(config, "num_prefill_lookahead_tokens", 1)),
         )
         runner.input_buffers = find(f"{GPU_FOLDER}.input_batch:InputBuffers")(
             max_num_reqs=settings.max_num_seqs,
@@ -136,38 +144,47 @@ class LiveWorkerV2(LiveWorker):
         runner.eplb = Unneeded()
         runner.lora_state = Unneeded()
         runner.prompt_logprobs_worker = NoLogprobs()
-        runner.kv_connector = ConnectorV2(self)
+        runner.kv_connector = ConnectorV2()
         runner.sampler = SamplerV2(self)
         runner.rejection_sampler = runner.sampler
         runner.speculator = DraftsV2(self) if settings.num_spec else None
         runner.cudagraph_manager = GraphsV2(self)
         runner.model = ModelV2(self)
-        runner.model_state = find(f"{GPU_FOLDER}.model_states.mamba_hybrid:MambaHybridModelState")(
-            config, runner.model, None, ON_CPU
-        )
+        runner.model_state = find(f"{_STATE}:MambaHybridModelState")(config, runner.model, None, ON_CPU)
         runner.decode_query_len = settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
         self._caches(runner)
+        # A full graph's layers are handed nothing when it runs.
+        self._notes(runner, "prepare_inputs", "batch")
+        self._notes(runner.model_state, "prepare_attn", "metadata")
         return runner
+
+    def _notes(self, owner: Any, method: str, name: str) -> None:
+        """Keep what a method of the release's returns, for the forward, as the attribute `name`."""
+        released = getattr(owner, method)
+
+        def noting(*arguments: Any, **keywords: Any) -> Any:
+            made = released(*arguments, **keywords)
+            setattr(self, name, made)
+            return made
+
+        setattr(owner, method, noting)
 
     def _caches(self, runner: Any) -> None:
         """Block tables, metadata builders, and the memory of the layers."""
         caches, config = self.caches, self.config
         runner.kv_cache_config = caches
-        widths, enabled = [], []
-        width = optional("vllm.v1.worker.block_table:get_block_table_width")
-        for group in caches.kv_cache_groups:
-            spec = group.kv_cache_spec
-            most = spec.max_num_blocks_per_req(config, self.settings.max_model_len)
-            widths.append(width(most, spec.block_size, token_alignment=spec.block_table_token_alignment))
-            enabled.append(spec.uses_slot_mapping)
-        runner.block_tables = find(f"{GPU_FOLDER}.block_table:BlockTables")(
-            block_sizes=[group.kv_cache_spec.block_size for group in caches.kv_cache_groups],
+        specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+        sizes = [spec.block_size for spec in specs]
+        runner.block_tables = made_with(
+            find(f"{GPU_FOLDER}.block_table:BlockTables"),
+            block_sizes=sizes,
             max_num_reqs=self.settings.max_num_seqs,
             max_num_batched_tokens=self.settings.max_num_batched_tokens + 64,
-            max_num_blocks_per_group=widths,
+            max_num_blocks_per_group=[self._width(spec) for spec in specs],
             device=ON_CPU,
-            slot_mapping_enabled=enabled,
-            dcp_sharded=[group.kv_cache_spec.dcp_sharded for group in caches.kv_cache_groups],
+            kernel_block_sizes=sizes,
+            slot_mapping_enabled=[getattr(spec, "uses_slot_mapping", True) for spec in specs],
+            dcp_sharded=[getattr(spec, "dcp_sharded", True) for spec in specs],
         )
         AttentionGroup = find("vllm.v1.worker.utils:AttentionGroup")
         runner.attn_groups = []
@@ -184,7 +201,21 @@ class LiveWorkerV2(LiveWorker):
             context[name] = SimpleNamespace(kv_cache=states)
         runner.kv_caches = list(self.memory.pools)
         runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self._zero)
-        runner.model_state.initialize_kv_cache(caches, runner.block_tables)
+        if hasattr(runner.model_state, "initialize_kv_cache"):
+            runner.model_state.initialize_kv_cache(caches, runner.block_tables)
+
+    def _width(self, spec: Any) -> int:
+        """Columns of the group's block table."""
+        most = self.settings.max_model_len
+        if hasattr(spec, "block_table_token_alignment"):
+            width = find("vllm.v1.worker.block_table:get_block_table_width")
+            columns = spec.max_num_blocks_per_req(self.config, most)
+            return int(width(columns, spec.block_size, token_alignment=spec.block_table_token_alignment))
+        # Up to 0.28 the runner reckons itself.
+        if not hasattr(spec, "num_speculative_blocks"):
+            return max(128, most) // spec.block_size
+        columns = -(-most // spec.block_size) if self.settings.prefix_caching else 1
+        return columns + int(spec.num_speculative_blocks)
 
     def _zero(self, blocks: list[int]) -> None:
         for pool in self.memory.pools:
@@ -212,3 +243,25 @@ class LiveWorkerV2(LiveWorker):
         following = torch.zeros(batch.num_tokens_after_padding, dtype=torch.int64)
         following[: len(ids)] = torch.tensor(self.forward.following, dtype=torch.int64)
         return following
+
+
+def _require_taken(settings: LiveSettings, memory: LiveMemory) -> None:
+    """Leave out what the release's runner refuses to run, by an assertion in its first step.
+
+    Raises:
+        NotOffered: the release's second runner has no such engine.
+    """
+    module = vars(importlib.import_module(_STATE))
+    if (
+        settings.prefix_caching
+        and len(set(settings.kinds)) > 1
+        and "validate_mamba_state_copy_funcs" not in module
+    ):
+        raise NotOffered("the release's second runner wants all recurrent groups to be alike")
+    if (
+        settings.prefix_caching
+        and settings.num_spec
+        and memory.dim_first
+        and "is_conv_state_dim_first" in module
+    ):
+        raise NotOffered("the release's second runner copies no channel-first states with drafts")
