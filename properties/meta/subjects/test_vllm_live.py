@@ -135,7 +135,7 @@ def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, match
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
     """Both sides have the default; the adapter's cannot be imported without a release."""
-    text = (ROOT / "properties/subjects/vllm/live_config.py").read_text(encoding="utf-8")
+    text = (ROOT / "properties/subjects/vllm/live/config.py").read_text(encoding="utf-8")
     (settings,) = (one for one in ast.parse(text).body if getattr(one, "name", "") == "LiveSettings")
     assert isinstance(settings, ast.ClassDef)
     defaults = {

@@ -14,8 +14,9 @@ from typing import Any
 
 from properties.harness.subject.known import known_in
 from properties.subjects import Subject, load
-from properties.subjects.vllm import live_engine, outside_align, outside_builders
-from properties.subjects.vllm.live_inside import PORTED
+from properties.subjects.vllm import outside_align, outside_builders
+from properties.subjects.vllm.live import engine as live_engine
+from properties.subjects.vllm.live.inside import PORTED
 from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE, NotOffered
 from properties.subjects.vllm_conditions import CONDITIONS
@@ -31,7 +32,7 @@ TOPICS = (
     "align_context",
     "align_kernels",
     "align_runner",
-    "live_engine",
+    "live.engine",
 )
 
 for _topic in TOPICS:
@@ -45,7 +46,13 @@ KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
 _NAME = ".".join(map(str, RELEASE))
 
 IN_WHAT_IS_REPLACED = frozenset(
-    {"channel-first-shift-in-an-engine", "first-token-in-a-real-engine", "first-token-of-a-uniform-batch"}
+    {
+        "accepted-count-in-place-in-an-engine",
+        "channel-first-shift-in-an-engine",
+        "decode-without-drafts-after-accepted-ones",
+        "first-token-in-a-real-engine",
+        "first-token-of-a-uniform-batch",
+    }
 )
 """Defects of real engines that lie in builders and copies. With a port's in their place nothing excuses them."""
 _ENGINES = ("real-engine/v1", "real-engine/v2")

@@ -52,8 +52,11 @@ def parts_of(package: str) -> Carried:
     found = importlib.util.find_spec(package)
     assert found is not None
     assert found.submodule_search_locations is not None
-    paths = Path(found.submodule_search_locations[0]).glob("*.py")
-    modules = {f"{package}.{path.stem}": path for path in sorted(paths) if path.stem != "__init__"}
+    folder = Path(found.submodule_search_locations[0])
+    paths = [path for path in sorted(folder.rglob("*.py")) if path.stem != "__init__"]
+    modules = {
+        f"{package}.{'.'.join(path.relative_to(folder).with_suffix('').parts)}": path for path in paths
+    }
     return Carried(modules | _rules_of(modules.values()), package)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import LiveSettings
-from properties.subjects.vllm.live_forward import LiveForward
-from properties.subjects.vllm.live_states import LiveMemory
-from properties.subjects.vllm.live_v1_parts import (
+from properties.subjects.vllm.live.config import LiveSettings
+from properties.subjects.vllm.live.forward import LiveForward
+from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.live.v1_parts import (
     HOST,
     FirstModel,
     FirstSampler,
@@ -23,7 +23,7 @@ from properties.subjects.vllm.live_v1_parts import (
     planned_model_drafts,
     planned_ngrams,
 )
-from properties.subjects.vllm.live_worker import LiveWorker
+from properties.subjects.vllm.live.worker import LiveWorker
 from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"

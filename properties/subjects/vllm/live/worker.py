@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from properties.subjects.vllm.live_config import LiveSettings
-from properties.subjects.vllm.live_forward import LiveForward
-from properties.subjects.vllm.live_inside import Inside
-from properties.subjects.vllm.live_states import LiveMemory
+from properties.subjects.vllm.live.config import LiveSettings
+from properties.subjects.vllm.live.forward import LiveForward
+from properties.subjects.vllm.live.inside import Inside
+from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.release import find
 
 

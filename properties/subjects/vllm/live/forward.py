@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
-from properties.subjects.vllm.live_config import CONV_WIDTH
-from properties.subjects.vllm.live_states import LiveLayer, LiveMemory
+from properties.subjects.vllm.live.config import CONV_WIDTH
+from properties.subjects.vllm.live.states import LiveLayer, LiveMemory
 
 
 @dataclasses.dataclass(frozen=True)

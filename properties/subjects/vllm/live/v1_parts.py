@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_inside import Inside
-from properties.subjects.vllm.live_parts import copies
+from properties.subjects.vllm.live.inside import Inside
+from properties.subjects.vllm.live.parts import copies
 from properties.subjects.vllm.release import find
 
 HOST = torch.device("cpu")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.named_states import UNKNOWN
-from properties.subjects.vllm.live_config import (
+from properties.subjects.vllm.live.config import (
     CONV_CHANNELS,
     CONV_WIDTH,
     TEMPORAL,

@@ -10,8 +10,8 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from properties.subjects.vllm.live_config import BUILDERS, LiveSettings
-from properties.subjects.vllm.live_inside_parts import (
+from properties.subjects.vllm.live.config import BUILDERS, LiveSettings
+from properties.subjects.vllm.live.inside_parts import (
     KernelInside,
     builder_inside,
     context_inside,

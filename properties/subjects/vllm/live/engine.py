@@ -18,17 +18,17 @@ from typing import Any
 from oracle.lifecycle.live import Broken, BrokenLaws, LiveLaws, in_sentences
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
-from properties.subjects.vllm.live_config import (
+from properties.subjects.vllm.live.config import (
     CONV_WIDTH,
     LiveSettings,
     block_sizes,
     kv_cache_config,
     vllm_config,
 )
-from properties.subjects.vllm.live_contents import accessed, held
-from properties.subjects.vllm.live_states import LiveMemory
-from properties.subjects.vllm.live_v1 import LiveWorkerV1
-from properties.subjects.vllm.live_v2 import LiveWorkerV2
+from properties.subjects.vllm.live.contents import accessed, held
+from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.live.v1 import LiveWorkerV1
+from properties.subjects.vllm.live.v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 
 _RELEASE = ".".join(map(str, RELEASE))
@@ -51,7 +51,7 @@ class LiveStep:
         broken: what breaks each law.
         findings: all that does: the law, what was seen, what should be, and what was found of whose state.
         tables: as `owners`, while the forward runs.
-        accesses: which blocks each row of the forward used in each group, see `live_contents`.
+        accesses: which blocks each row of the forward used in each group, see `contents`.
         held: what stands in the block of each of `owners`.
     """
 

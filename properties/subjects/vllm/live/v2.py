@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live_config import LiveSettings, bare, made_with
-from properties.subjects.vllm.live_forward import LiveForward
-from properties.subjects.vllm.live_parts import (
+from properties.subjects.vllm.live.config import LiveSettings, bare, made_with
+from properties.subjects.vllm.live.forward import LiveForward
+from properties.subjects.vllm.live.parts import (
     GPU_FOLDER,
     AttentionV2,
     ConnectorV2,
@@ -24,8 +24,8 @@ from properties.subjects.vllm.live_parts import (
     Unneeded,
     without_a_device,
 )
-from properties.subjects.vllm.live_states import LiveMemory
-from properties.subjects.vllm.live_worker import LiveWorker
+from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.live.worker import LiveWorker
 from properties.subjects.vllm.release import NotOffered, find
 
 _STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
