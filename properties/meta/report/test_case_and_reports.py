@@ -341,6 +341,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
 named_defects = pytest.mark.parametrize("name", [defect.name for defect in DEFECTS])
 
 
+@pytest.mark.slow
 @named_defects
 def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: str) -> None:
     verdict = scripts.broken[name]
@@ -348,6 +349,7 @@ def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: st
     assert verdict.output.endswith("the defect is there\n")
 
 
+@pytest.mark.slow
 @named_defects
 def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name: str) -> None:
     assert scripts.intact[name] == BreakageVerdict(0, "the defect is gone\n")
@@ -368,6 +370,7 @@ def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_tha
     assert (ran.returncode, "6 should not be divided" in ran.stdout) == (code, code == 1), ran
 
 
+@pytest.mark.slow
 def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
     assert (scripts.missing.code, scripts.missing.output) == (
         2,
@@ -375,16 +378,19 @@ def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Script
     )
 
 
+@pytest.mark.slow
 def test_the_script_of_every_call_that_is_answered_by_the_rules_exits_0(scripts: Scripts) -> None:
     wrong = [(case, verdict) for case, verdict in scripts.correct if verdict.code != 0]
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_scripts_are_made_for_every_property(scripts: Scripts, trial: Bench) -> None:
     applicable = {name for name, one in load_properties().items() if not one.not_applicable(trial)}
     assert applicable <= {case.property_name for case, _ in scripts.correct}
 
 
+@pytest.mark.slow
 def test_the_script_needs_neither_hypothesis_nor_the_harness(scripts: Scripts) -> None:
     loaded = {name.split(".")[0] for name in scripts.modules}
     assert not loaded & {"hypothesis", "properties", "oracle", "pytest"}
@@ -590,6 +596,7 @@ def test_cases_about_memory_come_back_from_json(memory_scripts: MemoryScripts, n
     assert Case.from_json(case.to_json()) == case
 
 
+@pytest.mark.slow
 def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -> None:
     assert (
         "result[0].tolist() = [0, 3, 4, 8, 11], but should be [0, 3, 4, 8, 10]"

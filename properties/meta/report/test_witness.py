@@ -137,12 +137,14 @@ def test_a_race_is_shown_by_its_script_without_the_sanitizer(in_place: Found, tm
     assert script_says(in_place, tmp_path, "impl", ROOT) == 0
 
 
+@pytest.mark.slow
 def test_a_stray_access_is_shown_by_its_script_without_the_sanitizer(unmasked: Found, tmp_path: Path) -> None:
     assert (unmasked.case.sanitized, unmasked.case.order) == (True, TRACED)
     assert script_says(unmasked, tmp_path) == 1
     assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
 
 
+@pytest.mark.slow
 def test_what_neither_bytes_nor_touches_show_is_shown_by_a_script_that_asks_the_sanitizer(
     unmasked: Found, tmp_path: Path
 ) -> None:
@@ -225,6 +227,7 @@ def test_what_ends_the_process_on_a_cpu_too_is_told_with_the_line(
     )
 
 
+@pytest.mark.slow
 def test_what_does_not_end_on_a_cpu_either_is_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +257,6 @@ def divide(x, y):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
