@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,14 +21,14 @@ from properties.harness.campaign.heard import Heard
 from properties.harness.campaign.workers import exploration
 from properties.harness.campaign.workers.exploration import Exploration
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
-from properties.harness.campaign.workers.watchdog import Watchdog
+from properties.harness.campaign.workers.watchdog import LockedPipe, Watchdog, waited
 from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Raised, call
 from properties.harness.device import confirm as confirm_module
 from properties.harness.device.confirm import Confirmation
-from properties.harness.device.log import recover, running_path
+from properties.harness.device.log import StepLog, recover, running_path
 from properties.harness.execution import profiles
 from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
@@ -341,6 +342,7 @@ def test_a_call_that_never_ends_is_shrunk_to_the_smallest_input_that_does_not(ma
     assert "Repeated in 3 of 3 fresh workers." in text_of(found.report)
 
 
+@pytest.mark.slow
 def test_what_ends_its_process_is_found_by_a_task_that_is_isolated(make: Make) -> None:
     def body(trial: Trial, x: int) -> None:
         trial.agrees(call("cdiv", x=x, y=2))
@@ -660,6 +662,28 @@ def test_an_example_that_takes_long_is_written_down_and_told_of(
     assert max(one.seconds for one in said(worker) if hasattr(one, "seconds")) > 0.05
     # It came back, and nothing is in hand.
     assert not list(worker.pending.glob("*"))
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["others had the CPU", "it had the CPU"])
+def test_a_step_that_waits_for_its_turn_on_a_busy_machine_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    watchdog_module = sys.modules[Watchdog.__module__]
+    monkeypatch.setattr(watchdog_module, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog_module, "waited", lambda thread: time.monotonic() if others else 0.0)
+    pipe = Pipe()
+    watchdog = Watchdog(LockedPipe(pipe), StepLog)  # type: ignore[arg-type]
+    watchdog.start()
+    watchdog.step(Trial.__new__(Trial))
+    while len(pipe.sent) < 20:
+        time.sleep(0.01)
+    watchdog.stop()
+    assert (max(one.seconds for one in pipe.sent) < 0.1) is others
+
+
+def test_how_long_a_thread_waited_for_its_turn_is_what_the_system_says() -> None:
+    assert waited(threading.get_native_id()) >= 0.0
+    assert waited(0) == 0.0
 
 
 def _read(path: Path) -> Case | None:

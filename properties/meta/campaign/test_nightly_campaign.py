@@ -271,6 +271,7 @@ def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
     assert came_to(slow) == came_to(nights[0])
 
 
+@pytest.mark.slow
 def test_a_process_that_shares_workers_is_started_again_and_nobody_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

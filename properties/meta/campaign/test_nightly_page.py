@@ -549,6 +549,7 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
     return a_bucket(255, case, corpus=str(file), report=folder.name), tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_of_the_script_runs_it(reported: tuple[BucketRecord, Path]) -> None:
     bucket, folder = reported
     script = typed(bucket, folder / "reports")[-1]
@@ -581,6 +582,7 @@ def test_the_report_of_another_input_is_not_shown(reported: tuple[BucketRecord, 
     assert "x = 5" not in text
 
 
+@pytest.mark.slow
 def test_the_command_of_the_corpus_replays_it(
     reported: tuple[BucketRecord, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

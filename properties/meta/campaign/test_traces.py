@@ -101,6 +101,7 @@ def test_the_table_s_columns_are_named_after_the_machines(clean: Ended) -> None:
     assert re.search(r"┃ +\d+ traces\n", clean.output)
 
 
+@pytest.mark.slow
 def test_traces_in_which_something_is_wrong_exit_1(falsified: Ended) -> None:
     assert falsified.code == 1, falsified.output
     assert re.search(r"^1 FALSIFIED; \d+ examples in \d+ s$", falsified.output, re.MULTILINE)

@@ -215,6 +215,7 @@ with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
 SLEEPS = f"{FAULTY}\ncdiv = lambda x, y: 3\ndivide = lambda x, y: sleep(x)\n"
 
 
+@pytest.mark.slow
 def test_what_was_in_hand_survives_a_kill(tmp_path: Path, trial: Bench) -> None:
     reports = tmp_path / "reports"
     log = running_path(reports / "pending", "toys_sleep")

@@ -184,6 +184,7 @@ def test_an_example_whose_worker_was_killed_from_outside_is_run_again(port: InWo
     assert (port.restarts, dict(port.faults)) == (1, {})
 
 
+@pytest.mark.slow
 def test_an_example_whose_workers_and_their_server_were_killed_is_run_again(port: InWorker) -> None:
     port.execute(call("remember", x=1))
     kill(port.server_pid)

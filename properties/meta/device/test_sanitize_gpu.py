@@ -476,6 +476,7 @@ def test_a_finding_counts_for_more_than_a_crash(folder: Path) -> None:
     assert command(folder, "cases", "--tools", "memcheck", plan=plan).code == exit_codes.FALSIFIED
 
 
+@pytest.mark.slow
 def test_what_was_found_before_the_time_is_up_is_kept(folder: Path) -> None:
     plan = {"memcheck 0": OUT_OF_BOUNDS, "memcheck 1": "hang"}
     run = command(folder, "cases", "--tools", "memcheck", "--timeout", "2s", plan=plan)
@@ -483,6 +484,7 @@ def test_what_was_found_before_the_time_is_up_is_kept(folder: Path) -> None:
     assert (run.code, KERNEL in run.output) == (exit_codes.FALSIFIED, True)
 
 
+@pytest.mark.slow
 def test_cases_that_there_is_no_time_for_make_a_run_incomplete(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", "--timeout", "2s", plan={"memcheck 1": "hang"})
     assert run.code == exit_codes.INCOMPLETE
@@ -523,6 +525,7 @@ def test_errors_that_were_not_printed_make_a_run_incomplete(folder: Path) -> Non
     assert (run.code, "40 errors were not printed" in run.output) == (exit_codes.INCOMPLETE, True)
 
 
+@pytest.mark.slow
 def test_a_case_that_calls_what_nobody_documents_is_not_run(folder: Path) -> None:
     case = Case.load(folder / "cases/0.json")
     steps = tuple(replace(one, function="os.getcwd") if one in case.calls else one for one in case.steps)
@@ -531,6 +534,7 @@ def test_a_case_that_calls_what_nobody_documents_is_not_run(folder: Path) -> Non
     assert (run.code, run.ended["memcheck"]["0"]) == (exit_codes.INCOMPLETE, "failed")
 
 
+@pytest.mark.slow
 def test_a_case_of_functions_that_the_subject_lacks_is_left_out(folder: Path) -> None:
     (folder / "bare_subject.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:

@@ -144,6 +144,7 @@ def test_an_engine_that_decides_as_the_documents_do_is_found_out_in_a_few_steps(
     assert steps_of(found_with(engine, monkeypatch)) <= MOST_STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_message_names_a_request_and_the_picture_ends_where_it_went_wrong(rule: str) -> None:
     case = found_by_rule(rule)
@@ -159,6 +160,7 @@ def test_replayed_it_fails_with_the_rule_and_is_fixed_without(rule: str, tmp_pat
     assert verdicts == ["FAILED", "FIXED"]
 
 
+@pytest.mark.slow
 def test_repro_scripts_exit_with_1_with_the_rule_and_with_0_without(tmp_path: Path) -> None:
     intact = {"SUBJECT": "impl"}
     jobs = [(script(rule, tmp_path), variables) for rule in RULES for variables in ({}, intact)]

@@ -260,6 +260,7 @@ def cdiv(x, y):
 """
 
 
+@pytest.mark.slow
 def test_where_the_reports_cannot_be_written_they_go_to_a_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("no folder")
     found = session(tmp_path, "toy_wrong", *CEILING, source=WRONG, TMPDIR=str(tmp_path))
@@ -269,6 +270,7 @@ def test_where_the_reports_cannot_be_written_they_go_to_a_temporary_folder(tmp_p
     assert "half a pair: \\ud800" in report.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_the_case_is_on_the_standard_error(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("no folder")
     nowhere = WRONG + f"\nimport tempfile\ntempfile.tempdir = {str(tmp_path / 'reports')!r}\n"

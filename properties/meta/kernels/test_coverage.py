@@ -191,6 +191,7 @@ def halve(x):
 """
 
 
+@pytest.mark.slow
 def test_a_subject_in_a_process_of_its_own_is_covered_too(tmp_path: Path) -> None:
     with module(tmp_path, "toy_halves", LAUNCHING) as name, InWorker(name, "cpu") as port:
         found = []

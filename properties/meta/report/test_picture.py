@@ -424,6 +424,7 @@ def straddling(root: Element) -> list[str | None]:
     ]
 
 
+@pytest.mark.slow
 @given(timeline=timelines())
 @example(timeline=STORY)
 @example(timeline=CHANGES)
@@ -433,6 +434,7 @@ def test_no_text_runs_over_another_or_over_the_edge_of_a_cell(timeline: Timeline
     assert straddling(root) == []
 
 
+@pytest.mark.slow
 @given(timeline=timelines())
 @example(timeline=STORY)
 @example(timeline=CHANGES)
@@ -444,6 +446,7 @@ def test_everything_is_on_the_sheet_and_the_sheet_is_not_wide(timeline: Timeline
     assert sheet(root).right <= 1600
 
 
+@pytest.mark.slow
 @given(timeline=timelines())
 @example(timeline=STORY)
 @example(timeline=CHANGES)

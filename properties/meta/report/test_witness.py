@@ -218,6 +218,7 @@ def faulted(body: str, kind: str, folder: Path) -> str:
     return explained(case, load("impl")).finding
 
 
+@pytest.mark.slow
 def test_what_ends_the_process_on_a_cpu_too_is_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +272,7 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     assert re.fullmatch(r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", told)
 
 
+@pytest.mark.slow
 def test_what_only_a_device_does_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     assert faulted("return x // y", "illegal access", tmp_path) == ""

@@ -293,6 +293,7 @@ def stored_wrongly(name: str) -> Case:
     return caught.value.case
 
 
+@pytest.mark.slow
 def test_a_script_needs_the_port_and_nothing_of_the_adapter(tmp_path: Path) -> None:
     with broken(tmp_path, STORED) as name:
         script = tmp_path / "repro.py"

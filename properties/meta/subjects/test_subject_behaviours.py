@@ -482,6 +482,7 @@ def test_a_module_that_raises_when_it_is_imported_is_refused_by_its_name(tmp_pat
         load(name)
 
 
+@pytest.mark.slow
 def test_a_script_says_of_an_exit_of_the_subject_that_the_defect_is_there(tmp_path: Path) -> None:
     with module(tmp_path, "toy_leaving", "def cdiv(x, y):\n    raise SystemExit(0)\n") as name:
         case = a_case(subject=name, steps=(call("cdiv", x=7, y=2),), expected=(Returned(4),))

@@ -282,6 +282,7 @@ def lines_about(output: str, test: str, outcome: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith(outcome) and test in line]
 
 
+@pytest.mark.slow
 def test_a_declared_deviation_that_shows_is_an_expected_failure_in_pytest(session: tuple[Path, str]) -> None:
     _, output = session
     (line,) = lines_about(output, "division_is_exact_or_refused", "XFAIL")
@@ -289,6 +290,7 @@ def test_a_declared_deviation_that_shows_is_an_expected_failure_in_pytest(sessio
     assert not lines_about(output, "division_is_exact_or_refused", "ERROR")
 
 
+@pytest.mark.slow
 def test_a_declared_deviation_that_does_not_show_fails_in_pytest(session: tuple[Path, str]) -> None:
     _, output = session
     assert lines_about(output, "ceiling_division_rounds_up_for_either_sign", "FAILED")
@@ -310,6 +312,7 @@ def test_a_falsified_property_leaves_a_report_that_the_pytest_session_points_to(
     assert f"report: {report}" in output
 
 
+@pytest.mark.slow
 def test_the_header_of_a_pytest_session_names_subject_and_device(session: tuple[Path, str]) -> None:
     _, output = session
     assert "statecheck: subject toy_of_session, device cpu" in output

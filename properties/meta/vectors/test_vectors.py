@@ -111,6 +111,7 @@ def test_another_seed_makes_other_vectors(tmp_path: Path) -> None:
     assert {one["id"] for one in load(tmp_path / "1")} != {one["id"] for one in load(tmp_path / "2")}
 
 
+@pytest.mark.slow
 def test_every_function_has_vectors_and_every_vector_a_name_of_its_own(corpus: Path) -> None:
     vectors = load(corpus)
     assert {one["function"] for one in vectors} == {name.removesuffix(".fget") for name in FUNCTIONS}

@@ -1,6 +1,7 @@
 """Tells the coordinator every second that a worker is alive, and writes down an example that takes long.
 
-A subject that hangs in this process can be ended from outside only, and then its input would be lost.
+A subject that hangs in this process can be ended from outside only, and then its input would be lost. Time in which other
+processes had the CPU does not count: a call that waits for its turn on a busy machine does not hang.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.workers.tasks import Busy
@@ -18,6 +20,15 @@ from properties.harness.execution.example import Trial
 
 _BEAT_SECONDS = 1.0
 _LONG_SECONDS = 2.0
+
+
+def waited(thread: int) -> float:
+    """Seconds in which a thread of this process could have run, and others did; 0 where the system does not tell."""
+    try:
+        told = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()
+        return int(told[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 class LockedPipe:
@@ -32,7 +43,7 @@ class LockedPipe:
 
 
 class Watchdog:
-    """Watches one worker.
+    """Watches one worker, in the thread that makes this.
 
     Args:
         open_log: makes the log of the example in hand.
@@ -45,6 +56,7 @@ class Watchdog:
         self._since = 0.0
         self._log: StepLog | None = None
         self._ended = threading.Event()
+        self._watched = threading.get_native_id()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -67,13 +79,15 @@ class Watchdog:
         if self._log is not None:
             self._drop()
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._since if self._trial is not None else 0.0
-
     def _watch(self) -> None:
+        at, before, begun, lost = time.monotonic(), waited(self._watched), 0.0, 0.0
         while not self._ended.wait(_BEAT_SECONDS):
-            trial, seconds = self._trial, self.seconds
+            trial, since = self._trial, self._since
+            last, at, was = at, time.monotonic(), before
+            before = waited(self._watched)
+            lost = (lost if since == begun else 0.0) + min(before - was, at - max(since, last))
+            begun = since
+            seconds = max(at - since - lost, 0.0) if trial is not None else 0.0
             if trial is not None and seconds > _LONG_SECONDS:
                 self._write(trial)
             with suppress(OSError, ValueError):

@@ -279,6 +279,7 @@ sys.exit(options.run(options))
 """
 
 
+@pytest.mark.slow
 def test_the_command_needs_no_preparation(command: Command) -> None:
     path = command.write(OUTSIDE)
     found = child(command.folder, "-c", MAIN, "sanitize", path.name)
@@ -311,6 +312,7 @@ def pytest_child(folder: Path, *arguments: str) -> str:
     return child(folder, "-m", "pytest", "-q", "-rsf", *plugin, *arguments, "test_kernels.py").stdout
 
 
+@pytest.mark.slow
 def test_the_fixture_watches_the_tests_that_ask_for_it(command: Command) -> None:
     out = pytest_child(command.folder)
     assert "2 failed, 2 passed" in out
@@ -325,6 +327,7 @@ def test_the_fixture_skips_where_kernels_are_compiled(command: Command) -> None:
     assert "kernels are compiled in this process, and cannot be watched" in out
 
 
+@pytest.mark.slow
 def test_the_fixture_watches_what_a_conftest_has_interpreted(command: Command) -> None:
     (command.folder / "conftest.py").write_text(
         "import os\nos.environ['TRITON_INTERPRET'] = '1'\nimport triton\n"
