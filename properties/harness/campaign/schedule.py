@@ -23,7 +23,7 @@ from properties.harness.subject import is_engine
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
 _FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
-_FEW, _FEW_LIVES = 100, 20
+_FEW, _FEW_LIVES = 60, 12
 """What has had fewer compared examples comes before what has had more."""
 _ROUNDS_OF_FEW = 3
 """So many rounds of these come before a round of all."""

@@ -65,7 +65,7 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 
 
 def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_others() -> None:
-    few, plain = Played(1, 200, slow=15), Played(1, 200)
+    few, plain = Played(1, 200, slow=9), Played(1, 200)
     names = [task.property for task in few.tasks(30)][len(NAMES) :]
     with_all = slice(3, 3 + len(NAMES))
     assert sorted(names[with_all]) == sorted(NAMES)
