@@ -17,6 +17,7 @@ from properties.strategies.live import (
     LiveStory,
     LiveTurns,
 )
+from properties.strategies.live_connectors import connected_stories
 from properties.strategies.live_situations import stories_with_situations
 
 ENGINE = "LiveEngine"
@@ -78,7 +79,9 @@ class LiveRun:
 
     def run_out(self) -> None:
         """Nothing more comes in, until all requests are gone."""
-        most = 4 + 2 * sum(LONGEST for _ in self.alive)
+        # A connector takes its time for loads and saves.
+        late = 8 + sum(self.story.world.load_steps) + sum(self.story.world.save_steps)
+        most = 4 + (2 * LONGEST + late) * len(self.alive) + (late if self.story.world.connector else 0)
         if not any(self.step(LiveTurns()) for _ in range(most)):
             left = ", ".join(self.alive)
             seen = f"after {most} steps without arrivals, requests {left} are not finished"
@@ -107,4 +110,22 @@ def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exa
     trial: Trial, story: LiveStory
 ) -> None:
     """As with the second runner: what a forward reads, what may be hit, and whose the blocks are."""
+    LiveRun(trial, story).run()
+
+
+@prop("real-engine/v2-connector", "provenance", ENGINE, story=connected_stories("V2"))
+def test_requests_in_the_release_with_its_second_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
+    trial: Trial, story: LiveStory
+) -> None:
+    """As without a connector; and a block that is being loaded is its request's alone until that is done, a block that is being
+    saved is not written before that is done, and what is saved is the state of exactly the tokens that it is saved for.
+    """
+    LiveRun(trial, story).run()
+
+
+@prop("real-engine/v1-connector", "provenance", ENGINE, story=connected_stories("V1"))
+def test_requests_in_the_release_with_its_first_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
+    trial: Trial, story: LiveStory
+) -> None:
+    """As with the second runner and a connector."""
     LiveRun(trial, story).run()

@@ -10,38 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.lifecycle.broken import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
+from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
 
-Broken = tuple[str, str, str, dict[str, Any]]
-"""The law, what was seen, and what should be, in words; and as data the `request` that it is of; of a state that is wrong after
-how many of its `tokens` it should be, what was `found` (one `Found` for each state that is named), and `conv`, whether these are
-rows of a window; and `group` and `block` of what is about a block."""
 Observed = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BrokenLaws:
-    """Of each law the first thing that breaks it, in a sentence; "nothing" where it holds."""
-
-    computed: str = "nothing"
-    tokens: str = "nothing"
-    attention: str = "nothing"
-    metadata: str = "nothing"
-    read: str = "nothing"
-    written: str = "nothing"
-    published: str = "nothing"
-    owned: str = "nothing"
-    free: str = "nothing"
-    output: str = "nothing"
-    left: str = "nothing"
-
-
-def in_sentences(broken: Sequence[Broken]) -> BrokenLaws:
-    """What a step broke, by its laws."""
-    first: dict[str, str] = {}
-    for law, seen, wanted, _ in broken:
-        first.setdefault(law, f"{seen}, but {wanted}")
-    return BrokenLaws(**first)
 
 
 @dataclass
@@ -77,6 +50,7 @@ class LiveLaws:
             self._rows,
             self._strays,
             self._published,
+            self._transfers,
             self._owners,
             self._outputs,
             self._left,
@@ -228,19 +202,32 @@ class LiveLaws:
                     {"group": group, "block": block},
                 )
                 continue
-            request = self.requests[name]
-            for kind, found in contents:
-                wrong = self._wrong(request, group, count, kind, found)
-                if wrong:
-                    conv = kind == "conv"
-                    told = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
-                    yield (
-                        "published",
-                        f"block {block} of group {group}, which may be hit as {count} tokens of {name}, holds {told}",
-                        "should hold the state after exactly these",
-                        self._about(name, count, wrong, (group, block), conv=conv),
-                    )
-                    break
+            yield from self._contents("published", "which may be hit", (group, block, name, count, contents))
+
+    def _transfers(self, seen: Observed) -> Iterator[Broken]:
+        """What a connector loads and saves."""
+        if seen.get("transfers") is None:
+            return
+        yield from broken_by_loads(seen, self.block_sizes[0])
+        yield from broken_by_saves(seen, self.block_sizes[0])
+        for saved in seen["transfers"].saved:
+            yield from self._contents("saved", "which is saved", saved)
+
+    def _contents(self, law: str, what: str, of: tuple[Any, ...]) -> Iterator[Broken]:
+        """What of (group, block, request, tokens, contents) is not the state after so many tokens of the request."""
+        group, block, name, count, contents = of
+        for kind, found in contents:
+            wrong = self._wrong(self.requests[name], group, count, kind, found)
+            if wrong:
+                conv = kind == "conv"
+                told = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
+                yield (
+                    law,
+                    f"block {block} of group {group}, {what} as {count} tokens of {name}, holds {told}",
+                    "should hold the state after exactly these",
+                    self._about(name, count, wrong, (group, block), conv=conv),
+                )
+                break
 
     def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, found: Any) -> Sequence[int]:
         """What stands in a block instead of the state after `count` tokens; nothing where it is that one."""
@@ -277,6 +264,8 @@ class LiveLaws:
                     {"group": min(places[block])[0], "block": block},
                 )
         references = dict(seen["references"])
+        if seen.get("transfers") is not None:
+            counts.update(seen["transfers"].kept)
         for block in sorted(references.keys() | counts.keys()):
             if references.get(block, 0) != counts[block]:
                 yield (

@@ -71,6 +71,12 @@ class LiveWorld:
     shared_prefix_checkpoint: bool = False
     padding: int = 0
     runner: str = "V2"
+    connector: str = ""
+    load_steps: tuple[int, ...] = (0,)
+    save_steps: tuple[int, ...] = (0,)
+    failing_loads: tuple[int, ...] = ()
+    saves_at_end: bool = False
+    late_lookups: int = 0
     layout: str = "SD"
 
     @property

@@ -71,6 +71,10 @@ class LiveSettings:
     `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
     null block. `padding` rows are added to batches of decodes, as for full graphs. `inside` names a module whose functions stand in
     the place of the release's.
+
+    A `connector` loads what it has saved in the step that wants it ("sync") or while others run ("async"); "" is none. The loads
+    that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
+    `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
     """
 
     kinds: tuple[str, ...] = ("gdn",)
@@ -91,6 +95,12 @@ class LiveSettings:
     shared_prefix_checkpoint: bool = False
     padding: int = 0
     runner: str = "V2"
+    connector: str = ""
+    load_steps: tuple[int, ...] = (0,)
+    save_steps: tuple[int, ...] = (0,)
+    failing_loads: tuple[int, ...] = ()
+    saves_at_end: bool = False
+    late_lookups: int = 0
     inside: str = ""
 
     @property

@@ -12,11 +12,14 @@ import dataclasses
 import hashlib
 import os
 import pickle
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.live import Broken, BrokenLaws, LiveLaws, in_sentences
+from oracle.lifecycle.broken import Broken, BrokenLaws, in_sentences
+from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
+from oracle.lifecycle.transfers import Transfers
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live.config import (
     CONV_WIDTH,
@@ -25,8 +28,11 @@ from properties.subjects.vllm.live.config import (
     kv_cache_config,
     vllm_config,
 )
+from properties.subjects.vllm.live.connector import configure_connector, share
 from properties.subjects.vllm.live.contents import accessed, held
+from properties.subjects.vllm.live.offers import LiveOffers
 from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.live.transfers import LiveTransfers
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
@@ -92,16 +98,29 @@ class LiveEngine:
             raise NotOffered(f"release {_RELEASE} hashes no parts of blocks")
         self.hash_block_size = hashes
         self.memory = LiveMemory(settings, dim_first)
+        self.offers: LiveOffers | None = None
+        self.transfers: LiveTransfers | None = None
+        if settings.connector:
+            self._connect(sizes)
         self.turns: dict[str, int] = {}
         self.requests: list[Any] = []
         self.known: dict[bytes, tuple[str, int]] = {}
         """By block hash, the request and the number of its tokens that it stands for."""
         self.scheduler = self._scheduler(scheduler, hashes)
         self.pool = self.scheduler.kv_cache_manager.block_pool
+        if self.offers is not None:
+            self.offers.manager = self.scheduler.kv_cache_manager
         self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = self._hasher(hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
         self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
+
+    def _connect(self, sizes: list[int]) -> None:
+        configure_connector(self.config, self.settings)
+        names = [group.layer_names for group in self.caches.kv_cache_groups]
+        self.offers = LiveOffers(self.settings, sizes, self.hash_block_size, self._named_blocks)
+        self.transfers = LiveTransfers(self.settings, self.memory, names)
+        share(self.config, self.offers, self.transfers)
 
     def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
         name = "async_scheduler:AsyncScheduler" if self.settings.async_scheduling else "scheduler:Scheduler"
@@ -153,6 +172,7 @@ class LiveEngine:
             block_hasher=self.hasher,
         )
         self.requests.append(request)
+        self._remember()
         self.scheduler.add_request(request)
 
     def abort(self, id: str) -> None:  # noqa: A002
@@ -161,8 +181,12 @@ class LiveEngine:
         self.scheduler.finish_requests([id], status)
 
     def reset_prefix_cache(self, preempt: bool) -> None:
-        """Empty the prefix cache; with `preempt`, requests that are running make way for it."""
-        self.scheduler.reset_prefix_cache(preempt)
+        """Empty the prefix cache; with `preempt`, requests that are running make way for it.
+
+        While a connector loads or saves, a release refuses the latter.
+        """
+        under_way = self.offers is not None and (self.offers.loads or self.offers.saves)
+        self.scheduler.reset_prefix_cache(preempt and not under_way)
 
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
@@ -191,7 +215,9 @@ class LiveEngine:
     def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
         """A step as the laws see it, and what of it breaks them; see `step`."""
         self.turns = turns
+        before = frozenset[tuple[int, int]]() if self.offers is None else self.offers.saving
         seen = self._step()
+        seen["transfers"] = self._moved(before, seen["loading"])
         return seen, tuple(self.laws.step(seen))
 
     def _step(self) -> dict[str, Any]:
@@ -200,6 +226,7 @@ class LiveEngine:
             scheduled = self.scheduler.schedule()
             self._remember()
             found |= self._decided(scheduled)
+            found["loading"] = self._loading()
             found["owners"] = self._owners()
             output = self.worker.execute(scheduled)
             found["rows"], found["stray"] = self.worker.rows, self.worker.stray
@@ -219,7 +246,7 @@ class LiveEngine:
 
     def _begin(self) -> dict[str, Any]:
         names = ("rows", "stray", "preempted", "finished", "owners")
-        return {"scheduled": {}, "outputs": {}, **{name: [] for name in names}}
+        return {"scheduled": {}, "outputs": {}, "loading": {}, **{name: [] for name in names}}
 
     def _update(self, found: dict[str, Any]) -> None:
         scheduled, output = self.in_flight.popleft()
@@ -295,19 +322,41 @@ class LiveEngine:
 
     def _published(self) -> list[tuple[Any, ...]]:
         """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""
+        found = [
+            (group, block.block_id, name, count, self.memory.contents(group, block.block_id))
+            for group, block, _, name, count in self._named_blocks()
+        ]
+        return sorted(found, key=lambda one: one[:4])
+
+    def _named_blocks(self) -> Iterator[tuple[int, Any, bytes, str, int]]:
+        """Of each block that may be hit: group, block, hash, a request and how many of its tokens it stands for."""
         split = (
             find("vllm.v1.core.kv_cache_utils:get_group_id"),
             find("vllm.v1.core.kv_cache_utils:get_block_hash"),
         )
-        found = []
         for key, blocks in self.pool.cached_block_hash_to_block._cache.items():
-            several = blocks.values() if isinstance(blocks, dict) else [blocks]
-            group, prefix = split[0](key), self.known.get(bytes(split[1](key)))
-            found += [
-                (group, one.block_id, *(prefix or ("", 0)), self.memory.contents(group, one.block_id))
-                for one in several
-            ]
-        return sorted(found, key=lambda one: one[:4])
+            prefix = bytes(split[1](key))
+            for one in blocks.values() if isinstance(blocks, dict) else [blocks]:
+                yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
+
+    def _loading(self) -> dict[tuple[int, int], str]:
+        loads = {} if self.offers is None else self.offers.loads
+        return {(move.group, move.block): name for name, load in loads.items() for move in load.blocks}
+
+    def _moved(
+        self, saving: frozenset[tuple[int, int]], loading: dict[tuple[int, int], str]
+    ) -> Transfers | None:
+        """What the connector has under way, None without one."""
+        if self.offers is None or self.transfers is None:
+            return None
+        freed = (one.block_id for _, blocks in self._freed_later() for one in blocks)
+        saved, self.transfers.saved = tuple(self.transfers.saved), []
+        kept = self.offers.kept + collections.Counter(freed)
+        return Transfers(loading, self._loading(), saving, self.offers.saving, saved, kept)
+
+    def _freed_later(self) -> list[tuple[int, Any]]:
+        """Blocks that the release frees once the steps in flight are done, since a load could write them before."""
+        return list(getattr(self.scheduler, "deferred_frees", ()))
 
 
 def _digest(value: Any) -> bytes:

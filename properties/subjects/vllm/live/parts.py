@@ -117,13 +117,6 @@ class ModelV2(torch.nn.Module):
         return {one: copies("SHORT" in str(one.name)) for one in types}
 
 
-class ConnectorV2(Unneeded):
-    """No connector."""
-
-    def no_forward(self, _: Any) -> Any:
-        return find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")
-
-
 class GraphsV2:
     """Full graphs of decodes, with rows of padding."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from properties.subjects.vllm.live.config import LiveSettings
+from properties.subjects.vllm.live.connector import in_place
 from properties.subjects.vllm.live.forward import LiveForward
 from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.v1_parts import (
@@ -67,7 +68,8 @@ class LiveWorkerV1(LiveWorker):
             runner.drafter.live = self
         runner.sampler = FirstSampler(self)
         runner.rejection_sampler = runner.sampler
-        runner.initialize_kv_cache(self.caches)
+        with in_place(self.connector):
+            runner.initialize_kv_cache(self.caches)
         return runner
 
     def _capture(self) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from properties.subjects.vllm.live.config import LiveSettings, bare, made_with
+from properties.subjects.vllm.live.connector import in_place
 from properties.subjects.vllm.live.forward import LiveForward
 from properties.subjects.vllm.live.parts import (
     GPU_FOLDER,
     AttentionV2,
-    ConnectorV2,
     DraftsV2,
     GraphsV2,
     ModelV2,
@@ -144,7 +144,6 @@ class LiveWorkerV2(LiveWorker):
         runner.eplb = Unneeded()
         runner.lora_state = Unneeded()
         runner.prompt_logprobs_worker = NoLogprobs()
-        runner.kv_connector = ConnectorV2()
         runner.sampler = SamplerV2(self)
         runner.rejection_sampler = runner.sampler
         runner.speculator = DraftsV2(self) if settings.num_spec else None
@@ -196,13 +195,20 @@ class LiveWorkerV2(LiveWorker):
                 made.create_metadata_builders(config, ON_CPU, None)
                 runner.attn_groups.append([made])
         context = config.compilation_config.static_forward_context
+        tensors = {}
         for name, layer in self.memory.layers.items():
-            states = layer.states[0] if layer.kind == "attention" else list(layer.states)
-            context[name] = SimpleNamespace(kv_cache=states)
+            tensors[name] = layer.states[0] if layer.kind == "attention" else list(layer.states)
+            context[name] = SimpleNamespace(kv_cache=tensors[name])
+        runner.kv_connector = self._connector(tensors)
         runner.kv_caches = list(self.memory.pools)
         runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self._zero)
         if hasattr(runner.model_state, "initialize_kv_cache"):
             runner.model_state.initialize_kv_cache(caches, runner.block_tables)
+
+    def _connector(self, tensors: dict[str, Any]) -> Any:
+        """What the runner has around its steps for the connector, or for none."""
+        with in_place(self.connector):
+            return find(f"{GPU_FOLDER}.kv_connector:get_kv_connector")(self.config, tensors)
 
     def _width(self, spec: Any) -> int:
         """Columns of the group's block table."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from properties.subjects.vllm.live.config import LiveSettings
+from properties.subjects.vllm.live.connector import in_place, worker_connector
 from properties.subjects.vllm.live.forward import LiveForward
 from properties.subjects.vllm.live.inside import Inside
 from properties.subjects.vllm.live.states import LiveMemory
@@ -24,6 +25,7 @@ class LiveWorker:
         self.plan = plan
         self.inside = Inside(settings)
         self.forward: LiveForward | None = None
+        self.connector = worker_connector(config, caches)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -36,7 +38,8 @@ class LiveWorker:
     def execute(self, scheduled: Any) -> Any:
         """What the model runner says of the step."""
         self.forward = None
-        with find("vllm.config:set_current_vllm_config")(self.config), self.inside.functions():
+        config = find("vllm.config:set_current_vllm_config")(self.config)
+        with config, self.inside.functions(), in_place(self.connector):
             done = self.runner.execute_model(scheduled)
             if done is None:
                 done = self.runner.sample_tokens(None)
