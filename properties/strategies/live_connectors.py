@@ -60,7 +60,7 @@ def connected_worlds(runner: str) -> st.SearchStrategy[LiveWorld]:
             late_lookups=late,
         ),
         live_worlds(runner),
-        st.sampled_from(("async", "sync")),
+        st.sampled_from(("async", "async", "sync")),
         steps,
         steps,
         st.sets(st.integers(0, 2), max_size=1).map(tuple),

@@ -107,6 +107,15 @@ def _prompt_of(case: Case, name: str) -> int:
     return next((len(one["prompt"]) for one in adds if one["id"] == name), 0)
 
 
+def _loaded_in_its_step(case: Case, _: Profile) -> bool:
+    """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
+    about, decided, ended = _about(case), _decided(case), case.actual[-1]
+    step = ended.value if isinstance(ended, Returned) else None
+    loaded = step["loaded"] if isinstance(step, Record) else ()
+    found = any(name == about["request"] and group and tokens == about["tokens"] for group, _, name, tokens in loaded)
+    return bool(decided["begins"]) and decided["computed"] == about["tokens"] and found
+
+
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
     row no longer than a decode with drafts.
@@ -267,6 +276,10 @@ LIVE: Mapping[str, Condition] = {
     "tail_published_again": Condition(
         _engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
         _inside_of_a_block,
+    ),
+    "loaded_in_its_step": Condition(
+        _engine(lambda settings: settings.get("connector") == "sync" and settings.get("prefix_caching", True)),
+        _loaded_in_its_step,
     ),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _crossed_there),
     "hits_inside_blocks": Condition(

@@ -59,6 +59,7 @@ class LiveStep:
         tables: as `owners`, while the forward runs.
         accesses: which blocks each row of the forward used in each group, see `contents`.
         held: what stands in the block of each of `owners`.
+        loaded, saved: (group, block, request, tokens) of blocks that a connector wrote, and read to save them.
     """
 
     scheduled: dict[str, Any]
@@ -74,6 +75,8 @@ class LiveStep:
     tables: tuple[Any, ...]
     accesses: tuple[Any, ...]
     held: tuple[Any, ...]
+    loaded: tuple[Any, ...] = ()
+    saved: tuple[Any, ...] = ()
 
 
 class LiveEngine:
@@ -210,7 +213,15 @@ class LiveEngine:
             tuple(seen["owners"]),
             accessed(seen["rows"], known, page),
             held(seen["owners_after"], self.memory, known, page),
+            *self._told(seen["transfers"]),
         )
+
+    def _told(self, moved: Transfers | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What was loaded, and what was saved."""
+        if moved is None or self.transfers is None:
+            return (), ()
+        written, self.transfers.written = tuple(self.transfers.written), []
+        return written, tuple(one[:4] for one in moved.saved)
 
     def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
         """A step as the laws see it, and what of it breaks them; see `step`."""

@@ -1,6 +1,6 @@
 """The scheduler's side of the connector of lives: what it offers of its store, and what it asks the worker to load and to save.
 
-With prefix caching every block that may be hit is saved under its hash, either as soon as it may be hit, and then it is counted as
+With prefix caching every full block that may be hit is saved under its hash, either as soon as it may be hit, and then it is counted as
 in use until that is done, or when its request is gone. Without, a prompt is saved as a whole when it is computed, as an instance
 that computes prompts for another one does.
 """
@@ -131,9 +131,13 @@ class LiveOffers:
         saves, self._next_saves = self._next_saves, []
         return SimpleNamespace(loads=tuple(loads), saves=tuple(saves))
 
+    def _full(self) -> Iterator[tuple[Any, ...]]:
+        """Of what may be hit, the blocks that are full. A request goes on in its last one, though it may be hit."""
+        return (one for one in self.published() if one[-1] and one[-1] % self.sizes[one[0]] == 0)
+
     def _save_published(self) -> None:
         blocks, moves = [], []
-        for group, block, prefix, name, count in self.published():
+        for group, block, prefix, name, count in self._full():
             if (group, prefix) not in self._asked:
                 self._asked.add((group, prefix))
                 blocks.append(block)
@@ -196,7 +200,7 @@ class LiveOffers:
         own = {(group, block) for group, several in enumerate(blocks) for block in several if block}
         moves = [
             BlockMove(group, block.block_id, prefix, owner, count)
-            for group, block, prefix, owner, count in self.published()
+            for group, block, prefix, owner, count in self._full()
             if (group, block.block_id) in own
         ]
         return self._save(self._unasked(moves), name)

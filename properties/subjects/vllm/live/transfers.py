@@ -59,6 +59,8 @@ class LiveTransfers:
         self.store: dict[tuple[int, Any], list[torch.Tensor]] = {}
         self.saved: list[tuple[Any, ...]] = []
         """What was read to be saved since the engine last looked: group, block, request, tokens, contents."""
+        self.written: list[tuple[int, int, str, int]] = []
+        """What was loaded since then: group, block, request, tokens."""
         self._caches: dict[str, list[torch.Tensor]] = {}
         self._loads: dict[LiveTransfer, int] = {}
         self._saves: dict[LiveTransfer, int] = {}
@@ -101,6 +103,7 @@ class LiveTransfers:
             kept = self.store[move.group, move.prefix]
             for states, values in zip(self._states(move.group), kept, strict=True):
                 states[move.block] = values
+            self.written.append(_as_published(move))
 
     def received(self) -> set[str]:
         """Requests whose loads were done since this was asked, also those that failed."""
