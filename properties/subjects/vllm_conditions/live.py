@@ -116,6 +116,12 @@ def _loaded_in_its_step(case: Case, _: Profile) -> bool:
     return bool(decided["begins"]) and decided["computed"] == about["tokens"] and found
 
 
+def _has_work(case: Case) -> bool:
+    """Whether the last step before the call had rows."""
+    steps = _steps(case)
+    return bool(steps and steps[-1])
+
+
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
     row no longer than a decode with drafts.
@@ -280,6 +286,10 @@ LIVE: Mapping[str, Condition] = {
     "loaded_in_its_step": Condition(
         _engine(lambda settings: settings.get("connector") == "sync" and settings.get("prefix_caching", True)),
         _loaded_in_its_step,
+    ),
+    "connected_and_overlapped": Condition(
+        _engine(lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))),
+        lambda case, _: _has_work(case),
     ),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _crossed_there),
     "hits_inside_blocks": Condition(

@@ -186,10 +186,15 @@ class LiveEngine:
     def reset_prefix_cache(self, preempt: bool) -> None:
         """Empty the prefix cache; with `preempt`, requests that are running make way for it.
 
-        While a connector loads or saves, a release refuses the latter.
+        The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
         """
-        under_way = self.offers is not None and (self.offers.loads or self.offers.saves)
-        self.scheduler.reset_prefix_cache(preempt and not under_way)
+        self.scheduler.reset_prefix_cache(preempt and not self._kept_for_a_connector())
+
+    def _kept_for_a_connector(self) -> bool:
+        if self.offers is None:
+            return False
+        running = {request.request_id for request in self.scheduler.running}
+        return bool(self.offers.kept) or any(name not in running for name, *_ in self._owners())
 
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
