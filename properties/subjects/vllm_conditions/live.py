@@ -122,6 +122,14 @@ def _has_work(case: Case) -> bool:
     return bool(steps and steps[-1])
 
 
+def _stuck_after_a_failed_load(case: Case, _: Profile) -> bool:
+    """Whether nothing runs any more since a load failed."""
+    ended = (one.value for one in case.actual if isinstance(one, Returned))
+    steps = [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
+    failed = [at for at, step in enumerate(steps) if step["unloaded"]]
+    return bool(failed) and not steps[-1]["scheduled"] and not steps[-1]["loaded"] and not steps[-1]["owners"]
+
+
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
     row no longer than a decode with drafts.
@@ -286,6 +294,9 @@ LIVE: Mapping[str, Condition] = {
     "loaded_in_its_step": Condition(
         _engine(lambda settings: settings.get("connector") == "sync" and settings.get("prefix_caching", True)),
         _loaded_in_its_step,
+    ),
+    "stuck_after_a_failed_load": Condition(
+        _engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
     ),
     "connected_and_overlapped": Condition(
         _engine(lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))),

@@ -60,6 +60,7 @@ class LiveStep:
         accesses: which blocks each row of the forward used in each group, see `contents`.
         held: what stands in the block of each of `owners`.
         loaded, saved: (group, block, request, tokens) of blocks that a connector wrote, and read to save them.
+        unloaded: requests whose loads failed.
     """
 
     scheduled: dict[str, Any]
@@ -77,6 +78,7 @@ class LiveStep:
     held: tuple[Any, ...]
     loaded: tuple[Any, ...] = ()
     saved: tuple[Any, ...] = ()
+    unloaded: tuple[str, ...] = ()
 
 
 class LiveEngine:
@@ -221,12 +223,15 @@ class LiveEngine:
             *self._told(seen["transfers"]),
         )
 
-    def _told(self, moved: Transfers | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What was loaded, and what was saved."""
+    def _told(self, moved: Transfers | None) -> Iterator[tuple[Any, ...]]:
+        """What was loaded, what was saved, and for whom a load failed."""
         if moved is None or self.transfers is None:
-            return (), ()
-        written, self.transfers.written = tuple(self.transfers.written), []
-        return written, tuple(one[:4] for one in moved.saved)
+            return
+        yield tuple(self.transfers.written)
+        yield tuple(one[:4] for one in moved.saved)
+        yield tuple(self.transfers.unloaded)
+        self.transfers.written.clear()
+        self.transfers.unloaded.clear()
 
     def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
         """A step as the laws see it, and what of it breaks them; see `step`."""

@@ -61,6 +61,8 @@ class LiveTransfers:
         """What was read to be saved since the engine last looked: group, block, request, tokens, contents."""
         self.written: list[tuple[int, int, str, int]] = []
         """What was loaded since then: group, block, request, tokens."""
+        self.unloaded: list[str] = []
+        """Requests whose loads failed since then."""
         self._caches: dict[str, list[torch.Tensor]] = {}
         self._loads: dict[LiveTransfer, int] = {}
         self._saves: dict[LiveTransfer, int] = {}
@@ -83,7 +85,10 @@ class LiveTransfers:
     def load(self) -> None:
         """Loads of this step."""
         for one in self._due(self._loads):
-            self.write(one)
+            if one.fails:
+                self.unloaded.append(one.request)
+            else:
+                self.write(one)
             self._loaded.append(one)
 
     def save(self) -> None:
@@ -99,7 +104,7 @@ class LiveTransfers:
 
     def write(self, load: LiveTransfer) -> None:
         """What was saved, into the blocks of a load."""
-        for move in () if load.fails else load.blocks:
+        for move in load.blocks:
             kept = self.store[move.group, move.prefix]
             for states, values in zip(self._states(move.group), kept, strict=True):
                 states[move.block] = values
