@@ -29,12 +29,13 @@ SEED = 20
 
 @dataclass(frozen=True)
 class PlantedDefect:
-    """A defect in words, the module of the release, and what of its source stands for what instead."""
+    """A defect in words, the module that has it, what of its source stands for what instead, and the property that looks for it."""
 
     name: str
     module: str
     before: str
     after: str
+    property_id: str = "real-engine/v2"
 
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
@@ -167,29 +168,27 @@ def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED
         subject = load("vllm")
         if subject.release != RELEASE:
             raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
-        lives, found = lives_until_wrong(subject, "real-engine/v2", examples, seed)
+        lives, found = lives_until_wrong(subject, planted.property_id, examples, seed)
     return f"| {planted.name} | `{planted.module}` | {lives if found else f'not in {lives}'} | {found} |"
 
 
-def main() -> None:
-    """Try all of them, or those that are asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(every: Sequence[PlantedDefect] = PLANTED, module: str = __spec__.name, about: str | None = __doc__) -> None:
+    """Try all of them, or those that are asked for; `module` is the one that is run."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="those whose name has this in it")
     parser.add_argument("--number", type=int, help="this one, in this process")
     parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lives, at most")
     given = parser.parse_args()
     if given.number is not None:
-        print(tried(PLANTED[given.number], given.examples), flush=True)
+        print(tried(every[given.number], given.examples), flush=True)
         return
     print("| planted defect | module | lives | found |\n|---|---|---|---|", flush=True)
-    for number, planted in enumerate(PLANTED):
+    for number, planted in enumerate(every):
         if given.only in planted.name:
             command = (
                 sys.executable,
                 "-m",
-                __spec__.name,
+                module,
                 "--number",
                 str(number),
                 "--examples",

@@ -127,7 +127,7 @@ def _stuck_after_a_failed_load(case: Case, _: Profile) -> bool:
     ended = (one.value for one in case.actual if isinstance(one, Returned))
     steps = [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
     failed = [at for at, step in enumerate(steps) if step["unloaded"]]
-    return bool(failed) and not steps[-1]["scheduled"] and not steps[-1]["loaded"] and not steps[-1]["owners"]
+    return bool(failed) and not steps[-1]["scheduled"] and not steps[-1]["loaded"]
 
 
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:

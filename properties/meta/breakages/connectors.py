@@ -1,0 +1,78 @@
+"""Defects planted around connectors, in our own and in a copy of a release's files, and how many lives it takes to find each.
+
+    .vllm/0.33.0/bin/python -m properties.meta.breakages.connectors
+
+prints the table, for release 0.33.0, as `properties.meta.breakages.release` does. The laws know nothing of them.
+"""
+
+from __future__ import annotations
+
+from properties.meta.breakages.release import PlantedDefect, main
+
+_PROPERTY = "real-engine/v2-connector"
+_OURS = "properties.subjects.vllm.live.transfers"
+_SCHEDULER = "vllm.v1.core.sched.scheduler"
+_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
+
+CONNECTORS = (
+    PlantedDefect(
+        "the connector loads the state of another block",
+        _OURS,
+        "            kept = self.store[move.group, move.prefix]\n",
+        "            kept = next(kept for (group, _), kept in self.store.items() if group == move.group)\n",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "the connector says too early that a load is done",
+        _OURS,
+        "                self.write(one)\n",
+        "                self.write(one) if one.sync else self.begin((dataclasses.replace(one, sync=True, steps=1),), ())\n",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "the connector saves the block before the one that it was asked for",
+        _OURS,
+        "states[move.block].clone() for states",
+        "states[move.block - 1].clone() for states",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "blocks of a request that goes away are freed while they are loaded",
+        _SCHEDULER,
+        "                delay_free_blocks = (\n                    self.deferred_loads.pop",
+        "                delay_free_blocks = False and (\n                    self.deferred_loads.pop",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "blocks may be hit while they are loaded",
+        _SCHEDULER,
+        "delay_cache_blocks=load_kv_async,\n",
+        "delay_cache_blocks=False,\n",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "blocks of a request that is gone are freed while they are saved",
+        _SCHEDULER,
+        "        if not delay_free_blocks:\n            self._free_blocks(request)\n",
+        "        if True:\n            self._free_blocks(request)\n",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "a failed load counts as one that is done",
+        _SCHEDULER,
+        "                    request.num_computed_tokens = 0\n                    self.failed_recving",
+        "                    self.failed_recving",
+        _PROPERTY,
+    ),
+    PlantedDefect(
+        "external tokens get one block too few",
+        _MANAGER,
+        "0, cdiv(num_total_computed_tokens, self.block_size) - len(req_blocks)\n",
+        "0, num_total_computed_tokens // self.block_size - len(req_blocks)\n",
+        _PROPERTY,
+    ),
+)
+
+
+if __name__ == "__main__":
+    main(CONNECTORS, __spec__.name, __doc__)
