@@ -10,7 +10,7 @@ import pytest
 
 from properties.harness.case import Case
 from properties.harness.case.failure import Failure
-from properties.harness.case.values import Returned, call, record
+from properties.harness.case.values import Record, Returned, call, record
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.strategies.live import LiveWorld
 from properties.subjects.vllm_conditions.live import LIVE
@@ -131,6 +131,60 @@ CROSSES: Row = (2, 7, 0, True)
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
     assert LIVE[name](case) is matches
+
+
+CONNECTED: dict[str, Any] = {"connector": "sync"}
+LOADED = (1, 7, "r1", 8)
+HIT: tuple[Row, ...] = ((8, 1, 0, True),)
+
+
+def told(case: Case, **of_connector: Any) -> Case:
+    """The case with what its last step tells of a connector."""
+    nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
+    steps = [replace(one, value=with_fields(one, nothing)) if one.value else one for one in case.actual]
+    return replace(case, actual=(*steps[:-1], replace(steps[-1], value=with_fields(steps[-1], of_connector))))
+
+
+def with_fields(one: Returned, fields: dict[str, Any]) -> Record:
+    assert isinstance(one.value, Record)
+    return record("LiveStep", **(dict(one.value.fields) | fields))
+
+
+@pytest.mark.parametrize(
+    ("case", "matches"),
+    [
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=(LOADED,)), True),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
+        (told(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=(LOADED,)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=((8, 1, 0, False),), **CONNECTED), loaded=(LOADED,)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=(LOADED,)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=(LOADED,)), False),
+    ],
+)  # fmt: skip
+def test_a_state_that_is_copied_before_it_is_loaded_was_loaded_in_its_step(case: Case, matches: bool) -> None:
+    assert LIVE["loaded_in_its_step"](case) is matches
+
+
+@pytest.mark.parametrize(
+    ("failing", "unloaded", "scheduled", "matches"),
+    [((0,), ("r1",), {}, True), ((), ("r1",), {}, False), ((0,), (), {}, False), ((0,), ("r1",), {"r1": {}}, False)],
+)
+def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
+    failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any], matches: bool
+) -> None:
+    case = told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
+    assert LIVE["stuck_after_a_failed_load"](case) is matches
+
+
+@pytest.mark.parametrize(
+    ("connector", "overlaps", "matches"), [("async", True, True), ("", True, False), ("async", False, False)]
+)
+def test_a_reset_finds_blocks_of_steps_in_flight_with_a_connector_and_steps_that_overlap(
+    connector: str, overlaps: bool, matches: bool
+) -> None:
+    case = ends_with(rows=HIT, connector=connector, async_scheduling=overlaps)
+    assert LIVE["connected_and_overlapped"](case) is matches
 
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:

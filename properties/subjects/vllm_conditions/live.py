@@ -33,6 +33,10 @@ def _about(case: Case) -> dict[str, Any]:
     return {"request": "", "tokens": -1, "found": (), "conv": False} | told
 
 
+def _loads_at_once(settings: dict[str, Any]) -> bool:
+    return settings.get("connector") == "sync" and bool(settings.get("prefix_caching", True))
+
+
 def _steps(case: Case) -> list[dict[str, Mapping[str, Any]]]:
     """What the scheduler decided, step by step, for each request of the step."""
     ended = (one.value for one in case.actual if isinstance(one, Returned))
@@ -291,10 +295,8 @@ LIVE: Mapping[str, Condition] = {
         _engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
         _inside_of_a_block,
     ),
-    "loaded_in_its_step": Condition(
-        _engine(lambda settings: settings.get("connector") == "sync" and settings.get("prefix_caching", True)),
-        _loaded_in_its_step,
-    ),
+    "loads_at_once": Condition(_engine(_loads_at_once)),
+    "loaded_in_its_step": Condition(_engine(_loads_at_once), _loaded_in_its_step),
     "stuck_after_a_failed_load": Condition(
         _engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
     ),
