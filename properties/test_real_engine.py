@@ -85,7 +85,9 @@ class LiveRun:
         world, before = self.story.world, len(self.quiet)
         most = 4 + 2 * sum(LONGEST for _ in self.alive)
         # A connector takes its time for loads and saves, and nothing else may run by then.
-        late = 8 + 2 * sum((*world.load_steps, *world.save_steps, world.late_lookups)) if world.connector else 0
+        late = (
+            8 + 2 * sum((*world.load_steps, *world.save_steps, world.late_lookups)) if world.connector else 0
+        )
         for _ in range(most + late * (1 + len(self.alive))):
             if self.step(LiveTurns()):
                 return

@@ -93,7 +93,9 @@ def _of_loading_block(seen: str, place: Place, name: str) -> Broken:
 
 def _places_read(row: Mapping[str, Any]) -> set[Place]:
     pages = {(0, block) for block in row["table"] if block}
-    return pages | {(one["group"], block) for one in row["groups"] if one["initial"] for block in one["blocks"]}
+    return pages | {
+        (one["group"], block) for one in row["groups"] if one["initial"] for block in one["blocks"]
+    }
 
 
 def _places_written(row: Mapping[str, Any], page: int) -> set[Place]:

@@ -12,7 +12,6 @@ from properties.meta.breakages.release import PlantedDefect, main
 _PROPERTY = "real-engine/v2-connector"
 _OURS = "properties.subjects.vllm.live.transfers"
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
-_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
 
 CONNECTORS = (
     PlantedDefect(
@@ -62,13 +61,6 @@ CONNECTORS = (
         _SCHEDULER,
         "                    request.num_computed_tokens = 0\n                    self.failed_recving",
         "                    self.failed_recving",
-        _PROPERTY,
-    ),
-    PlantedDefect(
-        "external tokens get one block too few",
-        _MANAGER,
-        "0, cdiv(num_total_computed_tokens, self.block_size) - len(req_blocks)\n",
-        "0, num_total_computed_tokens // self.block_size - len(req_blocks)\n",
         _PROPERTY,
     ),
 )

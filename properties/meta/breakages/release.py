@@ -172,7 +172,9 @@ def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED
     return f"| {planted.name} | `{planted.module}` | {lives if found else f'not in {lives}'} | {found} |"
 
 
-def main(every: Sequence[PlantedDefect] = PLANTED, module: str = __spec__.name, about: str | None = __doc__) -> None:
+def main(
+    every: Sequence[PlantedDefect] = PLANTED, module: str = __spec__.name, about: str | None = __doc__
+) -> None:
     """Try all of them, or those that are asked for; `module` is the one that is run."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="those whose name has this in it")

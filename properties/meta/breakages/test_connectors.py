@@ -6,8 +6,11 @@ import subprocess
 
 import pytest
 
+from properties.harness import rooms
 from properties.meta.breakages.connectors import CONNECTORS
-from properties.meta.breakages.test_release import PYTHON, RELEASE, rooms
+from properties.meta.breakages.release import RELEASE
+
+PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 
 
 def test_each_planted_defect_has_a_name_of_its_own() -> None:

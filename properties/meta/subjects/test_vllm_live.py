@@ -141,13 +141,10 @@ HIT: tuple[Row, ...] = ((8, 1, 0, True),)
 def told(case: Case, **of_connector: Any) -> Case:
     """The case with what its last step tells of a connector."""
     nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
-    steps = [replace(one, value=with_fields(one, nothing)) if one.value else one for one in case.actual]
-    return replace(case, actual=(*steps[:-1], replace(steps[-1], value=with_fields(steps[-1], of_connector))))
-
-
-def with_fields(one: Returned, fields: dict[str, Any]) -> Record:
-    assert isinstance(one.value, Record)
-    return record("LiveStep", **(dict(one.value.fields) | fields))
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [dict(one.fields) | nothing if isinstance(one, Record) else {} for one in ended]
+    steps[-1] |= of_connector
+    return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +165,12 @@ def test_a_state_that_is_copied_before_it_is_loaded_was_loaded_in_its_step(case:
 
 @pytest.mark.parametrize(
     ("failing", "unloaded", "scheduled", "matches"),
-    [((0,), ("r1",), {}, True), ((), ("r1",), {}, False), ((0,), (), {}, False), ((0,), ("r1",), {"r1": {}}, False)],
+    [
+        ((0,), ("r1",), {}, True),
+        ((), ("r1",), {}, False),
+        ((0,), (), {}, False),
+        ((0,), ("r1",), {"r1": {}}, False),
+    ],
 )
 def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
     failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any], matches: bool

@@ -116,7 +116,9 @@ def _loaded_in_its_step(case: Case, _: Profile) -> bool:
     about, decided, ended = _about(case), _decided(case), case.actual[-1]
     step = ended.value if isinstance(ended, Returned) else None
     loaded = step["loaded"] if isinstance(step, Record) else ()
-    found = any(name == about["request"] and group and tokens == about["tokens"] for group, _, name, tokens in loaded)
+    found = any(
+        name == about["request"] and group and tokens == about["tokens"] for group, _, name, tokens in loaded
+    )
     return bool(decided["begins"]) and decided["computed"] == about["tokens"] and found
 
 

@@ -28,7 +28,10 @@ def configure_connector(config: Any, settings: LiveSettings) -> None:
     """
     if optional(f"{_FOLDER}.kv_connector.v1.base:SupportsHMA") is None:
         raise NotOffered("a release without connectors that support its hybrid memory allocator")
-    if settings.failing_loads and optional(f"{_FOLDER}.kv_connector.v1.base:KVConnectorTransferResults") is None:
+    if (
+        settings.failing_loads
+        and optional(f"{_FOLDER}.kv_connector.v1.base:KVConnectorTransferResults") is None
+    ):
         raise NotOffered("a release that takes failed loads of models with several groups")
     sys.modules[_MODULE] = SimpleNamespace(LiveConnector=live_connector())  # type: ignore[assignment]
     config.kv_transfer_config = find("vllm.config:KVTransferConfig")(
@@ -60,13 +63,13 @@ def worker_connector(config: Any, caches: Any) -> Any:
 @contextlib.contextmanager
 def in_place(connector: Any) -> Iterator[None]:
     """Within, it is the connector of the process. Another engine of the process has its own."""
-    state = importlib.import_module(f"{_FOLDER}.kv_transfer_state")
-    before = state._KV_CONNECTOR_AGENT
+    state = vars(importlib.import_module(f"{_FOLDER}.kv_transfer_state"))
+    before = state["_KV_CONNECTOR_AGENT"]
     try:
-        state._KV_CONNECTOR_AGENT = connector
+        state["_KV_CONNECTOR_AGENT"] = connector
         yield
     finally:
-        state._KV_CONNECTOR_AGENT = before
+        state["_KV_CONNECTOR_AGENT"] = before
 
 
 @functools.cache
@@ -90,7 +93,9 @@ def live_connector() -> Any:
         def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
             self.offers.pool = gpu_block_pool
 
-        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        def get_num_new_matched_tokens(
+            self, request: Any, num_computed_tokens: int
+        ) -> tuple[int | None, bool]:
             return self.offers.matched(request, num_computed_tokens)
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -149,4 +154,3 @@ def live_connector() -> Any:
 
         LiveConnector.get_transfer_results = get_transfer_results
     return LiveConnector
-

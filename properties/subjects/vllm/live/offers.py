@@ -48,9 +48,7 @@ class LiveOffers:
     @property
     def kept(self) -> Counter[int]:
         """How often blocks are counted for saves."""
-        return Counter(
-            move.block for one in self.saves.values() if one.pinned for move in one.blocks
-        )
+        return Counter(move.block for one in self.saves.values() if one.pinned for move in one.blocks)
 
     def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """How many tokens behind those that are computed can be loaded, None for later, and whether while others run."""

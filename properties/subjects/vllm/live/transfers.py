@@ -63,6 +63,7 @@ class LiveTransfers:
         """What was loaded since then: group, block, request, tokens."""
         self.unloaded: list[str] = []
         """Requests whose loads failed since then."""
+        self._waits = False
         self._caches: dict[str, list[torch.Tensor]] = {}
         self._loads: dict[LiveTransfer, int] = {}
         self._saves: dict[LiveTransfer, int] = {}
@@ -79,6 +80,10 @@ class LiveTransfers:
 
     def begin(self, loads: Iterable[LiveTransfer], saves: Iterable[LiveTransfer]) -> None:
         """What a step asks for."""
+        if self._waits:
+            # Before 0.29 a step without rows does not come to its end.
+            self.save()
+        self._waits = True
         self._loads |= {one: one.steps for one in loads}
         self._saves |= {one: one.steps for one in saves}
 
@@ -93,6 +98,7 @@ class LiveTransfers:
 
     def save(self) -> None:
         """Saves of this step, after its forward."""
+        self._waits = False
         for one in self._due(self._saves):
             for move in one.blocks:
                 self.saved.append((*_as_published(move), self.memory.contents(move.group, move.block)))
