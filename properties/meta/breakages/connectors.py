@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from properties.meta.breakages.release import PlantedDefect, main
 
-_PROPERTY = "real-engine/v2-connector"
+_PROPERTY = "real-engine/connector-v2"
 _OURS = "properties.subjects.vllm.live.transfers"
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
 

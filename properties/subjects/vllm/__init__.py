@@ -55,7 +55,7 @@ IN_WHAT_IS_REPLACED = frozenset(
     }
 )
 """Defects of real engines that lie in builders and copies. With a port's in their place nothing excuses them."""
-_ENGINES = ("real-engine/v1", "real-engine/v2")
+_ENGINES = ("real-engine/v1", "real-engine/v2", "real-engine/connector-v1", "real-engine/connector-v2")
 
 
 class _Release(Subject):
