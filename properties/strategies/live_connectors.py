@@ -25,6 +25,7 @@ _SAVED = (LiveAdd(9), _STEPS, _FORGETS)
 """A prompt of two blocks that is in the store alone."""
 _AGAIN = LiveAdd(1, shared=9)
 _LATE = LiveWorld(connector="async", load_steps=(2,))
+_PROMPTS = LiveWorld(connector="async", prefix_caching=False)
 
 CONNECTED: Mapping[str, LiveStory] = {
     "a load in the step that wants it": LiveStory(LiveWorld(connector="sync"), (*_SAVED, _AGAIN)),
@@ -36,14 +37,31 @@ CONNECTED: Mapping[str, LiveStory] = {
         _LATE, (*_SAVED, _AGAIN, LiveTurns(), LiveAbort(), LiveAdd(12), LiveAdd(12))
     ),
     "a load that fails": LiveStory(replace(_LATE, failing_loads=(0,)), (*_SAVED, _AGAIN)),
+    "a load that fails where few blocks are free": LiveStory(
+        replace(_PROMPTS, num_blocks=12, failing_loads=(0,)),
+        (LiveAdd(20), LiveTurns(times=4), LiveAdd(2, shared=20)),
+    ),
     "a request that is gone before its blocks are saved": LiveStory(
         LiveWorld(connector="async", saves_at_end=True, save_steps=(3,)),
         (LiveAdd(9), LiveTurns(times=2), LiveAdd(12), LiveAdd(12, max_tokens=4), _STEPS, _FORGETS, _AGAIN),
     ),
-    "a prompt that another instance computes": LiveStory(
-        LiveWorld(connector="async", prefix_caching=False), (LiveAdd(9), _STEPS, _AGAIN)
+    "a prompt that another instance computes": LiveStory(_PROMPTS, (LiveAdd(9), _STEPS, _AGAIN)),
+}
+
+FINER_CONNECTED: Mapping[str, LiveStory] = {
+    "a state that a prefill saves on its way, and a chunk before the last": LiveStory(
+        LiveWorld(
+            connector="async",
+            num_blocks=40,
+            max_num_batched_tokens=8,
+            num_spec=1,
+            retention_interval=0,
+            checkpoints=True,
+        ),
+        (LiveAdd(17), LiveTurns(times=2)),
     ),
 }
+"""Of engines that are the second runner's alone."""
 
 
 def connected_worlds(runner: str) -> st.SearchStrategy[LiveWorld]:
@@ -90,7 +108,8 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
         more = st.lists(_events(world.num_spec), max_size=20)
         return st.builds(lambda one, events: LiveStory(world, (one, *events)), first, more)
 
-    named = st.sampled_from(tuple(CONNECTED.values()))
+    chosen = {**CONNECTED, **FINER_CONNECTED} if runner == "V2" else CONNECTED
+    named = st.sampled_from(tuple(chosen.values()))
     return st.one_of(connected_worlds(runner).flatmap(of), named.flatmap(lambda one: _continued(one, runner)))
 
 
