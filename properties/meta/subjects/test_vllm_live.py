@@ -189,6 +189,20 @@ def test_a_reset_finds_blocks_of_steps_in_flight_with_a_connector_and_steps_that
     assert LIVE["connected_and_overlapped"](case) is matches
 
 
+@pytest.mark.parametrize(
+    ("sits_out", "runner", "drafts", "matches"),
+    [(True, "V1", 2, True), (False, "V1", 2, False), (True, "V2", 2, False), (True, "V1", 0, False)],
+)
+def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
+    sits_out: bool, runner: str, drafts: int, matches: bool
+) -> None:
+    row = (4, 3, drafts, False)
+    case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
+    without = Returned(record("LiveStep", scheduled={}, findings=()))
+    actual = (*case.actual[:-2], without, case.actual[-1]) if sits_out else case.actual
+    assert LIVE["sat_a_step_out"](replace(case, actual=actual)) is matches
+
+
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
     """Both sides have the default; the adapter's cannot be imported without a release."""
     text = (ROOT / "properties/subjects/vllm/live/config.py").read_text(encoding="utf-8")

@@ -136,6 +136,13 @@ def _stuck_after_a_failed_load(case: Case, _: Profile) -> bool:
     return bool(failed) and not steps[-1]["scheduled"] and not steps[-1]["loaded"]
 
 
+def _sat_a_step_out(case: Case, _: Profile) -> bool:
+    """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
+    name, steps = _about(case)["request"], _steps(case)
+    drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)
+    return drafted and name in steps[-1] and name not in steps[-2] and not _decided(case)["begins"]
+
+
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
     row no longer than a decode with drafts.
@@ -299,6 +306,10 @@ LIVE: Mapping[str, Condition] = {
     ),
     "loads_at_once": Condition(_engine(_loads_at_once)),
     "loaded_in_its_step": Condition(_engine(_loads_at_once), _loaded_in_its_step),
+    "sat_a_step_out": Condition(
+        _engine(lambda settings: _speculates(settings) and settings.get("runner") == "V1"),
+        _all(_wrong(_own), _sat_a_step_out),
+    ),
     "stuck_after_a_failed_load": Condition(
         _engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
     ),
