@@ -14,7 +14,7 @@ from ..layout import MambaStateCopyFunc, is_conv_state_dim_first
 from .fused import bound_launches, rows_to_launch
 from .geometry import check_geometry, checked_tables
 from .groups import get_mamba_groups
-from .launch import BoundLaunch, tile_bytes
+from .launch import VectorLaunch, tile_bytes
 from .states import STATE_FIELDS, StateRow, read_states, signed
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class MambaSpecDecodeGPUContext:
 
     def __post_init__(self) -> None:
         # Made when there is something to launch; nothing that they are bound to changes after that.
-        self._launches: dict[str, BoundLaunch] | None = None
+        self._launches: dict[str, VectorLaunch] | None = None
 
     @classmethod
     def create(

@@ -10,7 +10,7 @@ from ..checks import int_at_least, refuse
 from .kernels.memcpy import batch_memcpy_kernel
 from .kernels.postprocess import postprocess_mamba_fused_kernel
 from .kernels.preprocess import precopy_mamba_align_fused_kernel
-from .launch import BoundLaunch, copy_block_size, launch_options, num_programs
+from .launch import VectorLaunch, copy_block_size, launch_options, num_programs
 
 _MEMCPY_PARTS = 64
 
@@ -33,7 +33,7 @@ def rows_to_launch(ctx: MambaSpecDecodeGPUContext, num_reqs: int, function: str)
     return count if ctx.is_initialized else 0
 
 
-def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, BoundLaunch]:
+def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, VectorLaunch]:
     """By driver the launch that it makes, which is called with the number of requests and the driver's vectors.
 
     V1 has values by batch row, and its counts go to the context's output; V2 has values by slot, and its counts change
@@ -65,7 +65,7 @@ def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, BoundLaunch]:
         "run_precopy_rows": (precopy, rows, copying),
     }
     return {
-        driver: BoundLaunch(kernel, ctx.counters.device, driver, vectors, constant)
+        driver: VectorLaunch(kernel, ctx.counters.device, driver, vectors, constant)
         for driver, (kernel, vectors, constant) in drivers.items()
     }
 

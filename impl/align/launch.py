@@ -1,15 +1,13 @@
-"""How large launches are, what they are bound to, and what the vectors that a kernel is handed must look like."""
+"""How large launches are, and what the vectors that a kernel is handed must look like."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
-from triton import knobs
 
+from ..bound import BoundLaunch
 from ..checks import describe, refuse
-from .bare import BareLaunch, bare_launch
 
 # Measured on an H200: more bytes in flight per multiprocessor cost bandwidth, as fewer do.
 _PROGRAMS_PER_MULTIPROCESSOR = 9
@@ -47,14 +45,10 @@ def launch_options() -> dict[str, int]:
     return {"num_warps": _NUM_WARPS} | ({"maxnreg": _REGISTERS} if torch.version.cuda else {})
 
 
-class BoundLaunch:
+class VectorLaunch:
     """A kernel with all of its arguments but `num_reqs` and some vectors.
 
-    `vectors`: by parameter of the kernel what a caller calls that vector. `constant`: values of other parameters; what
-    is in neither gets its default, or None. The first call on a GPU is a launch through Triton's JIT, which looks at
-    every argument, and compiles. Later calls launch what was compiled then, which takes the host a fraction of the
-    time. So nothing in a call may decide what is compiled: kernels are decorated not to be specialised on it, and its
-    type never changes.
+    `vectors`: by parameter of the kernel what a caller calls that vector. `constant`: values of other parameters.
     """
 
     def __init__(
@@ -65,31 +59,21 @@ class BoundLaunch:
         vectors: Mapping[str, str],
         constant: Mapping[str, Any],
     ) -> None:
-        parameters = inspect.signature(kernel.fn).parameters
-        assert parameters.keys() >= {*vectors, *constant}
-        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-        self._kernel, self._device, self._function = kernel, device, function
-        self._grid = (num_programs(device), 1, 1)
-        self._names = tuple(vectors.values())
-        self._varying = (*vectors, "num_reqs")
-        self._arguments = {**dict.fromkeys(parameters), **defaults, **constant}
+        self._device, self._function, self._names = device, function, tuple(vectors.values())
+        grid = (num_programs(device), 1, 1)
+        self._launch = BoundLaunch(kernel, device, grid, (*vectors, "num_reqs"), constant, launch_options())
         # The vectors that fitted last, and what a launch was handed then.
         self._last: tuple[Sequence[torch.Tensor], tuple[int, ...]] = (), ()
-        self._compiled = False
-        self._bare: BareLaunch | None = None
 
     def __call__(self, num_reqs: int, *vectors: torch.Tensor) -> None:
         """Launch for that many requests, >= 1, without waiting for it.
 
         `vectors`: in the order in which they were named, and refused as `check_vectors` does.
         """
-        values = self._checked(num_reqs, vectors)
-        bare = self._bare
-        if bare is None or _hooked(self._kernel) or not bare.launched(values):
-            self._launch_by_jit(num_reqs, vectors)
+        self._launch(self._checked(num_reqs, vectors), (*vectors, num_reqs))
 
     def _checked(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-        """`num_reqs` and the vectors' addresses; the same object as last time if nothing has changed."""
+        """The vectors' addresses and `num_reqs`; the same object as last time if nothing has changed."""
         known, values = self._last
         # An engine's buffers are the same in every step. A tensor can grow, shrink and go elsewhere; its dtype, its
         # device and its steps stay what they were.
@@ -107,23 +91,6 @@ class BoundLaunch:
         values = (*[vector.data_ptr() for vector in vectors], num_reqs)
         self._last = vectors, values
         return values
-
-    def _launch_by_jit(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> None:
-        arguments = self._arguments | dict(zip(self._varying, (*vectors, num_reqs), strict=True))
-        compiled = self._kernel[self._grid](*arguments.values(), **launch_options())
-        if not self._compiled:
-            self._compiled = True
-            self._bare = bare_launch(compiled, self._device, self._grid, self._varying, arguments)
-
-
-def _hooked(kernel: Any) -> bool:
-    """Whether Triton's JIT has to tell somebody of launches: profilers hook into these."""
-    runtime = knobs.runtime
-    return bool(
-        kernel.pre_run_hooks
-        or getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook)
-        or getattr(runtime.launch_exit_hook, "calls", runtime.launch_exit_hook)
-    )
 
 
 def check_vectors(

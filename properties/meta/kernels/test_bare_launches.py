@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 
 from properties.harness.subject import load
 
-bare: Any = import_module("impl.align.bare")
+bare: Any = import_module("impl.bare")
 KERNELS = tuple(
     map(load("impl").resolve, ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel"))
 )

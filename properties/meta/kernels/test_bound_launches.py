@@ -21,8 +21,8 @@ from properties.sanitizer import FreedBlock, sanitize
 ROWS = 4
 DRIVERS = {
     "run_fused_postprocess": postprocess(ROWS, ROWS),
-    "run_fused_postprocess_align": postprocess_align(ROWS),
-    "run_fused_precopy": precopy(ROWS),
+    "run_fused_postprocess_align": postprocess_align(ROWS, ROWS),
+    "run_fused_precopy": precopy(ROWS, ROWS),
     "run_precopy_rows": CopyLoad(
         "run_precopy_rows", ROWS, ROWS, 2, {"moves": [*[2] * ROWS, *[1] * ROWS, *[2] * ROWS]}
     ),
@@ -126,7 +126,7 @@ def test_the_jit_is_asked_each_time_for_kernels_whose_parameters_are_not_underst
     monkeypatch: pytest.MonkeyPatch,
     asked: list[Any],
 ) -> None:
-    monkeypatch.setattr("impl.align.bare.entry_parameters", lambda _: [])
+    monkeypatch.setattr("impl.bare.entry_parameters", lambda _: [])
     load_, context = DRIVERS["run_fused_precopy"], fresh()
     for _ in range(3):
         left_by(cache, context, load_, vectors_of(load_, device))
