@@ -50,11 +50,11 @@ def nothing_kernel():  # type: ignore[no-untyped-def]
 def loads() -> Iterator[CopyLoad]:
     """One call of each driver, and a V2 step; none of the requests copies anything."""
     yield postprocess(REQUESTS, 0)
-    still = postprocess_align(REQUESTS).vectors | {"new_num_computed_tokens_gpu": [20] * REQUESTS}
+    still = postprocess_align(REQUESTS, REQUESTS).vectors | {"new_num_computed_tokens_gpu": [20] * REQUESTS}
     yield CopyLoad("run_fused_postprocess_align", REQUESTS, 0, 0, still)
-    fresh = precopy(REQUESTS).vectors | {"src_col_gpu": [-1] * REQUESTS}
+    fresh = precopy(REQUESTS, REQUESTS).vectors | {"src_col_gpu": [-1] * REQUESTS}
     yield CopyLoad("run_fused_precopy", REQUESTS, 0, 0, fresh)
-    yield v2_step(REQUESTS, 0)
+    yield v2_step(REQUESTS, REQUESTS, crossing=False)
 
 
 def measure_calls(device: str, repeats: int, peer: Subject | None = None) -> list[CallTimes]:

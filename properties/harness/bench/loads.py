@@ -32,7 +32,8 @@ class Side:
 class CopyLoad:
     """One launch for `requests` rows, of which `crossing` have a state to copy that is `bias` tokens further on.
 
-    `driver`: the method of a context that makes it. `vectors`: the driver's int32 arguments.
+    `driver`: the method of a context that makes it. `vectors`: the driver's int32 arguments; V2's values have an entry
+    for each slot that there is, as an engine's have.
     """
 
     driver: str
@@ -63,7 +64,7 @@ class CopyLoad:
 class StepLoad(CopyLoad):
     """What a V2 step launches around its forward: the preprocess kernel, the precopy and the postprocess.
 
-    `vectors`: int32, by slot but for query_start_loc. `driver`: what the three together are called.
+    `vectors`: int32, by slot but for idx_mapping and query_start_loc. `driver`: what the three together are called.
     """
 
     def moved_bytes(self, shape: Shape) -> int:
@@ -114,50 +115,46 @@ def postprocess(requests: int, crossing: int) -> CopyLoad:
     return CopyLoad(POSTPROCESS, requests, crossing, 1, vectors)
 
 
-def postprocess_align(requests: int) -> CopyLoad:
+def postprocess_align(requests: int, slots: int) -> CopyLoad:
     """The same steps as V2 has them, all rows crossing."""
-    rows = range(requests)
     vectors = {
-        "num_accepted_tokens_gpu": [2 for _ in rows],
-        "state_idx_gpu": [2 for _ in rows],
-        "new_num_computed_tokens_gpu": [32 for _ in rows],
-        "idx_mapping": list(rows),
+        "num_accepted_tokens_gpu": [2] * slots,
+        "state_idx_gpu": [2] * slots,
+        "new_num_computed_tokens_gpu": [32] * slots,
+        "idx_mapping": list(range(requests)),
     }
     return CopyLoad(POSTPROCESS_ALIGN, requests, requests, 1, vectors)
 
 
-def precopy(requests: int) -> CopyLoad:
+def precopy(requests: int, slots: int) -> CopyLoad:
     """All rows go on from column 1 to column 2, after 2 accepted drafts."""
-    rows = range(requests)
     vectors = {
-        "state_idx_gpu": [2 for _ in rows],
-        "src_col_gpu": [1 for _ in rows],
-        "token_bias_gpu": [2 for _ in rows],
-        "idx_mapping": list(rows),
+        "state_idx_gpu": [2] * slots,
+        "src_col_gpu": [1] * slots,
+        "token_bias_gpu": [2] * slots,
+        "idx_mapping": list(range(requests)),
     }
     return CopyLoad(PRECOPY, requests, requests, 2, vectors)
 
 
-def v2_step(requests: int, crossing: int) -> StepLoad:
+def v2_step(requests: int, slots: int, *, crossing: bool) -> StepLoad:
     """Steps of 1 token and 2 drafts, 1 of them accepted, after steps of which both drafts were.
 
     Behind 31 tokens that leaves a column and fills its block, behind 20 it does neither. All rows do, or none.
     """
-    assert crossing in (0, requests)
-    rows = range(requests)
     computed = 31 if crossing else 20
     vectors = {
-        "idx_mapping": list(rows),
-        "state_idx": [1 for _ in rows],
-        "num_computed_tokens": [computed for _ in rows],
+        "idx_mapping": list(range(requests)),
+        "state_idx": [1] * slots,
+        "num_computed_tokens": [computed] * slots,
         "query_start_loc": [3 * row for row in range(requests + 1)],
-        "num_accepted_tokens": [3 for _ in rows],
-        "src_col": [-1 for _ in rows],
-        "src_off": [0 for _ in rows],
-        "sampled": [2 for _ in rows],
-        "new_num_computed_tokens": [computed + 2 for _ in rows],
+        "num_accepted_tokens": [3] * slots,
+        "src_col": [-1] * slots,
+        "src_off": [0] * slots,
+        "sampled": [2] * slots,
+        "new_num_computed_tokens": [computed + 2] * slots,
     }
-    return StepLoad(STEP, requests, crossing, 2, vectors)
+    return StepLoad(STEP, requests, requests if crossing else 0, 2, vectors)
 
 
 def loads(requests: Sequence[int]) -> Iterator[CopyLoad]:
@@ -167,7 +164,6 @@ def loads(requests: Sequence[int]) -> Iterator[CopyLoad]:
     yield from (postprocess(rows, 0) for rows in requests)
     yield postprocess(many, 1)
     for make in (precopy, postprocess_align):
-        yield from (make(rows) for rows in (few, many))
-    for rows in requests:
-        yield v2_step(rows, rows)
-    yield v2_step(many, 0)
+        yield from (make(rows, many) for rows in (few, many))
+    yield from (v2_step(rows, many, crossing=True) for rows in requests)
+    yield v2_step(many, many, crossing=False)

@@ -114,7 +114,9 @@ def test_only_rows_that_cross_are_copied(
     assert changed == {(row, DEST) for row in rows}
 
 
-@pytest.mark.parametrize("load_", [bench_loads.postprocess_align(ROWS), bench_loads.precopy(ROWS)])
+@pytest.mark.parametrize(
+    "load_", [bench_loads.postprocess_align(ROWS, ROWS), bench_loads.precopy(ROWS, ROWS)]
+)
 def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, device: str) -> None:
     cache, before = launched(subject, "SD", load_, device)
     dest = RUN if load_.driver == bench_loads.PRECOPY else DEST
@@ -126,7 +128,7 @@ def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, de
 def test_a_v2_step_brings_every_row_along_and_publishes_it_behind_the_boundary(
     subject: Subject, layout: str, device: str
 ) -> None:
-    cache, before = launched(subject, layout, bench_loads.v2_step(ROWS, ROWS), device)
+    cache, before = launched(subject, layout, bench_loads.v2_step(ROWS, ROWS, crossing=True), device)
     for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
         (conv, temporal), left = block(cache, pool, row, RUN), block(cache, old, row, DEST)
         assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
