@@ -1,7 +1,8 @@
 """Runs saved cases one after another on the GPU, for a tool that watches: `python -m properties.harness.device.compute_sanitizer.replay`.
 
 What stands on a line of its own on stdout is for whoever reads the tool's log: CASE and a number before each case, and
-DONE, SKIPPED, FAILED or DEAD with the number behind it; KERNEL names one that was compiled. Outcomes are not compared: under such a tool they prove nothing.
+DONE, SKIPPED, FAILED or DEAD with the number behind it; KERNEL names one that was compiled, and for Triton's sanitizer LAUNCH
+one that is launched, with its grid. Outcomes are not compared: under such a tool they prove nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Refusal
-from properties.harness.device.replay import missing_functions
+from properties.harness.device.global_sanitizer.memory import own_memory, tell_launches
+from properties.harness.device.global_sanitizer.parse import TOOL
+from properties.harness.device.replay import NEED_CUDA, missing_functions
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import compilations, triton_mode
@@ -42,9 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     subject = load(options.subject)
     port = InProcess(subject, options.device, guards=False)
     _tell_versions(options.device)
-    for number, path in numbered:
-        _say(f"CASE {number} {path}")
-        _take(number, path, subject, port)
+    global_memory = options.watched_by == TOOL
+    if global_memory:
+        tell_launches(lambda kernel, grid: _say(f"LAUNCH {kernel} {grid[0]} {grid[1]} {grid[2]}"))
+    with own_memory() if global_memory else nullcontext():
+        for number, path in numbered:
+            _say(f"CASE {number} {path}")
+            _take(number, path, subject, port, graphs=not global_memory)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,14 +62,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--skip", type=int, default=0, help="how many of the cases to leave out, from the first"
     )
+    parser.add_argument(
+        "--watched-by", default="", help=f"{TOOL}: with memory that Triton's sanitizer watches"
+    )
     parser.add_argument("cases", type=Path, nargs="+", help="case files, or @file with a path on each line")
     return parser
 
 
-def _take(number: int, path: Path, subject: Subject, port: Port) -> None:
+def _take(number: int, path: Path, subject: Subject, port: Port, *, graphs: bool) -> None:
     """Run a case and say what came of it."""
     try:
-        for note in _run(Case.load(path), subject, port):
+        for note in _run(Case.load(path), subject, port, graphs=graphs):
             _say(f"NOTE {number} {note}")
         _end_if_dead(number, port.device)
         _say(f"DONE {number}")
@@ -89,9 +100,11 @@ def _say_compiled() -> None:
         _say(f"KERNEL {name}")
 
 
-def _run(case: Case, subject: Subject, port: Port) -> Iterator[str]:
+def _run(case: Case, subject: Subject, port: Port, *, graphs: bool) -> Iterator[str]:
     """Execute the steps; what is worth a note."""
     _check_functions(case, subject)
+    if not graphs and any(call.function in NEED_CUDA for call in case.calls):
+        raise NotApplicable("it captures graphs, in which Triton's sanitizer sees nothing")
     port.begin()
     for taken in Run(port, recorded(case.expected)).take_all(case.steps):
         outcome = taken.outcome

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
@@ -17,14 +18,16 @@ class Watched:
 
     Args:
         record: keep who wrote which byte, and when the host did.
+        make: makes the sanitizer of an example.
     """
 
-    def __init__(self, *, record: bool = False) -> None:
+    def __init__(self, *, record: bool = False, make: Callable[[], Sanitizer] | None = None) -> None:
         self.record = record
+        self._make = make or partial(Sanitizer, record=record)
         self.begin()
 
     def begin(self) -> None:
-        self.sanitizer = Sanitizer(record=self.record)
+        self.sanitizer = self._make()
         self._by_host: dict[int, int] = {}
         self._kept: set[tuple[object, ...]] = set()
 
