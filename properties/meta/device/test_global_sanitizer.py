@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,16 @@ def test_one_that_does_not_is_left_out_with_the_reason(
     found = find(monkeypatch, tmp_path, WORKING | said)
     assert isinstance(found, str)
     assert told in found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or find_spec("triton.experimental.gsan") is None,
+    reason="there is no GPU, or Triton has no global-memory sanitizer (3.8 and later do)",
+)
+def test_the_sanitizer_that_is_here_tells_the_controls_apart(tmp_path: Path) -> None:
+    found = tool.find("impl", tmp_path)
+    assert isinstance(found, tool.GlobalSanitizer), found
 
 
 def test_a_triton_without_one_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
