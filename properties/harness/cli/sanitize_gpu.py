@@ -17,7 +17,8 @@ _PLAIN_WIDTH = 160
 _DESCRIPTION = """Run cases on a GPU while compute-sanitizer watches each access of their kernels. It serialises the
 programs of a kernel, so that the values which come out prove nothing, and nothing is compared. racecheck has to be asked
 for: it watches shared memory only, and misses updates that are lost in global memory, where states are. Races there are seen
-by gsan, Triton's own sanitizer, where Triton has it (3.8 and later); a report of it is held against our executor's word."""
+by gsan, Triton's own sanitizer, where Triton has it (3.8 and later). A launch that it reports is made again on a CPU, for a
+second opinion."""
 
 
 def add_sanitize_gpu(commands: Any) -> None:

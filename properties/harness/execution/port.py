@@ -76,7 +76,7 @@ class InProcess:
 
     Args:
         guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
-        sanitized: watch every launch with the sanitizer, or with that one; what it finds is what the call raises.
+        sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
         arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
 
@@ -90,7 +90,7 @@ class InProcess:
         device: str,
         *,
         guards: bool = True,
-        sanitized: bool | Watched = False,
+        sanitized: bool = False,
         record: bool = False,
         arena: bool | None = None,
     ) -> None:
@@ -98,9 +98,7 @@ class InProcess:
             raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
         self.subject = subject
         self.device = device
-        self.watched = (
-            (sanitized if isinstance(sanitized, Watched) else Watched(record=record)) if sanitized else None
-        )
+        self.watched = Watched(record=record) if sanitized else None
         together = guards and (device != "cpu" if arena is None else arena)
         self._builder = Builder(
             subject, device, guards=guards, watched=self.watched, arena=Arena(device) if together else None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import io
 import json
+import pickle
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +19,8 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from properties.harness.case import Case
 from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
@@ -30,6 +35,7 @@ from properties.harness.device.global_sanitizer.parse import parse
 from properties.harness.execution import exit_codes
 from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import private
+from properties.harness.kernels.recorded import CannotLaunch, RecordedLaunch, launch_again
 from properties.harness.kernels.sanitizer.cells import CellSanitizer, Race
 from properties.harness.kernels.watched import listening
 from properties.subjects import load
@@ -49,7 +55,7 @@ def assertion(message: str, line: int = 88, function: str = "", block: int = 3) 
 
 
 def log(*lines: str, case: str = "/a.json", kernel: str = KERNEL) -> str:
-    return "\n".join([f"CASE 0 {case}", f"LAUNCH {kernel} 264 2 1", *lines])
+    return "\n".join([f"CASE 0 {case}", f"LAUNCH {kernel} /out/0.pickle", *lines])
 
 
 # Its lines.
@@ -62,11 +68,11 @@ def log(*lines: str, case: str = "/a.json", kernel: str = KERNEL) -> str:
 def test_a_report_names_kind_kernel_line_and_case(message: str, kind: str) -> None:
     (found,) = parse(log(assertion(message)), {KERNEL}).findings
     assert (found.kind, found.kernel, found.place, found.case) == (kind, KERNEL, f"{FILE}:88", "/a.json")
-    assert (found.own, found.programs) == (True, 528)
+    assert (found.own, found.launch) == (True, "/out/0.pickle")
 
 
 def test_a_report_is_of_the_launch_that_was_announced_last() -> None:
-    text = log("LAUNCH other_kernel 4 1 1", assertion(WAW), kernel="first_kernel")
+    text = log("LAUNCH other_kernel /out/1.pickle", assertion(WAW), kernel="first_kernel")
     assert [one.kernel for one in parse(text, {"other_kernel"}).findings] == ["other_kernel"]
 
 
@@ -130,7 +136,7 @@ def test_a_control_that_has_to_be_reported_has_a_race(name: str) -> None:
 def test_the_controls_that_are_right_share_neither_bytes_nor_words() -> None:
     watch = seen("right")
     assert (watch.races, watch.shared) == ([], [])
-    assert watch.programs == {"separate_control": {controls.PROGRAMS}, "ordered_control": {controls.PROGRAMS}}
+    assert watch.launches == 2
 
 
 @pytest.mark.usefixtures("executed")
@@ -213,10 +219,12 @@ def test_a_triton_without_one_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch,
 
 # Its reports, told apart.
 
-REPORT = ToolFinding("gsan", "write after write race", KERNEL, FILE, 88, case="/a.json", programs=528)
+REPORT = ToolFinding(
+    "gsan", "write after write race", KERNEL, FILE, 88, case="/a.json", launch="/out/0.pickle"
+)
 SHARED = Race(KERNEL, ("align.py:88", "align.py:90"), "programs share a word")
 RACE = Race(KERNEL, ("align.py:88", "align.py:88"), "programs share a byte")
-SAME = Opinion(shared=[SHARED], programs={KERNEL: [528]})
+SAME = Opinion(shared=[SHARED])
 
 
 def verdict(opinion: Opinion, *, shares_words: bool = True) -> str:
@@ -225,26 +233,19 @@ def verdict(opinion: Opinion, *, shares_words: bool = True) -> str:
 
 def test_a_race_that_ours_sees_as_well_is_a_finding() -> None:
     found = judge(REPORT, replace(SAME, races=[RACE]), shares_words=True)
-    assert (found.verdict, found.opinion) == (
-        FINDING,
-        "ours reports a race of this kernel, too: programs share a byte",
-    )
+    assert (found.verdict, found.opinion) == (FINDING, "ours says: race; programs share a byte")
 
 
-def test_a_shared_word_in_the_same_launch_at_the_same_line_is_a_false_alarm() -> None:
+def test_a_shared_word_at_the_same_line_is_a_false_alarm() -> None:
     assert verdict(SAME) == FALSE_ALARM
 
 
 @pytest.mark.parametrize(
     ("opinion", "why"),
     [
-        (replace(SAME, programs={KERNEL: [3]}), "launched with 3 programs, and on the GPU with 528"),
-        (replace(SAME, programs={KERNEL: [3, 528]}), "launched with 3, 528 programs"),
-        (replace(SAME, shared=[]), "no word of 4 bytes that two programs share at this line"),
-        (replace(SAME, shared=[replace(SHARED, kernel="other")]), "no word of 4 bytes"),
-        (replace(SAME, shared=[replace(SHARED, places=("align.py:8", "align.py:9"))]), "no word of 4 bytes"),
-        (replace(SAME, reason="hang: no answer"), "ours could not execute all of the case: hang: no answer"),
-        (replace(SAME, programs={}), "ours did not launch this kernel"),
+        (Opinion(), "ours says: no race, and no word of 4 bytes that two programs share at this line"),
+        (Opinion(shared=[replace(SHARED, places=("align.py:8", "align.py:9"))]), "no word of 4 bytes"),
+        (Opinion(reason="hang: no answer"), "ours could not make the launch: hang: no answer"),
     ],
 )
 def test_whatever_is_not_shown_to_be_one_is_undecided_and_says_why(opinion: Opinion, why: str) -> None:
@@ -258,33 +259,139 @@ def test_without_the_control_a_shared_word_excuses_nothing() -> None:
     assert verdict(SAME, shares_words=False) == UNDECIDED
 
 
-def test_a_race_of_another_kernel_decides_nothing() -> None:
-    assert verdict(replace(SAME, shared=[], races=[replace(RACE, kernel="other")])) == UNDECIDED
-
-
 @lru_cache
 def recorded() -> Case:
     return Recorder(load("impl"), "cuda", 3).record(load_properties()[PROPERTY], 1).cases[0]
 
 
-@pytest.mark.slow
-def test_the_second_opinion_executes_the_case(tmp_path: Path) -> None:
-    path = recorded().save(tmp_path / "case.json", durable=False)
-    said = ask("impl", str(path))
-    assert (said.reason, list(said.races)) == ("", [])
-    assert said.programs[KERNEL]
+# Launches, written down and made again on a CPU.
+
+AT = 0x100000000000
+"""An address at which no process has anything."""
+
+
+@triton.jit
+def through_a_table_kernel(table_ptr, COUNT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Every program stores a byte where the table says, which one launch in a process finds in memory alone."""
+    for at in range(COUNT):
+        address = tl.load(table_ptr + at) + tl.program_id(0)
+        tl.store(address.to(tl.pointer_type(tl.int8)), 1)
+
+
+def written(
+    kernel: Any, programs: int, signature: Mapping[str, str], content: bytes, **constants: int
+) -> RecordedLaunch:
+    """A launch whose only argument beside constants is the address of `content`."""
+    return RecordedLaunch(
+        kernel.fn.__module__,
+        kernel.fn.__qualname__,
+        signature,
+        {(list(signature).index(name),): value for name, value in constants.items()},
+        {},
+        (programs, 1, 1),
+        [AT if kind != "constexpr" else None for kind in signature.values()],
+        [(AT, content)],
+    )
+
+
+def read(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())  # noqa: S301 - the test has written it
+
+
+def opinion_on(launch: RecordedLaunch | str, folder: Path) -> Opinion:
+    path = folder / "0.pickle"
+    path.write_bytes(pickle.dumps(launch))
+    return ask("impl", str(path))
 
 
 @pytest.mark.slow
-def test_a_second_opinion_on_what_is_no_case_says_so(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("{}")
-    assert ask("impl", str(tmp_path / "x.json")).reason
+def test_a_second_opinion_is_on_the_very_launch(tmp_path: Path) -> None:
+    words, racing = controls.shared_word_control, controls.write_write_control
+    said = opinion_on(written(words, 64, {"out_ptr": "*i8"}, bytes(64)), tmp_path)
+    assert (said.reason, list(said.races), len(said.shared)) == ("", [], 1)
+    said = opinion_on(written(racing, 64, {"out_ptr": "*i32"}, bytes(4)), tmp_path)
+    assert [one.kernel for one in said.races] == ["write_write_control"]
+    assert opinion_on(written(words, 1, {"out_ptr": "*i8"}, bytes(64)), tmp_path) == Opinion([], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("apart", "races"), [(4, 0), (1, 1)])
+def test_addresses_in_memory_keep_their_meaning(tmp_path: Path, apart: int, races: int) -> None:
+    """Two programs store bytes 0 and 1 behind each address: behind addresses that lie next to each other they meet."""
+    table = struct.pack("<2q", AT + 64, AT + 64 + apart) + bytes(112)
+    signature = {"table_ptr": "*i64", "COUNT": "constexpr"}
+    said = opinion_on(written(through_a_table_kernel, 2, signature, table, COUNT=2), tmp_path)
+    assert (said.reason, len(said.races)) == ("", races)
+
+
+@pytest.mark.slow
+def test_a_launch_that_was_not_written_down_has_no_second_opinion(tmp_path: Path) -> None:
+    said = opinion_on("RuntimeError: no memory", tmp_path)
+    assert said == Opinion([], [], "it was not written down: RuntimeError: no memory")
+
+
+@pytest.mark.usefixtures("executed")
+def test_a_launch_at_addresses_that_are_taken_is_not_made() -> None:
+    taken = ctypes.create_string_buffer(64)
+    launch = written(controls.shared_word_control, 64, {"out_ptr": "*i8"}, bytes(64))
+    launch = replace(launch, memory=[(ctypes.addressof(taken), bytes(64))])
+    with pytest.raises(CannotLaunch, match="are taken in a process on this CPU"):
+        launch_again(launch, CellSanitizer(4))
+
+
+@pytest.mark.usefixtures("executed")
+def test_what_is_no_kernel_is_not_launched() -> None:
+    launch = replace(written(controls.shared_word_control, 1, {}, b""), function="main")
+    with pytest.raises(CannotLaunch, match="main is no kernel"):
+        launch_again(launch, CellSanitizer(4))
+
+
+def test_a_launch_is_written_down_with_addresses_for_tensors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernel, tensor = controls.ordered_control, torch.zeros(1)
+    kinds = {"parts_ptr": "*i32", "arrived_ptr": "*i32", "out_ptr": "*i32", "PROGRAMS": "constexpr"}
+    source = argparse.Namespace(fn=kernel, signature=kinds, constants={(3,): 64}, attrs={})
+    monkeypatch.setattr(memory, "_allocated", lambda: [(8, b"x")])
+    assert memory.write_down(tmp_path / "x", (64, 1, 1), source, (tensor, 7, None, 64))
+    found = read(tmp_path / "x")
+    assert (found.function, found.constants) == ("ordered_control", {(3,): 64})
+    assert (found.arguments, found.memory) == ([tensor.data_ptr(), 7, None, None], [(8, b"x")])
+
+
+def test_a_launch_that_cannot_be_written_down_leaves_the_reason(tmp_path: Path) -> None:
+    source = argparse.Namespace(
+        fn=controls.shared_word_control, signature={"out_ptr": "*i8"}, constants={}, attrs={}
+    )
+    assert not memory.write_down(tmp_path / "x", (1, 1, 1), source, (object(),))
+    assert read(tmp_path / "x") == "TypeError: an argument is of type object"
+
+
+def test_only_the_launch_that_may_be_reported_next_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readable = iter([True, True, False])
+
+    def write_down(path: Path, *_: object) -> bool:
+        path.write_bytes(b"")
+        return next(readable)
+
+    monkeypatch.setattr(replay, "tell_launches", lambda tell: None)
+    monkeypatch.setattr(replay, "write_down", write_down)
+    launches = replay._Launches(tmp_path)
+    with launches.of_case(5):
+        for _ in range(3):
+            launches._tell("kernel", (1, 1, 1), None, ())
+        # The report was of the second launch, after which the memory could be read no more.
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["5-1.pickle", "5-2.pickle"]
+        assert capsys.readouterr().out.splitlines()[1] == f"LAUNCH kernel {tmp_path / '5-1.pickle'}"
+    assert list(tmp_path.iterdir()) == []
 
 
 # Launches, announced.
 
 
-def test_each_launch_is_told_with_its_grid_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_launch_is_told_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
 
     class Launcher:
@@ -295,12 +402,17 @@ def test_each_launch_is_told_with_its_grid_before_it_is_made(monkeypatch: pytest
             told.append(arguments)
 
     monkeypatch.setattr(private, "CudaLauncher", Launcher)
-    memory.tell_launches(lambda kernel, grid: told.append((kernel, grid)))
+    memory.tell_launches(lambda kernel, grid, source, arguments: told.append((kernel, grid, arguments)))
     source = argparse.Namespace(fn=argparse.Namespace(fn=recorded))
-    Launcher(source, argparse.Namespace(name="mangled"))(3, 2, 1, "stream", "function", 7)
-    Launcher(object(), argparse.Namespace(name="plain"))(1, 1, 1)
-    names = [("recorded", (3, 2, 1)), (3, 2, 1, "stream", "function", 7), ("plain", (1, 1, 1)), (1, 1, 1)]
-    assert told == names
+    before = ("stream", "function", "packed", None, None, None)
+    Launcher(source, argparse.Namespace(name="mangled"))(3, 2, 1, *before, 7, 8)
+    Launcher(object(), argparse.Namespace(name="plain"))(1, 1, 1, *before)
+    assert told == [
+        ("recorded", (3, 2, 1), (7, 8)),
+        (3, 2, 1, *before, 7, 8),
+        ("plain", (1, 1, 1), ()),
+        (1, 1, 1, *before),
+    ]
 
 
 def test_a_case_that_captures_graphs_is_skipped(
@@ -308,9 +420,10 @@ def test_a_case_that_captures_graphs_is_skipped(
 ) -> None:
     monkeypatch.setattr(replay, "own_memory", contextlib.nullcontext)
     monkeypatch.setattr(replay, "tell_launches", lambda tell: None)
+    launches = tmp_path / "launches"
     monkeypatch.setattr(replay, "NEED_CUDA", {one.function for one in recorded().calls})
     path = recorded().save(tmp_path / "case.json", durable=False)
-    replay.main(["--device", "cpu", "--watched-by", "gsan", str(path)])
+    replay.main(["--device", "cpu", "--launches", str(launches), str(path)])
     assert "SKIPPED 0 it captures graphs" in capsys.readouterr().out
 
 
@@ -328,7 +441,7 @@ for number in range(skip, len(cases)):
     print(f"CASE {number} {cases[number]}")
     what = plan.get(str(number), "")
     if what:
-        print(f"LAUNCH postprocess_mamba_fused_kernel 528 1 1\\n{what}\\nDEAD {number} AcceleratorError")
+        print(f"LAUNCH postprocess_mamba_fused_kernel /out/0.pickle\\n{what}\\nDEAD {number} AcceleratorError")
         sys.exit(75)
     print(f"DONE {number}")
 """
@@ -361,14 +474,16 @@ def command(
     folder: Path, plan: Mapping[str, str], opinion: Opinion = SAME, found: str = "", *, tools: str = "gsan"
 ) -> Ended:
     """Run the command in this process: `plan` has what is printed in which case."""
-    fake = tool.GlobalSanitizer("impl", "Triton 3.9.0", {"shared_word": "write after write race"})
+    fake = tool.GlobalSanitizer(
+        "impl", "Triton 3.9.0", folder / "launches", {"shared_word": "write after write race"}
+    )
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as told:
         program = [sys.executable, "-c", FAKE, json.dumps(plan), str(folder / "calls")]
         patch.setattr(
             tool.GlobalSanitizer, "command", lambda self, replayed: [*program, *replayed[3:], "end"]
         )
         patch.setattr(tool, "find", lambda subject, out: found or fake)
-        patch.setattr(tool, "ask", lambda subject, path: opinion)
+        patch.setattr(tool, "ask", lambda subject, launch: opinion)
         parser = argparse.ArgumentParser()
         add_sanitize_gpu(parser.add_subparsers())
         asked = parser.parse_args(["sanitize-gpu", "--out", "out", "--tools", tools, "cases"])
@@ -391,7 +506,7 @@ def test_a_race_that_both_see_is_told_and_the_other_cases_are_run(folder: Path) 
 
 
 def test_a_race_that_only_it_sees_is_told_as_such_and_makes_a_run_incomplete(folder: Path) -> None:
-    run = command(folder, {"1": assertion(WAW)}, replace(SAME, programs={KERNEL: [3]}))
+    run = command(folder, {"1": assertion(WAW)}, Opinion())
     assert run.code == exit_codes.INCOMPLETE
     assert f"undecided: write after write race of {KERNEL}" in run.output
     assert "Triton's says: race; ours says: no race" in run.output

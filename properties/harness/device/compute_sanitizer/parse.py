@@ -43,8 +43,8 @@ class ToolFinding:
     """Something that a tool saw; `count` times the same, of which `text` is the first, word for word.
 
     `case` is the path of the case that had been announced last, empty before the first one. `own` says whether it is
-    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA. `programs` is how many
-    the kernel was launched with, 0 where nobody has counted. `verdict` is "finding", "undecided" or "false alarm", and
+    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA. `launch` is
+    the file in which the launch was written down, empty where it was not. `verdict` is "finding", "undecided" or "false alarm", and
     `opinion` says why, where a second one was asked for.
     """
 
@@ -59,7 +59,7 @@ class ToolFinding:
     own: bool = True
     count: int = 1
     text: str = ""
-    programs: int = 0
+    launch: str = ""
     verdict: str = FINDING
     opinion: str = ""
 

@@ -2,7 +2,7 @@
 
 What stands on a line of its own on stdout is for whoever reads the tool's log: CASE and a number before each case, and
 DONE, SKIPPED, FAILED or DEAD with the number behind it; KERNEL names one that was compiled, and for Triton's sanitizer LAUNCH
-one that is launched, with its grid. Outcomes are not compared: under such a tool they prove nothing.
+one that is launched, with the file in which the launch was written down. Outcomes are not compared: under such a tool they prove nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Refusal
-from properties.harness.device.global_sanitizer.memory import own_memory, tell_launches
-from properties.harness.device.global_sanitizer.parse import TOOL
+from properties.harness.device.global_sanitizer.memory import Grid, own_memory, tell_launches, write_down
 from properties.harness.device.replay import NEED_CUDA, missing_functions
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.run import Run, recorded
@@ -46,13 +46,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
     subject = load(options.subject)
     port = InProcess(subject, options.device, guards=False)
     _tell_versions(options.device)
-    global_memory = options.watched_by == TOOL
-    if global_memory:
-        tell_launches(lambda kernel, grid: _say(f"LAUNCH {kernel} {grid[0]} {grid[1]} {grid[2]}"))
-    with own_memory() if global_memory else nullcontext():
+    launches = _Launches(options.launches) if options.launches else None
+    with own_memory() if launches else nullcontext():
         for number, path in numbered:
             _say(f"CASE {number} {path}")
-            _take(number, path, subject, port, graphs=not global_memory)
+            with launches.of_case(number) if launches else nullcontext():
+                _take(number, path, subject, port, graphs=launches is None)
+
+
+class _Launches:
+    """Writes launches down as they are made: after a report the memory of the GPU can be read no more."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._case = 0
+        self._written: list[Path] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        tell_launches(self._tell)
+
+    @contextmanager
+    def of_case(self, number: int) -> Iterator[None]:
+        """Files are left behind only where the process ends in the case."""
+        self._case = number
+        yield
+        self._remove()
+
+    def _tell(self, kernel: str, grid: Grid, source: Any, arguments: tuple[Any, ...]) -> None:
+        path = self._folder / f"{self._case}-{len(self._written)}.pickle"
+        if write_down(path, grid, source, arguments):
+            # The memory could be read, so that nothing was reported of the launch before.
+            self._remove()
+        self._written.append(path)
+        _say(f"LAUNCH {kernel} {path}")
+
+    def _remove(self) -> None:
+        for path in self._written:
+            path.unlink(missing_ok=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         "--skip", type=int, default=0, help="how many of the cases to leave out, from the first"
     )
     parser.add_argument(
-        "--watched-by", default="", help=f"{TOOL}: with memory that Triton's sanitizer watches"
+        "--launches",
+        type=Path,
+        help="for Triton's sanitizer: in memory that it watches; where to write launches down",
     )
     parser.add_argument("cases", type=Path, nargs="+", help="case files, or @file with a path on each line")
     return parser

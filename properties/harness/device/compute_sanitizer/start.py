@@ -131,8 +131,8 @@ def _tools(
     tools: list[Watcher] = []
     versions: dict[str, str] = {}
     options.out.mkdir(parents=True, exist_ok=True)
-    for log in options.out.glob("*.log"):
-        log.unlink()
+    for old in (*options.out.glob("*.log"), *options.out.glob("launches/*.pickle")):
+        old.unlink()
     if sanitizer is not None:
         tools += [WatchingTool(sanitizer, name) for name in options.tools if name != GSAN]
         versions["compute-sanitizer"] = sanitizer.version

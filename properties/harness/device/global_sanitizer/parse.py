@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from math import prod
 
 from properties.harness.device.compute_sanitizer.parse import ANNOUNCED, Parsed, ToolFinding, together
 
@@ -18,7 +17,7 @@ RACES = {
     "Write after read race detected": "write after read race",
     "Write after write race detected": "write after write race",
 }
-LAUNCHED = re.compile(r"^LAUNCH (?P<kernel>\S+) (?P<x>\d+) (?P<y>\d+) (?P<z>\d+)$")
+_LAUNCHED = re.compile(r"^LAUNCH (?P<kernel>\S+) (?P<file>.+)$")
 _ASSERTED = re.compile(
     r"^(?P<file>.+):(?P<line>\d+): (?P<function>.*?): block: \[(?P<block>[\d,]+)\], thread: \[(?P<thread>[\d,]+)\] "
     r"Assertion `(?P<message>.*)` failed\.?$"
@@ -45,13 +44,13 @@ def parse(text: str, kernels: Collection[str]) -> Parsed:
 
 def _reports(text: str, kernels: Collection[str]) -> Iterator[tuple[ToolFinding, bool]]:
     """Each assertion that failed, and whether it is about a limit of the sanitizer."""
-    case, kernel, programs = "", "", 0
+    case, kernel, launch = "", "", ""
     for line in map(str.rstrip, text.splitlines()):
-        announced, launched, said = ANNOUNCED.match(line), LAUNCHED.match(line), _ASSERTED.search(line)
+        announced, launched, said = ANNOUNCED.match(line), _LAUNCHED.match(line), _ASSERTED.search(line)
         if announced:
-            case, kernel, programs = announced[2], "", 0
+            case, kernel, launch = announced[2], "", ""
         elif launched:
-            kernel, programs = launched["kernel"], prod(map(int, launched.group("x", "y", "z")))
+            kernel, launch = launched["kernel"], launched["file"]
         elif said:
             message, asserting = said["message"], said["function"].strip()
             kind = RACES.get(message, f"assertion failed: {message}" if asserting else message)
@@ -65,7 +64,7 @@ def _reports(text: str, kernels: Collection[str]) -> Iterator[tuple[ToolFinding,
                 case=case,
                 own=not kernel or kernel in kernels,
                 text=line,
-                programs=programs,
+                launch=launch,
             )
             # Assertions of a kernel's own name a function, and those of the sanitizer do not.
             yield finding, not asserting and message not in RACES

@@ -46,12 +46,14 @@ class GlobalSanitizer:
 
     subject: str
     version: str
+    launches: Path
+    """The folder in which launches are written down, to be made again on a CPU."""
     controls: dict[str, str] = field(default_factory=dict)
     """What was reported of each control, "" where nothing was."""
     name: str = TOOL
 
     def command(self, replay: Sequence[str]) -> list[str]:
-        return [*replay, "--watched-by", TOOL]
+        return [*replay, "--launches", str(self.launches)]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -62,15 +64,13 @@ class GlobalSanitizer:
         return parse(text, kernels)
 
     def judged(self, findings: Sequence[ToolFinding]) -> list[ToolFinding]:
-        """The reports with verdicts; a second opinion is asked for once for each case."""
-        opinions: dict[str, Opinion] = {}
-        for one in findings:
-            if one.own and one.case and one.case not in opinions:
-                opinions[one.case] = ask(self.subject, one.case)
+        """The reports with verdicts; a second opinion is asked for once for each launch."""
+        launches = dict.fromkeys(one.launch for one in findings if one.own and one.launch)
+        opinions = {launch: ask(self.subject, launch) for launch in launches}
+        none = Opinion(reason="it was reported before the first one")
         shares = bool(self.controls.get("shared_word"))
-        none = Opinion(reason="it was reported before the first case")
         return [
-            judge(one, opinions.get(one.case, none), shares_words=shares) if one.own else one
+            judge(one, opinions.get(one.launch, none), shares_words=shares) if one.own else one
             for one in findings
         ]
 
@@ -84,7 +84,7 @@ def find(subject: str, out: Path) -> GlobalSanitizer | str:
 
     if find_spec("triton.experimental.gsan") is None:
         return f"Triton {triton.__version__} has no global-memory sanitizer; 3.8 and later do"
-    found = GlobalSanitizer(subject, f"Triton {triton.__version__}")
+    found = GlobalSanitizer(subject, f"Triton {triton.__version__}", out / "launches")
     for name in CONTROLS:
         said = _control(found, name, out / f"{TOOL}-control-{name}.log")
         if said.trouble:

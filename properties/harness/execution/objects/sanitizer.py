@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 
@@ -18,16 +17,14 @@ class Watched:
 
     Args:
         record: keep who wrote which byte, and when the host did.
-        make: makes the sanitizer of an example.
     """
 
-    def __init__(self, *, record: bool = False, make: Callable[[], Sanitizer] | None = None) -> None:
+    def __init__(self, *, record: bool = False) -> None:
         self.record = record
-        self._make = make or partial(Sanitizer, record=record)
         self.begin()
 
     def begin(self) -> None:
-        self.sanitizer = self._make()
+        self.sanitizer = Sanitizer(record=self.record)
         self._by_host: dict[int, int] = {}
         self._kept: set[tuple[object, ...]] = set()
 

@@ -22,16 +22,14 @@ class Race:
 
 
 class CellSanitizer(Sanitizer):
-    """Notes races between programs and goes on, where a `Sanitizer` raises. Everything else it raises as that one does.
+    """Notes races between programs, and nothing else: no access is refused.
 
     `races` are those of two programs that touch the same byte. `shared` are those of two programs that touch different bytes
-    of one cell, of `cell` bytes. Of each kernel and pair of lines there is one. `programs` has the numbers of programs that
-    each kernel was launched with.
+    of one cell, of `cell` bytes. Of each kernel and pair of lines there is one.
     """
 
-    def __init__(self, cell: int, *, record: bool = False) -> None:
-        super().__init__(record=record)
-        self.programs: dict[str, set[int]] = {}
+    def __init__(self, cell: int) -> None:
+        super().__init__()
         self._cell = cell
         self._races: dict[Where, Race] = {}
         self._shared: dict[Where, Race] = {}
@@ -44,9 +42,13 @@ class CellSanitizer(Sanitizer):
     def shared(self) -> list[Race]:
         return [one for where, one in self._shared.items() if where not in self._races]
 
-    def begin_grid(self, programs: int) -> None:
-        super().begin_grid(programs)
-        self.programs.setdefault(self._kernel, set()).add(programs)
+    def before(self, touch: Touch) -> None:
+        """Any access may be made."""
+
+    def after(self, touch: Touch) -> None:
+        touch.data = None
+        if self._log is not None:
+            self._log.add(touch)
 
     def end_launch(self) -> None:
         log, self._log = self._log, None
