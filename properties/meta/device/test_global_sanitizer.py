@@ -35,7 +35,7 @@ from properties.harness.device.global_sanitizer.parse import parse
 from properties.harness.execution import exit_codes
 from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import private
-from properties.harness.kernels.recorded import CannotLaunch, RecordedLaunch, launch_again
+from properties.harness.kernels.gpu_launch import CannotLaunch, GpuLaunch, launch_again
 from properties.harness.kernels.sanitizer.cells import CellSanitizer, Race
 from properties.harness.kernels.watched import listening
 from properties.subjects import load
@@ -280,9 +280,9 @@ def through_a_table_kernel(table_ptr, COUNT: tl.constexpr):  # type: ignore[no-u
 
 def written(
     kernel: Any, programs: int, signature: Mapping[str, str], content: bytes, **constants: int
-) -> RecordedLaunch:
+) -> GpuLaunch:
     """A launch whose only argument beside constants is the address of `content`."""
-    return RecordedLaunch(
+    return GpuLaunch(
         kernel.fn.__module__,
         kernel.fn.__qualname__,
         signature,
@@ -298,7 +298,7 @@ def read(path: Path) -> Any:
     return pickle.loads(path.read_bytes())  # noqa: S301 - the test has written it
 
 
-def opinion_on(launch: RecordedLaunch | str, folder: Path) -> Opinion:
+def opinion_on(launch: GpuLaunch | str, folder: Path) -> Opinion:
     path = folder / "0.pickle"
     path.write_bytes(pickle.dumps(launch))
     return ask("impl", str(path))

@@ -50,7 +50,7 @@ def tell_launches(tell: Callable[[str, Grid, Any, tuple[Any, ...]], None]) -> No
 
 
 def write_down(path: Path, grid: Grid, source: Any, arguments: tuple[Any, ...]) -> bool:
-    """Leave in the file a `RecordedLaunch`, or as text why there is none; whether there is one."""
+    """Leave in the file a `GpuLaunch`, or as text why there is none; whether there is one."""
     try:
         content, done = pickle.dumps(_recorded(grid, source, arguments)), True
     except Exception as error:
@@ -60,12 +60,12 @@ def write_down(path: Path, grid: Grid, source: Any, arguments: tuple[Any, ...]) 
 
 
 def _recorded(grid: Grid, source: Any, arguments: tuple[Any, ...]) -> Any:
-    from properties.harness.kernels.recorded import RecordedLaunch
+    from properties.harness.kernels.gpu_launch import GpuLaunch
 
     function = source.fn.fn
     kinds = source.signature.values()
     plain = [None if kind == "constexpr" else _plain(one) for kind, one in zip(kinds, arguments, strict=True)]
-    return RecordedLaunch(
+    return GpuLaunch(
         function.__module__,
         function.__qualname__,
         dict(source.signature),

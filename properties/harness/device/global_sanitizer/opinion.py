@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from properties.harness.device.pool import run_in_worker
-from properties.harness.kernels.recorded import CannotLaunch, launch_again
+from properties.harness.kernels.gpu_launch import CannotLaunch, launch_again
 from properties.harness.kernels.sanitizer.cells import CellSanitizer, Race
 from properties.harness.subject import load
 

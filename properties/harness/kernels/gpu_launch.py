@@ -31,7 +31,7 @@ class CannotLaunch(Exception):
 
 
 @dataclass(frozen=True)
-class RecordedLaunch:
+class GpuLaunch:
     """A launch as plain data.
 
     Args:
@@ -51,7 +51,7 @@ class RecordedLaunch:
     memory: Sequence[tuple[int, bytes]]
 
 
-def launch_again(recorded: RecordedLaunch, watch: Sanitizer) -> None:
+def launch_again(recorded: GpuLaunch, watch: Sanitizer) -> None:
     """Make the launch in this process, which executes kernels from their IR, while `watch` is shown every access.
 
     Raises:
@@ -63,7 +63,7 @@ def launch_again(recorded: RecordedLaunch, watch: Sanitizer) -> None:
         kernel.run(*recorded.grid, *(None,) * 6, *recorded.arguments)
 
 
-def _compiled(recorded: RecordedLaunch) -> Any:
+def _compiled(recorded: GpuLaunch) -> Any:
     found = reduce(getattr, recorded.function.split("."), import_module(recorded.module))
     while not isinstance(found, JITFunction) and hasattr(found, "fn"):
         found = found.fn
