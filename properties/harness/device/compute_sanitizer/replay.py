@@ -182,3 +182,7 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    if "--launches" in sys.argv:
+        # Python would end the allocator before the tensors that lie in its memory.
+        sys.stdout.flush()
+        os._exit(0)

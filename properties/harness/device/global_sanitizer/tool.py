@@ -82,7 +82,7 @@ def find(subject: str, out: Path) -> GlobalSanitizer | str:
     """
     import triton
 
-    if find_spec("triton.experimental.gsan") is None:
+    if not _is_installed():
         return f"Triton {triton.__version__} has no global-memory sanitizer; 3.8 and later do"
     found = GlobalSanitizer(subject, f"Triton {triton.__version__}", out / "launches")
     for name in CONTROLS:
@@ -91,6 +91,14 @@ def find(subject: str, out: Path) -> GlobalSanitizer | str:
             return f"the sanitizer of Triton {triton.__version__} does not work here: {said.trouble}"
         found.controls[name] = said.reported
     return found
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("triton.experimental.gsan") is not None
+    except ModuleNotFoundError:
+        # Older versions have nothing experimental at all.
+        return False
 
 
 @dataclass(frozen=True)
