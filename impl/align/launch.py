@@ -6,11 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import triton
 from triton import knobs
-from triton.runtime import driver
 
 from ..checks import describe, refuse
+from .bare import BareLaunch, bare_launch
 
 # Measured on an H200: more bytes in flight per multiprocessor cost bandwidth, as fewer do.
 _PROGRAMS_PER_MULTIPROCESSOR = 9
@@ -23,9 +22,6 @@ _REGISTERS = 56
 _PROGRAMS_ON_CPU = 3
 _COPY_BLOCK_SIZE_ON_CPU = 128
 _STEPS_PER_TILE_ON_CPU = 2
-
-# How a compiled kernel is called is no documented interface: other versions launch through the JIT every time.
-_CALLED_AS_KNOWN = (3, 6) <= tuple(map(int, triton.__version__.split(".")[:2])) <= (3, 9)
 
 
 @lru_cache
@@ -52,60 +48,72 @@ def launch_options() -> dict[str, int]:
 
 
 class BoundLaunch:
-    """A kernel with all of its arguments but `num_reqs` and the vectors of the parameters `varying`.
+    """A kernel with all of its arguments but `num_reqs` and some vectors.
 
-    Parameters that are neither `varying` nor `constant` get their defaults, or None. The first call on a device is a
-    launch through Triton's JIT, which looks at every argument, and compiles. Later calls launch what was compiled then,
-    which takes the host a fraction of the time. So nothing in a call may decide what is compiled: kernels are decorated
-    not to be specialised on it, and its type never changes.
+    `vectors`: by parameter of the kernel what a caller calls that vector. `constant`: values of other parameters; what
+    is in neither gets its default, or None. The first call on a GPU is a launch through Triton's JIT, which looks at
+    every argument, and compiles. Later calls launch what was compiled then, which takes the host a fraction of the
+    time. So nothing in a call may decide what is compiled: kernels are decorated not to be specialised on it, and its
+    type never changes.
     """
 
     def __init__(
-        self, kernel: Any, device: torch.device, varying: Sequence[str], constant: Mapping[str, Any]
+        self,
+        kernel: Any,
+        device: torch.device,
+        function: str,
+        vectors: Mapping[str, str],
+        constant: Mapping[str, Any],
     ) -> None:
         parameters = inspect.signature(kernel.fn).parameters
-        assert parameters.keys() >= {*varying, *constant}
+        assert parameters.keys() >= {*vectors, *constant}
         defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-        self._kernel = kernel
+        self._kernel, self._device, self._function = kernel, device, function
         self._grid = (num_programs(device), 1, 1)
-        self._places = [list(parameters).index(name) for name in ("num_reqs", *varying)]
-        self._arguments = [*{**dict.fromkeys(parameters), **defaults, **constant}.values()]
-        # An address is all that a GPU needs of a tensor, and takes the host less; who watches a CPU asks which tensor it is.
-        self._by_address = device.type == "cuda"
-        self._passed = self._arguments
-        if self._by_address:
-            self._passed = [one.data_ptr() if torch.is_tensor(one) else one for one in self._arguments]
-        self._compiled: dict[int, Any] = {}
+        self._names = tuple(vectors.values())
+        self._varying = (*vectors, "num_reqs")
+        self._arguments = {**dict.fromkeys(parameters), **defaults, **constant}
+        # The vectors that fitted last, and what a launch was handed then.
+        self._last: tuple[Sequence[torch.Tensor], tuple[int, ...]] = (), ()
+        self._compiled = False
+        self._bare: BareLaunch | None = None
 
     def __call__(self, num_reqs: int, *vectors: torch.Tensor) -> None:
-        """Launch for that many requests, without waiting for it. `vectors`: in the order of `varying`."""
-        if not self._compiled or _hooked(self._kernel):
+        """Launch for that many requests, >= 1, without waiting for it.
+
+        `vectors`: in the order in which they were named, and refused as `check_vectors` does.
+        """
+        values = self._checked(num_reqs, vectors)
+        bare = self._bare
+        if bare is None or _hooked(self._kernel) or not bare.launched(values):
             self._launch_by_jit(num_reqs, vectors)
-            return
-        active = driver.active
-        device = active.get_current_device()
-        if device not in self._compiled:
-            self._launch_by_jit(num_reqs, vectors)
-            return
-        compiled, stream = self._compiled[device], active.get_current_stream(device)
-        values = [one.data_ptr() for one in vectors] if self._by_address else vectors
-        arguments = self._filled(self._passed, num_reqs, values)
-        # As the JIT calls it, but for its hooks, of which there are none.
-        function, metadata = compiled.function, compiled.packed_metadata
-        compiled.run(*self._grid, stream, function, metadata, None, None, None, *arguments)
+
+    def _checked(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """`num_reqs` and the vectors' addresses; the same object as last time if nothing has changed."""
+        known, values = self._last
+        # An engine's buffers are the same in every step. A tensor can grow, shrink and go elsewhere; its dtype, its
+        # device and its steps stay what they were.
+        for vector, last, address in zip(vectors, known, values, strict=False):
+            if vector is not last or vector.data_ptr() != address or vector.numel() < num_reqs:
+                break
+        else:
+            if known and values[-1] == num_reqs:
+                return values
+        return self._checked_anew(num_reqs, vectors)
+
+    def _checked_anew(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        named = dict(zip(self._names, vectors, strict=True))
+        check_vectors(named, num_reqs, self._device, self._function)
+        values = (*[vector.data_ptr() for vector in vectors], num_reqs)
+        self._last = vectors, values
+        return values
 
     def _launch_by_jit(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> None:
-        arguments = self._filled(self._arguments, num_reqs, vectors)
-        compiled = self._kernel[self._grid](*arguments, **launch_options())
-        # Triton's interpreter compiles nothing.
-        if compiled is not None and _CALLED_AS_KNOWN:
-            self._compiled[driver.active.get_current_device()] = compiled
-
-    def _filled(self, arguments: list[Any], num_reqs: int, values: Sequence[Any]) -> list[Any]:
-        filled = arguments.copy()
-        for place, value in zip(self._places, (num_reqs, *values), strict=True):
-            filled[place] = value
-        return filled
+        arguments = self._arguments | dict(zip(self._varying, (*vectors, num_reqs), strict=True))
+        compiled = self._kernel[self._grid](*arguments.values(), **launch_options())
+        if not self._compiled:
+            self._compiled = True
+            self._bare = bare_launch(compiled, self._device, self._grid, self._varying, arguments)
 
 
 def _hooked(kernel: Any) -> bool:
