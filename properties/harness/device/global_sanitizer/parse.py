@@ -52,7 +52,7 @@ def _reports(text: str, kernels: Collection[str]) -> Iterator[tuple[ToolFinding,
         elif launched:
             kernel, launch = launched["kernel"], launched["file"]
         elif said:
-            message, asserting = said["message"], said["function"].strip()
+            message, asserting = said["message"], said["function"].strip().removeprefix("(null)")
             kind = RACES.get(message, f"assertion failed: {message}" if asserting else message)
             finding = ToolFinding(
                 TOOL,
