@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.lifecycle.broken import Broken
+from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
 
@@ -275,13 +275,9 @@ class LiveLaws:
                     {},
                 )
                 return
-        if seen["free"] != self.num_blocks - 1 - len(references):
-            yield (
-                "free",
-                f"free blocks = {seen['free']}",
-                f"should be {self.num_blocks - 1 - len(references)}",
-                {},
-            )
+        free = self.num_blocks - 1 - len(references)
+        if seen["free"] != free:
+            yield "free", f"free blocks = {seen['free']}", f"should be {free}", {}
 
     def _outputs(self, seen: Observed) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""
@@ -306,12 +302,8 @@ class LiveLaws:
             blocks = [block for block, _ in seen["references"]]
             yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free", {}
         if seen["slots"]:
-            yield (
-                "left",
-                f"slots {sorted(seen['slots'])} are in use when all requests are gone",
-                "should be free",
-                {},
-            )
+            slots = sorted(seen["slots"])
+            yield "left", f"slots {slots} are in use when all requests are gone", "should be free", {}
 
     def _about(
         self, request: str, tokens: int, states: Sequence[int], place: tuple[int, int], *, conv: bool = False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.lifecycle.broken import Broken
+from oracle.lifecycle.broken_laws import Broken
 
 Place = tuple[int, int]
 """A group, and a block."""

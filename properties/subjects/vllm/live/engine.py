@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.broken import Broken, BrokenLaws, in_sentences
+from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
-from oracle.lifecycle.transfers import Transfers
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live.config import (
     CONV_WIDTH,
@@ -28,11 +27,9 @@ from properties.subjects.vllm.live.config import (
     kv_cache_config,
     vllm_config,
 )
-from properties.subjects.vllm.live.connector import configure_connector, share
+from properties.subjects.vllm.live.connection import LiveConnection
 from properties.subjects.vllm.live.contents import accessed, held
-from properties.subjects.vllm.live.offers import LiveOffers
 from properties.subjects.vllm.live.states import LiveMemory
-from properties.subjects.vllm.live.transfers import LiveTransfers
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
@@ -103,29 +100,23 @@ class LiveEngine:
             raise NotOffered(f"release {_RELEASE} hashes no parts of blocks")
         self.hash_block_size = hashes
         self.memory = LiveMemory(settings, dim_first)
-        self.offers: LiveOffers | None = None
-        self.transfers: LiveTransfers | None = None
+        self.connection: LiveConnection | None = None
         if settings.connector:
-            self._connect(sizes)
+            self.connection = LiveConnection(
+                settings, self.config, self.caches, self.memory, hashes, self._named_blocks
+            )
         self.turns: dict[str, int] = {}
         self.requests: list[Any] = []
         self.known: dict[bytes, tuple[str, int]] = {}
         """By block hash, the request and the number of its tokens that it stands for."""
         self.scheduler = self._scheduler(scheduler, hashes)
         self.pool = self.scheduler.kv_cache_manager.block_pool
-        if self.offers is not None:
-            self.offers.manager = self.scheduler.kv_cache_manager
+        if self.connection is not None:
+            self.connection.bind(self.scheduler)
         self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = self._hasher(hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
         self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
-
-    def _connect(self, sizes: list[int]) -> None:
-        configure_connector(self.config, self.settings)
-        names = [group.layer_names for group in self.caches.kv_cache_groups]
-        self.offers = LiveOffers(self.settings, sizes, self.hash_block_size, self._named_blocks)
-        self.transfers = LiveTransfers(self.settings, self.memory, names)
-        share(self.config, self.offers, self.transfers)
 
     def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
         name = "async_scheduler:AsyncScheduler" if self.settings.async_scheduling else "scheduler:Scheduler"
@@ -190,13 +181,8 @@ class LiveEngine:
 
         The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
         """
-        self.scheduler.reset_prefix_cache(preempt and not self._kept_for_a_connector())
-
-    def _kept_for_a_connector(self) -> bool:
-        if self.offers is None:
-            return False
-        running = {request.request_id for request in self.scheduler.running}
-        return bool(self.offers.kept) or any(name not in running for name, *_ in self._owners())
+        kept = self.connection is not None and self.connection.keeps(self._owners())
+        self.scheduler.reset_prefix_cache(preempt and not kept)
 
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
@@ -220,25 +206,16 @@ class LiveEngine:
             tuple(seen["owners"]),
             accessed(seen["rows"], known, page),
             held(seen["owners_after"], self.memory, known, page),
-            *self._told(seen["transfers"]),
+            *(() if self.connection is None else self.connection.told(seen["transfers"])),
         )
-
-    def _told(self, moved: Transfers | None) -> Iterator[tuple[Any, ...]]:
-        """What was loaded, what was saved, and for whom a load failed."""
-        if moved is None or self.transfers is None:
-            return
-        yield tuple(self.transfers.written)
-        yield tuple(one[:4] for one in moved.saved)
-        yield tuple(self.transfers.unloaded)
-        self.transfers.written.clear()
-        self.transfers.unloaded.clear()
 
     def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
         """A step as the laws see it, and what of it breaks them; see `step`."""
         self.turns = turns
-        before = frozenset[tuple[int, int]]() if self.offers is None else self.offers.saving
+        link = self.connection
+        saving = frozenset() if link is None else link.offers.saving
         seen = self._step()
-        seen["transfers"] = self._moved(before, seen["loading"])
+        seen["transfers"] = None if link is None else link.moved(saving, seen["loading"])
         return seen, tuple(self.laws.step(seen))
 
     def _step(self) -> dict[str, Any]:
@@ -247,7 +224,7 @@ class LiveEngine:
             scheduled = self.scheduler.schedule()
             self._remember()
             found |= self._decided(scheduled)
-            found["loading"] = self._loading()
+            found["loading"] = {} if self.connection is None else self.connection.loading()
             found["owners"] = self._owners()
             output = self.worker.execute(scheduled)
             found["rows"], found["stray"] = self.worker.rows, self.worker.stray
@@ -359,25 +336,6 @@ class LiveEngine:
             prefix = bytes(split[1](key))
             for one in blocks.values() if isinstance(blocks, dict) else [blocks]:
                 yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
-
-    def _loading(self) -> dict[tuple[int, int], str]:
-        loads = {} if self.offers is None else self.offers.loads
-        return {(move.group, move.block): name for name, load in loads.items() for move in load.blocks}
-
-    def _moved(
-        self, saving: frozenset[tuple[int, int]], loading: dict[tuple[int, int], str]
-    ) -> Transfers | None:
-        """What the connector has under way, None without one."""
-        if self.offers is None or self.transfers is None:
-            return None
-        freed = (one.block_id for _, blocks in self._freed_later() for one in blocks)
-        saved, self.transfers.saved = tuple(self.transfers.saved), []
-        kept = self.offers.kept + collections.Counter(freed)
-        return Transfers(loading, self._loading(), saving, self.offers.saving, saved, kept)
-
-    def _freed_later(self) -> list[tuple[int, Any]]:
-        """Blocks that the release frees once the steps in flight are done, since a load could write them before."""
-        return list(getattr(self.scheduler, "deferred_frees", ()))
 
 
 def _digest(value: Any) -> bytes:

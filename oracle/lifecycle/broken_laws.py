@@ -1,4 +1,4 @@
-"""What a step of a whole engine breaks: the laws by their names, and what was seen and should be."""
+"""What breaks a law of a whole engine: in words, as data, and as the result of a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
