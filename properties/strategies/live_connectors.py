@@ -29,6 +29,20 @@ _PROMPTS = LiveWorld(connector="async", prefix_caching=False)
 
 CONNECTED: Mapping[str, LiveStory] = {
     "a load in the step that wants it": LiveStory(LiveWorld(connector="sync"), (*_SAVED, _AGAIN)),
+    "a load in the step that wants it where few blocks are free": LiveStory(
+        LiveWorld(connector="sync", num_blocks=12),
+        (*_SAVED, LiveAdd(12, max_tokens=12), LiveTurns(times=6), _AGAIN),
+    ),
+    "a step without rows after drafts were accepted": LiveStory(
+        replace(_PROMPTS, num_blocks=14, num_spec=2, method="eagle", async_scheduling=True),
+        (
+            LiveAdd(3, max_tokens=6),
+            LiveAdd(1, max_tokens=4, shared=3),
+            LiveTurns(times=2),
+            LiveTurns((1,)),
+            LiveTurns(times=3),
+        ),
+    ),
     "a load that takes steps": LiveStory(_LATE, (*_SAVED, _AGAIN)),
     "loads that are done in another order": LiveStory(
         replace(_LATE, load_steps=(3, 0)), (*_SAVED, _AGAIN, LiveTurns(), LiveAdd(2, shared=9))
