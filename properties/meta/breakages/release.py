@@ -8,23 +8,25 @@ the module is loaded from a changed copy. The laws know nothing of them.
 
 from __future__ import annotations
 
-import argparse
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from properties.meta.breakages.lives import lives_until_wrong
+from properties.meta.breakages.lives import LiveTrial, print_table
+
+if TYPE_CHECKING:
+    from properties.subjects import Subject
 
 RELEASE = "0.33.0"
 MAX_EXAMPLES = 600
-SEED = 20
 
 
 @dataclass(frozen=True)
@@ -156,47 +158,23 @@ class Replanted(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, copy)
 
 
-def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
-    """Look for the defect in this process, which has not imported the release; what was found, in a line."""
+@contextmanager
+def _released(planted: PlantedDefect) -> Iterator[Subject]:
+    """The release with the defect. The process is the defect's from then on."""
+    from properties.harness.subject import load
+
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
-        from properties.harness.kernels import triton_mode
-        from properties.harness.subject import load
-
-        triton_mode.prepare("cpu")
         subject = load("vllm")
         if subject.release != RELEASE:
             raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
-        lives, found = lives_until_wrong(subject, "real-engine/v2", examples, seed)
-    return f"| {planted.name} | `{planted.module}` | {lives if found else f'not in {lives}'} | {found} |"
+        yield subject
 
 
-def main() -> None:
-    """Try all of them, or those that are asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--number", type=int, help="this one, in this process")
-    parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lives, at most")
-    given = parser.parse_args()
-    if given.number is not None:
-        print(tried(PLANTED[given.number], given.examples), flush=True)
-        return
-    print("| planted defect | module | lives | found |\n|---|---|---|---|", flush=True)
-    for number, planted in enumerate(PLANTED):
-        if given.only in planted.name:
-            command = (
-                sys.executable,
-                "-m",
-                __spec__.name,
-                "--number",
-                str(number),
-                "--examples",
-                str(given.examples),
-            )
-            subprocess.run(command, check=True)
-
+TRIALS = tuple(
+    LiveTrial(planted.name, f"`{planted.module}`", "real-engine/v2", partial(_released, planted))
+    for planted in PLANTED
+)
 
 if __name__ == "__main__":
-    main()
+    print_table("properties.meta.breakages.release", __doc__, "module", TRIALS, MAX_EXAMPLES)
