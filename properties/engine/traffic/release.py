@@ -57,6 +57,8 @@ def world_of(options: ReplayOptions, traffic: Summary, longest: int) -> LiveWorl
         max_num_batched_tokens=options.tokens_per_step,
         max_num_seqs=options.max_num_seqs,
         num_spec=drafts,
+        method=options.method if drafts else "ngram",
+        async_scheduling=options.overlaps_steps,
         padding=1,
         runner=options.runner,
         layout=options.layout,

@@ -28,7 +28,8 @@ def release_line(world: LiveWorld, subject: Subject) -> str:
     return (
         f"{subject.name} {subject.release}, its own engine, runner {world.runner}, layout {world.layout}, "
         f"attention + {' + '.join(world.kinds)}, {world.num_blocks:,} blocks of {world.block_size} tokens, "
-        f"{world.max_num_batched_tokens:,} tokens a step"
+        f"{world.max_num_batched_tokens:,} tokens a step, "
+        f"{'async' if world.async_scheduling else 'no async'} scheduling"
     )
 
 
