@@ -26,6 +26,7 @@ from properties.subjects.vllm.live.config import (
     vllm_config,
 )
 from properties.subjects.vllm.live.contents import accessed, held
+from properties.subjects.vllm.live.modes import require_mode
 from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
@@ -81,6 +82,7 @@ class LiveEngine:
     """
 
     def __init__(self, settings: LiveSettings) -> None:
+        require_mode(settings)
         self.settings = settings
         os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(settings.runner == "V2"))
         dim_first = get_conv_state_layout() == "DS"
