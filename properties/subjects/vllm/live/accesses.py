@@ -135,8 +135,9 @@ def _decodes_of_all(m: Any, num_spec: int, read: Sequence[int], last: Sequence[i
     tables, before, counts = m.state_indices_tensor_d.tolist(), read, [1] * m.num_decodes
     starts = list(range(m.num_decodes + 1))
     if num_spec:
-        # As the release's layer does: it has no other way to read a decode.
-        assert m.block_idx_last_scheduled_token_prev_step is not None
+        if m.block_idx_last_scheduled_token_prev_step is None:
+            # As the release's layer does, which has no other way to read a decode.
+            raise AssertionError("block_idx_last_scheduled_token_prev_step is None beside decodes")
         before = m.block_idx_last_scheduled_token_prev_step.tolist()
         counts, starts = m.num_accepted_tokens.tolist(), m.query_start_loc_d.tolist()
     for row, table in enumerate(tables[: m.num_decodes]):
