@@ -2,7 +2,8 @@
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.release
 
-prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. Each is tried in a process of its own, in which
+prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. With `.vllm/0.31.0/bin/python` it is that of
+mamba_cache_mode "all", which later releases do not have. Each is tried in a process of its own, in which
 the module is loaded from a changed copy. The laws know nothing of them.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,8 @@ class PlantedDefect:
     module: str
     before: str
     after: str
+    release: str = RELEASE
+    property_id: str = "real-engine/v2"
 
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
@@ -46,6 +50,9 @@ _RUNNER = "vllm.v1.worker.gpu.model_runner"
 _HYBRID = "vllm.v1.worker.gpu.model_states.mamba_hybrid"
 _STATES = "vllm.v1.worker.gpu.states"
 _COPIES = "vllm.v1.worker.mamba_utils"
+_BUILDER = "vllm.v1.attention.backends.mamba_attn"
+EVERY_BOUNDARY = "0.31.0"
+"""The last release that has it."""
 
 PLANTED = (
     PlantedDefect(
@@ -135,6 +142,28 @@ PLANTED = (
 )
 
 
+PLANTED_BOUNDARIES = tuple(
+    PlantedDefect(name, _BUILDER, before, after, EVERY_BOUNDARY, "real-engine/v1")
+    for name, before, after in (
+        (
+            "rows read the column of their last scheduled token",
+            "        return (\n            block_idx_last_computed_token,\n",
+            "        return (\n            block_idx_last_scheduled_token,\n",
+        ),
+        (
+            "the first scheduled token is in the column of the last computed one",
+            "                num_computed_tokens + mamba_block_size,\n",
+            "                num_computed_tokens + mamba_block_size - 1,\n",
+        ),
+        (
+            "a chunk inside of a block is not finished first",
+            "            if this_num_computed % chunk_size != 0:\n",
+            "            if False:\n",
+        ),
+    )
+)
+
+
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
 
@@ -166,15 +195,19 @@ def _released(planted: PlantedDefect) -> Iterator[Subject]:
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
         subject = load("vllm")
-        if subject.release != RELEASE:
-            raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
+        if subject.release != planted.release:
+            rule = f"should be {planted.release}"
+            raise ValueError(f"release = {subject.release!r}, but {rule} [PlantedDefect]")
         yield subject
 
 
-TRIALS = tuple(
-    LiveTrial(planted.name, f"`{planted.module}`", "real-engine/v2", partial(_released, planted))
-    for planted in PLANTED
-)
+def trials_of(planted: Sequence[PlantedDefect]) -> tuple[LiveTrial, ...]:
+    """One for each."""
+    return tuple(
+        LiveTrial(one.name, f"`{one.module}`", one.property_id, partial(_released, one)) for one in planted
+    )
+
 
 if __name__ == "__main__":
-    print_table("properties.meta.breakages.release", __doc__, "module", TRIALS, MAX_EXAMPLES)
+    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else PLANTED
+    print_table("properties.meta.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)

@@ -207,7 +207,8 @@ class LiveEngine:
             found["rows"], found["stray"] = self.worker.rows, self.worker.stray
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
-            depth = self.config.max_concurrent_batches
+            # Before 0.25 it is the executor that says so.
+            depth = getattr(self.config, "max_concurrent_batches", 1 + self.settings.async_scheduling)
             if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
                 return found | self._observed()
             self._update(found)
