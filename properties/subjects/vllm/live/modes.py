@@ -27,5 +27,9 @@ def require_mode(settings: LiveSettings) -> None:
         raise NotOffered("mamba_cache_mode 'all' with the second runner, which does not implement it")
     if not set(settings.kinds) <= set(_IN_ALL):
         raise NotOffered(f"mamba_cache_mode 'all' with layers other than {' and '.join(_IN_ALL)}")
+    if settings.padding and optional("vllm.v1.worker.block_table:get_block_table_width") is None:
+        raise NotOffered(
+            "mamba_cache_mode 'all' in full graphs with such small blocks, whose tables are wider than buffers"
+        )
     if settings.block_size % CHUNK:
         raise NotOffered(f"mamba_cache_mode 'all' with blocks of parts of chunks of {CHUNK} tokens")
