@@ -14,7 +14,7 @@ from ..layout import MambaStateCopyFunc, is_conv_state_dim_first
 from .fused import bound_launches, rows_to_launch
 from .geometry import check_geometry, checked_tables
 from .groups import get_mamba_groups
-from .launch import BoundLaunch, tile_bytes
+from .launch import VectorLaunch, tile_bytes
 from .states import STATE_FIELDS, StateRow, read_states, signed
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class MambaSpecDecodeGPUContext:
 
     def __post_init__(self) -> None:
         # Made when there is something to launch; nothing that they are bound to changes after that.
-        self._launches: dict[str, BoundLaunch] | None = None
+        self._launches: dict[str, VectorLaunch] | None = None
 
     @classmethod
     def create(
@@ -185,14 +185,15 @@ class MambaSpecDecodeGPUContext:
 
         Raises ValueError naming `num_reqs` or the vector that does not fit. Source: document 4; contract 2.2.
         """
-        vectors = {
-            "num_accepted_tokens_gpu": num_accepted_tokens_gpu,
-            "mamba_state_idx_gpu": mamba_state_idx_gpu,
-            "num_scheduled_tokens_gpu": num_scheduled_tokens_gpu,
-            "num_computed_tokens_gpu": num_computed_tokens_gpu,
-            "num_draft_tokens_gpu": num_draft_tokens_gpu,
-        }
-        self._launch("run_fused_postprocess", num_reqs, vectors)
+        self._launch(
+            "run_fused_postprocess",
+            num_reqs,
+            num_accepted_tokens_gpu,
+            mamba_state_idx_gpu,
+            num_scheduled_tokens_gpu,
+            num_computed_tokens_gpu,
+            num_draft_tokens_gpu,
+        )
 
     def run_fused_precopy(
         self,
@@ -210,13 +211,8 @@ class MambaSpecDecodeGPUContext:
 
         Raises ValueError naming `num_reqs` or the vector that does not fit. Source: document 4; contract 2.5.
         """
-        vectors = {
-            "state_idx_gpu": state_idx_gpu,
-            "src_col_gpu": src_col_gpu,
-            "token_bias_gpu": token_bias_gpu,
-            "idx_mapping": idx_mapping,
-        }
-        self._launch("run_fused_precopy", num_reqs, vectors)
+        vectors = state_idx_gpu, src_col_gpu, token_bias_gpu, idx_mapping
+        self._launch("run_fused_precopy", num_reqs, *vectors)
 
     def run_precopy_rows(self, num_reqs: int, moves: torch.Tensor) -> None:
         """As `run_fused_precopy` for values by batch row: the copies of a V1 preprocess in one launch.
@@ -226,9 +222,7 @@ class MambaSpecDecodeGPUContext:
         """
         if moves.ndim != 2 or moves.size(0) != 3:
             refuse("moves", describe(moves), "of shape [3, n]", "run_precopy_rows")
-        columns, src_cols, biases = moves.unbind()
-        vectors = {"moves[0]": columns, "moves[1]": src_cols, "moves[2]": biases}
-        self._launch("run_precopy_rows", num_reqs, vectors)
+        self._launch("run_precopy_rows", num_reqs, *moves.unbind())
 
     def run_fused_postprocess_align(
         self,
@@ -245,17 +239,12 @@ class MambaSpecDecodeGPUContext:
 
         Raises ValueError naming `num_reqs` or the vector that does not fit. Source: document 4; contract 2.5.
         """
-        vectors = {
-            "num_accepted_tokens_gpu": num_accepted_tokens_gpu,
-            "state_idx_gpu": state_idx_gpu,
-            "new_num_computed_tokens_gpu": new_num_computed_tokens_gpu,
-            "idx_mapping": idx_mapping,
-        }
-        self._launch("run_fused_postprocess_align", num_reqs, vectors)
+        vectors = num_accepted_tokens_gpu, state_idx_gpu, new_num_computed_tokens_gpu, idx_mapping
+        self._launch("run_fused_postprocess_align", num_reqs, *vectors)
 
-    def _launch(self, driver: str, num_reqs: int, vectors: Mapping[str, torch.Tensor]) -> None:
-        rows = rows_to_launch(self, num_reqs, vectors, driver)
+    def _launch(self, driver: str, num_reqs: int, *vectors: torch.Tensor) -> None:
+        rows = rows_to_launch(self, num_reqs, driver)
         if rows:
             if self._launches is None:
                 self._launches = bound_launches(self)
-            self._launches[driver](rows, *vectors.values())
+            self._launches[driver](rows, *vectors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,60 +10,63 @@ from ..checks import int_at_least, refuse
 from .kernels.memcpy import batch_memcpy_kernel
 from .kernels.postprocess import postprocess_mamba_fused_kernel
 from .kernels.preprocess import precopy_mamba_align_fused_kernel
-from .launch import BoundLaunch, check_vectors, copy_block_size, launch_options, num_programs
+from .launch import VectorLaunch, copy_block_size, launch_options, num_programs
 
 _MEMCPY_PARTS = 64
 
-_MOVES = ("mamba_state_idx_ptr", "src_col_ptr", "token_bias_ptr")
-_COUNTS = ("num_accepted_tokens_ptr", "mamba_state_idx_ptr")
+_COUNTS = {"num_accepted_tokens_ptr": "num_accepted_tokens_gpu"}
+_MAPPING = {"idx_mapping_ptr": "idx_mapping"}
 
 if TYPE_CHECKING:
     from .context import MambaSpecDecodeGPUContext
 
 
-def rows_to_launch(
-    ctx: MambaSpecDecodeGPUContext, num_reqs: int, vectors: Mapping[str, torch.Tensor], function: str
-) -> int:
-    """`num_reqs`, or 0 before the context is initialised. Unless it is 0 every vector fits.
+def rows_to_launch(ctx: MambaSpecDecodeGPUContext, num_reqs: int, function: str) -> int:
+    """`num_reqs`, or 0 before the context is initialised.
 
-    Raises ValueError naming `num_reqs` or the vector that does not fit.
+    Raises ValueError naming `num_reqs` if there is no room for as many.
     """
     capacity = ctx.num_accepted_tokens_out.size(0)
     count = int_at_least("num_reqs", num_reqs, 0, function)
     if count > capacity:
         refuse("num_reqs", count, f"<= {capacity}, max_num_reqs", function)
-    if count == 0 or not ctx.is_initialized:
-        return 0
-    check_vectors(vectors, count, ctx.counters.device, function)
-    return count
+    return count if ctx.is_initialized else 0
 
 
-def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, BoundLaunch]:
+def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, VectorLaunch]:
     """By driver the launch that it makes, which is called with the number of requests and the driver's vectors.
 
     V1 has values by batch row, and its counts go to the context's output; V2 has values by slot, and its counts change
     in place.
     """
-    device, block_size = ctx.counters.device, {"block_size": ctx.block_size}
     copying = _copying(ctx)
     by_slot = copying | {"HAS_IDX_MAPPING": True}
+    counted = {"block_size": ctx.block_size}
+    v1 = copying | counted | {"num_accepted_tokens_out_ptr": ctx.num_accepted_tokens_out}
+    v2 = by_slot | counted | {"PRECOMPUTED_NEW_COMPUTED": True}
+    postprocess, precopy = postprocess_mamba_fused_kernel, precopy_mamba_align_fused_kernel
+    step = {
+        "mamba_state_idx_ptr": "mamba_state_idx_gpu",
+        "num_scheduled_tokens_ptr": "num_scheduled_tokens_gpu",
+        "num_computed_tokens_ptr": "num_computed_tokens_gpu",
+        "num_draft_tokens_ptr": "num_draft_tokens_gpu",
+    }
+    after = {"mamba_state_idx_ptr": "state_idx_gpu", "num_computed_tokens_ptr": "new_num_computed_tokens_gpu"}
+    moves = {
+        "mamba_state_idx_ptr": "state_idx_gpu",
+        "src_col_ptr": "src_col_gpu",
+        "token_bias_ptr": "token_bias_gpu",
+    }
+    rows = {name: f"moves[{row}]" for row, name in enumerate(moves)}
+    drivers = {
+        "run_fused_postprocess": (postprocess, _COUNTS | step, v1),
+        "run_fused_postprocess_align": (postprocess, _COUNTS | after | _MAPPING, v2),
+        "run_fused_precopy": (precopy, moves | _MAPPING, by_slot),
+        "run_precopy_rows": (precopy, rows, copying),
+    }
     return {
-        "run_fused_postprocess": BoundLaunch(
-            postprocess_mamba_fused_kernel,
-            device,
-            (*_COUNTS, "num_scheduled_tokens_ptr", "num_computed_tokens_ptr", "num_draft_tokens_ptr"),
-            copying | block_size | {"num_accepted_tokens_out_ptr": ctx.num_accepted_tokens_out},
-        ),
-        "run_fused_postprocess_align": BoundLaunch(
-            postprocess_mamba_fused_kernel,
-            device,
-            (*_COUNTS, "num_computed_tokens_ptr", "idx_mapping_ptr"),
-            by_slot | block_size | {"PRECOMPUTED_NEW_COMPUTED": True},
-        ),
-        "run_fused_precopy": BoundLaunch(
-            precopy_mamba_align_fused_kernel, device, (*_MOVES, "idx_mapping_ptr"), by_slot
-        ),
-        "run_precopy_rows": BoundLaunch(precopy_mamba_align_fused_kernel, device, _MOVES, copying),
+        driver: VectorLaunch(kernel, ctx.counters.device, driver, vectors, constant)
+        for driver, (kernel, vectors, constant) in drivers.items()
     }
 
 

@@ -1,15 +1,12 @@
-"""How large launches are, what they are bound to, and what the vectors that a kernel is handed must look like."""
+"""How large launches are, and what the vectors that a kernel is handed must look like."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
-import triton
-from triton import knobs
-from triton.runtime import driver
 
+from ..bound import BoundLaunch
 from ..checks import describe, refuse
 
 # Measured on an H200: more bytes in flight per multiprocessor cost bandwidth, as fewer do.
@@ -23,9 +20,6 @@ _REGISTERS = 56
 _PROGRAMS_ON_CPU = 3
 _COPY_BLOCK_SIZE_ON_CPU = 128
 _STEPS_PER_TILE_ON_CPU = 2
-
-# How a compiled kernel is called is no documented interface: other versions launch through the JIT every time.
-_CALLED_AS_KNOWN = (3, 6) <= tuple(map(int, triton.__version__.split(".")[:2])) <= (3, 9)
 
 
 @lru_cache
@@ -51,71 +45,52 @@ def launch_options() -> dict[str, int]:
     return {"num_warps": _NUM_WARPS} | ({"maxnreg": _REGISTERS} if torch.version.cuda else {})
 
 
-class BoundLaunch:
-    """A kernel with all of its arguments but `num_reqs` and the vectors of the parameters `varying`.
+class VectorLaunch:
+    """A kernel with all of its arguments but `num_reqs` and some vectors.
 
-    Parameters that are neither `varying` nor `constant` get their defaults, or None. The first call on a device is a
-    launch through Triton's JIT, which looks at every argument, and compiles. Later calls launch what was compiled then,
-    which takes the host a fraction of the time. So nothing in a call may decide what is compiled: kernels are decorated
-    not to be specialised on it, and its type never changes.
+    `vectors`: by parameter of the kernel what a caller calls that vector. `constant`: values of other parameters.
     """
 
     def __init__(
-        self, kernel: Any, device: torch.device, varying: Sequence[str], constant: Mapping[str, Any]
+        self,
+        kernel: Any,
+        device: torch.device,
+        function: str,
+        vectors: Mapping[str, str],
+        constant: Mapping[str, Any],
     ) -> None:
-        parameters = inspect.signature(kernel.fn).parameters
-        assert parameters.keys() >= {*varying, *constant}
-        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-        self._kernel = kernel
-        self._grid = (num_programs(device), 1, 1)
-        self._places = [list(parameters).index(name) for name in ("num_reqs", *varying)]
-        self._arguments = [*{**dict.fromkeys(parameters), **defaults, **constant}.values()]
-        # An address is all that a GPU needs of a tensor, and takes the host less; who watches a CPU asks which tensor it is.
-        self._by_address = device.type == "cuda"
-        self._passed = self._arguments
-        if self._by_address:
-            self._passed = [one.data_ptr() if torch.is_tensor(one) else one for one in self._arguments]
-        self._compiled: dict[int, Any] = {}
+        self._device, self._function, self._names = device, function, tuple(vectors.values())
+        grid = (num_programs(device), 1, 1)
+        self._launch = BoundLaunch(kernel, device, grid, (*vectors, "num_reqs"), constant, launch_options())
+        # The vectors that fitted last, and what a launch was handed then.
+        self._last: tuple[Sequence[torch.Tensor], tuple[int, ...]] = (), ()
 
     def __call__(self, num_reqs: int, *vectors: torch.Tensor) -> None:
-        """Launch for that many requests, without waiting for it. `vectors`: in the order of `varying`."""
-        if not self._compiled or _hooked(self._kernel):
-            self._launch_by_jit(num_reqs, vectors)
-            return
-        active = driver.active
-        device = active.get_current_device()
-        if device not in self._compiled:
-            self._launch_by_jit(num_reqs, vectors)
-            return
-        compiled, stream = self._compiled[device], active.get_current_stream(device)
-        values = [one.data_ptr() for one in vectors] if self._by_address else vectors
-        arguments = self._filled(self._passed, num_reqs, values)
-        # As the JIT calls it, but for its hooks, of which there are none.
-        function, metadata = compiled.function, compiled.packed_metadata
-        compiled.run(*self._grid, stream, function, metadata, None, None, None, *arguments)
+        """Launch for that many requests, >= 1, without waiting for it.
 
-    def _launch_by_jit(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> None:
-        arguments = self._filled(self._arguments, num_reqs, vectors)
-        compiled = self._kernel[self._grid](*arguments, **launch_options())
-        # Triton's interpreter compiles nothing.
-        if compiled is not None and _CALLED_AS_KNOWN:
-            self._compiled[driver.active.get_current_device()] = compiled
+        `vectors`: in the order in which they were named, and refused as `check_vectors` does.
+        """
+        self._launch(self._checked(num_reqs, vectors), (*vectors, num_reqs))
 
-    def _filled(self, arguments: list[Any], num_reqs: int, values: Sequence[Any]) -> list[Any]:
-        filled = arguments.copy()
-        for place, value in zip(self._places, (num_reqs, *values), strict=True):
-            filled[place] = value
-        return filled
+    def _checked(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The vectors' addresses and `num_reqs`; the same object as last time if nothing has changed."""
+        known, values = self._last
+        # An engine's buffers are the same in every step. A tensor can grow, shrink and go elsewhere; its dtype, its
+        # device and its steps stay what they were.
+        for vector, last, address in zip(vectors, known, values, strict=False):
+            if vector is not last or vector.data_ptr() != address or vector.numel() < num_reqs:
+                break
+        else:
+            if known and values[-1] == num_reqs:
+                return values
+        return self._checked_anew(num_reqs, vectors)
 
-
-def _hooked(kernel: Any) -> bool:
-    """Whether Triton's JIT has to tell somebody of launches: profilers hook into these."""
-    runtime = knobs.runtime
-    return bool(
-        kernel.pre_run_hooks
-        or getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook)
-        or getattr(runtime.launch_exit_hook, "calls", runtime.launch_exit_hook)
-    )
+    def _checked_anew(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        named = dict(zip(self._names, vectors, strict=True))
+        check_vectors(named, num_reqs, self._device, self._function)
+        values = (*[vector.data_ptr() for vector in vectors], num_reqs)
+        self._last = vectors, values
+        return values
 
 
 def check_vectors(

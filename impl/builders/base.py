@@ -1,6 +1,7 @@
 """The builder of Mamba metadata: a batch's decodes and prefills, and the blocks that hold their states."""
 
 from copy import copy
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +12,7 @@ from ..chunks import conv_programs, split_at_positions, upload_packed
 from ..types import NULL_BLOCK_ID, PAD_SLOT_ID, cdiv
 from .blocks import StateBlocks
 from .common import StateMetadataBuilder, moved, moved_ids, tokens_before
+from .decodes import StagedDecodes
 from .host import (
     HostBatch,
     check_count_values,
@@ -75,6 +77,11 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             self.decode_num_accepted_tokens = empty(rows)
             self.decode_query_start_loc = empty(rows + 1)
         self._device = self.state_indices_tensor_d.device
+        stage = partial(StagedDecodes, self._blocks, PAD_SLOT_ID, self.state_indices_tensor_d)
+        self._stage = self._stage_counted = stage()
+        if self.use_spec_decode:
+            self._stage_counted = stage(self.decode_query_start_loc, self.decode_num_accepted_tokens)
+        self._no_ids = torch.empty(0, dtype=torch.int32, device=device)
 
     def _most_columns(self, block_size: int) -> int:
         longest = self.vllm_config.model_config.max_model_len
@@ -150,7 +157,12 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         if prefills and self._chunk_size_p is not None:
             computed = computed_on_host(batch, seq_lens, decodes, function)
         graph = not prefills and self._runs_as_graph(batch.rows)
-        ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes, graph)
+        if graph:
+            stage = self._stage if counts is None else self._stage_counted
+            stage(table, seq_lens, common.query_start_loc, counts, batch.rows, batch.filled)
+            ids_d, ids_p = self.state_indices_tensor_d[: batch.rows], self._no_prefills(table, batch.rows)
+        else:
+            ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes)
         metadata = self._new_metadata(
             num_prefills=prefills,
             num_prefill_tokens=prefill_tokens,
@@ -174,15 +186,12 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         return metadata
 
     def _state_ids(
-        self, table: torch.Tensor, seq_lens: torch.Tensor, batch: HostBatch, decodes: int, graph: bool
+        self, table: torch.Tensor, seq_lens: torch.Tensor, batch: HostBatch, decodes: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The decodes' and the prefills' blocks, padding overwritten; the former for a graph in the buffer."""
+        """The decodes' and the prefills' blocks, padding overwritten."""
         rows, filled = batch.rows, batch.filled
-        buffer = self.state_indices_tensor_d[:rows] if graph else None
-        ids = self._blocks.ids(table, seq_lens, 1 + self.num_spec_tokens, buffer)
-        if buffer is not None:
-            ids = ids if ids is buffer else moved_ids(buffer, ids)
-        elif filled < rows and self._mode != "align":
+        ids = self._blocks.ids(table, seq_lens, 1 + self.num_spec_tokens)
+        if filled < rows and self._mode != "align":
             ids = ids.clone()
         ids_d, ids_p = self._at_split(table, ids, decodes)
         if filled < decodes:
@@ -195,9 +204,16 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         self, table: torch.Tensor, ids: torch.Tensor, decodes: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if decodes == ids.size(0):
-            # Not of `ids`: a graph's buffer has another width, and no prefill is ever in it.
-            return ids, table[decodes:] if self._mode == "all" else table.new_empty(0)
+            return ids, self._no_prefills(table, decodes)
         return ids[:decodes], ids[decodes:] if self._mode == "all" else ids[decodes:, 0]
+
+    def _no_prefills(self, table: torch.Tensor, rows: int) -> torch.Tensor:
+        """Blocks of none, in the table's dtype."""
+        if self._mode == "all":
+            return table[rows:]
+        if self._no_ids.dtype != table.dtype:
+            self._no_ids = table.new_empty(0)
+        return self._no_ids
 
     def _add_counts(
         self, metadata: M, starts: torch.Tensor, counts: torch.Tensor, batch: HostBatch, graph: bool
@@ -207,12 +223,12 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             starts = starts[: decodes + 1]
         counts = counts[:decodes]
         if graph:
-            starts = moved(self.decode_query_start_loc, starts)
-            counts = moved(self.decode_num_accepted_tokens, counts)
+            starts = self.decode_query_start_loc[: decodes + 1]
+            counts = self.decode_num_accepted_tokens[:decodes]
         else:
             starts, counts = starts.to(torch.int32), counts.to(torch.int32, copy=filled < decodes)
-        if filled < decodes:
-            counts[filled:].fill_(1)
+            if filled < decodes:
+                counts[filled:].fill_(1)
         metadata.query_start_loc_d, metadata.num_accepted_tokens = starts, counts
 
     def _add_prefills(self, metadata: M, batch: HostBatch, computed: Int64s | None) -> None:

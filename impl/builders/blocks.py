@@ -14,10 +14,10 @@ class StateBlocks:
     """
 
     def __init__(self, mode: str, block_size: int, extra: int = 0) -> None:
-        self._mode = mode
+        self.mode = mode
         self._extra = extra
         # No token is beyond the first block of that size, and larger ones would not fit the arithmetic.
-        self._block_size = min(block_size, INT32_MAX)
+        self.block_size = min(block_size, INT32_MAX)
         self._multiples = torch.empty(0)
         self._offsets = torch.empty(0)
 
@@ -30,14 +30,14 @@ class StateBlocks:
         that would wait for it: that a row has at most (width - num_speculative_blocks) * block_size tokens is
         a precondition there, and the gather's device assert guards the table.
         """
-        if self._mode == "all":
+        if self.mode == "all":
             return
         width = table.size(1)
         if width < max(columns, 1 + self._extra):
             rule = f"at least {max(columns, 1 + self._extra)} columns wide"
             refuse(argument, describe(table), rule, function)
-        if self._mode == "align" and seq_lens.is_cpu:
-            check_longest(seq_lens, None, (width - self._extra) * self._block_size, function)
+        if self.mode == "align" and seq_lens.is_cpu:
+            check_longest(seq_lens, None, (width - self._extra) * self.block_size, function)
 
     def ids(
         self,
@@ -50,9 +50,9 @@ class StateBlocks:
 
         Modes none and all return a view of the table, mode align a new tensor, or int32 `out`, filled.
         """
-        if self._mode == "all":
+        if self.mode == "all":
             return table
-        if self._mode == "none":
+        if self.mode == "none":
             return table[:, :columns]
         # Beyond the table's last column there is one bucket more, so that the gather meets what is too long.
         first = torch.bucketize(seq_lens.contiguous(), self._ends(seq_lens, table.size(1))).unsqueeze(1)
@@ -79,7 +79,7 @@ class StateBlocks:
         """
         if self._multiples.numel() < most or self._multiples.dtype != tokens.dtype:
             counts = torch.arange(1, most + 1, device=tokens.device)
-            multiples = (counts * self._block_size).clamp(max=torch.iinfo(tokens.dtype).max)
+            multiples = (counts * self.block_size).clamp(max=torch.iinfo(tokens.dtype).max)
             self._multiples = multiples.to(tokens.dtype)
         return self._multiples
 

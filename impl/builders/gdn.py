@@ -1,5 +1,6 @@
 """The builder of Gated-DeltaNet metadata: speculative rows and all others apart."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from ..batch import CommonAttentionMetadata
 from ..checks import int_at_least, refuse
 from ..chunks import Arrays, chunk_offsets, chunk_rows, conv_programs, upload_packed
 from ..types import FLA_CHUNK_SIZE, NULL_BLOCK_ID
-from .common import StateMetadataBuilder, moved
+from .common import StateMetadataBuilder
+from .decodes import StagedDecodes
 from .drafts import spec_rows
 from .host import (
     HostBatch,
@@ -71,7 +73,11 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self.non_spec_query_start_loc = empty(rows + 1)
         self.num_accepted_tokens = empty(rows)
         self._device = self.num_accepted_tokens.device
-        self._non_spec_column = self.non_spec_state_indices_tensor.unsqueeze(1)
+        stage = partial(StagedDecodes, self._blocks, NULL_BLOCK_ID)
+        column = self.non_spec_state_indices_tensor.unsqueeze(1)
+        self._stage_non_spec = stage(column, self.non_spec_query_start_loc)
+        spec = self.spec_query_start_loc, self.num_accepted_tokens, self.spec_sequence_masks
+        self._stage_spec = stage(self.spec_state_indices_tensor, *spec)
 
     def build_for_cudagraph_capture(
         self, common_attn_metadata: CommonAttentionMetadata
@@ -145,11 +151,12 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         decodes, _, decode_tokens, prefill_tokens = split
         rows, filled, starts = batch.rows, batch.filled, m.query_start_loc
         prefills = max(filled - decodes, 0)
-        buffer = None
         if not prefills and self._runs_as_graph(rows):
-            buffer = self._non_spec_column[:rows]
-            starts = moved(self.non_spec_query_start_loc, starts)
-        ids = self._ids(m, 1, filled, buffer)
+            self._stage_non_spec(m.block_table_tensor, m.seq_lens, starts, None, rows, filled)
+            starts = self.non_spec_query_start_loc[: rows + 1]
+            ids = self.non_spec_state_indices_tensor[:rows]
+        else:
+            ids = self._ids(m, 1, filled)[:, 0]
         metadata = GDNAttentionMetadata(
             prefills,
             prefill_tokens,
@@ -159,23 +166,18 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
             0,
             batch.tokens,
             non_spec_query_start_loc=starts,
-            non_spec_state_indices_tensor=ids[:, 0],
+            non_spec_state_indices_tensor=ids,
         )
         if prefills:
             (own,) = self._upload_prefills(metadata, batch.starts, filled)
             metadata.has_initial_state = torch.gt(m.seq_lens, own)
         return metadata
 
-    def _ids(
-        self, m: CommonAttentionMetadata, columns: int, filled: int, buffer: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _ids(self, m: CommonAttentionMetadata, columns: int, filled: int) -> torch.Tensor:
         """[R, columns] block ids, null from row `filled` on."""
-        ids = self._blocks.ids(m.block_table_tensor, m.seq_lens, columns, buffer)
-        if buffer is not None:
-            ids = ids if ids is buffer else buffer.copy_(ids, non_blocking=True)
-        elif filled < m.num_reqs and self._mode == "none":
-            ids = ids.clone()
+        ids = self._blocks.ids(m.block_table_tensor, m.seq_lens, columns)
         if filled < m.num_reqs:
+            ids = ids.clone() if self._mode == "none" else ids
             ids[filled:].fill_(NULL_BLOCK_ID)
         return ids
 
@@ -205,7 +207,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         own, *places, starts_s, starts_o, masks = self._upload_prefills(
             metadata, others, batch.filled - size, [starts[: size + 1], others], int64s, [spec]
         )
-        ids, seq_lens = self._ids(m, 1 + self.num_spec, batch.filled, None), m.seq_lens
+        ids, seq_lens = self._ids(m, 1 + self.num_spec, batch.filled), m.seq_lens
         if order is None:
             index = torch.arange(starts.item(batch.rows), device=self._device)
             spec_index, other_index = index[:tokens], index[tokens:]
@@ -252,25 +254,19 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
     ) -> GDNAttentionMetadata:
         """All rows with tokens are speculative, and so the first `size` ones."""
         rows, tokens = batch.rows, batch.starts.item(size)
-        graph = self._runs_as_graph(max(rows, tokens))
-        buffer = self.spec_state_indices_tensor[:rows] if graph else None
-        ids = self._ids(m, 1 + self.num_spec, size, buffer)
-        if graph:
-            starts = moved(self.spec_query_start_loc, m.query_start_loc)
-            counts = moved(self.num_accepted_tokens, counts[:rows])
-            masks = self.spec_sequence_masks[:rows].fill_(True)
-            index = self.spec_token_indx[:tokens]
-            no_index = self.non_spec_token_indx[:0]
-            if size < rows:
-                counts[size:].fill_(1)
+        if self._runs_as_graph(max(rows, tokens)):
+            self._stage_spec(m.block_table_tensor, m.seq_lens, m.query_start_loc, counts, rows, size)
+            ids, masks = self.spec_state_indices_tensor[:rows], self.spec_sequence_masks[:rows]
+            starts, counts = self.spec_query_start_loc[: rows + 1], self.num_accepted_tokens[:rows]
+            index, no_index = self.spec_token_indx[:tokens], self.non_spec_token_indx[:0]
         else:
-            ids, starts, counts = ids[:size], m.query_start_loc[: size + 1], counts[:size]
-            starts, counts = starts.to(torch.int32), counts.to(torch.int32)
+            ids = self._ids(m, 1 + self.num_spec, size)[:size]
+            starts, counts = m.query_start_loc[: size + 1].to(torch.int32), counts[:size].to(torch.int32)
             masks = torch.ones(rows, dtype=torch.bool, device=self._device)
+            if size < rows:
+                masks[size:].fill_(False)
             index = torch.arange(tokens, dtype=torch.int32, device=self._device)
             no_index = index[:0]
-        if size < rows:
-            masks[size:].fill_(False)
         return GDNAttentionMetadata(
             num_prefills=0,
             num_prefill_tokens=0,

@@ -10,38 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 
-Broken = tuple[str, str, str, dict[str, Any]]
-"""The law, what was seen, and what should be, in words; and as data the `request` that it is of; of a state that is wrong after
-how many of its `tokens` it should be, what was `found` (one `Found` for each state that is named), and `conv`, whether these are
-rows of a window; and `group` and `block` of what is about a block."""
 Observed = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BrokenLaws:
-    """Of each law the first thing that breaks it, in a sentence; "nothing" where it holds."""
-
-    computed: str = "nothing"
-    tokens: str = "nothing"
-    attention: str = "nothing"
-    metadata: str = "nothing"
-    read: str = "nothing"
-    written: str = "nothing"
-    published: str = "nothing"
-    owned: str = "nothing"
-    free: str = "nothing"
-    output: str = "nothing"
-    left: str = "nothing"
-
-
-def in_sentences(broken: Sequence[Broken]) -> BrokenLaws:
-    """What a step broke, by its laws."""
-    first: dict[str, str] = {}
-    for law, seen, wanted, _ in broken:
-        first.setdefault(law, f"{seen}, but {wanted}")
-    return BrokenLaws(**first)
 
 
 @dataclass
@@ -286,13 +258,9 @@ class LiveLaws:
                     {},
                 )
                 return
-        if seen["free"] != self.num_blocks - 1 - len(references):
-            yield (
-                "free",
-                f"free blocks = {seen['free']}",
-                f"should be {self.num_blocks - 1 - len(references)}",
-                {},
-            )
+        free = self.num_blocks - 1 - len(references)
+        if seen["free"] != free:
+            yield "free", f"free blocks = {seen['free']}", f"should be {free}", {}
 
     def _outputs(self, seen: Observed) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""
@@ -317,12 +285,8 @@ class LiveLaws:
             blocks = [block for block, _ in seen["references"]]
             yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free", {}
         if seen["slots"]:
-            yield (
-                "left",
-                f"slots {sorted(seen['slots'])} are in use when all requests are gone",
-                "should be free",
-                {},
-            )
+            slots = sorted(seen["slots"])
+            yield "left", f"slots {slots} are in use when all requests are gone", "should be free", {}
 
     def _about(
         self, request: str, tokens: int, states: Sequence[int], place: tuple[int, int], *, conv: bool = False

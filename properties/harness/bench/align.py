@@ -21,15 +21,8 @@ from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.cache import BenchCache, Shape, in_layout
-from properties.harness.bench.device import (
-    GDN,
-    LAYOUTS,
-    POSTPROCESS,
-    CopyTimes,
-    Measured,
-    launcher,
-    postprocess,
-)
+from properties.harness.bench.device import GDN, LAYOUTS, CopyTimes, Measured, launcher
+from properties.harness.bench.loads import POSTPROCESS, Side, postprocess
 from properties.harness.execution.port import choose_device
 from properties.harness.subject import Subject, load
 
@@ -103,12 +96,19 @@ def _content(
     return {
         "environment": bench_report.environment(),
         "unit": "microseconds",
-        "peer": peer.module.__file__ if peer else None,
+        "peer": _spelled(peer),
         "device": device or None,
         "host": [asdict(row) for row in host],
         "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
         "counters": [asdict(one) for one in counted],
     }
+
+
+def _spelled(peer: Subject | None) -> str | None:
+    """A release by its name, a file by its path."""
+    if peer is None:
+        return None
+    return f"{peer.name} {peer.release}" if peer.release else peer.module.__file__
 
 
 def _shown(measured: Measured | None) -> Iterator[Table | str]:
@@ -120,7 +120,9 @@ def _shown(measured: Measured | None) -> Iterator[Table | str]:
     yield _table(_TITLE, [row for row in measured.rows if row.driver == POSTPROCESS], with_peer)
     others = [row for row in measured.rows if row.driver != POSTPROCESS]
     yield _table(
-        "run_fused_precopy and run_fused_postprocess_align; µs per launch, median", others, with_peer
+        "run_fused_precopy, run_fused_postprocess_align and a V2 step's three launches; µs, median",
+        others,
+        with_peer,
     )
     yield "\n".join(_notes(measured))
 
@@ -168,7 +170,8 @@ def one_launch(layout: str, device: str = "cuda", shape: Shape = GDN) -> None:
     with in_layout([subject], layout):
         cache = BenchCache(shape, layout, _COUNTED_REQUESTS, device)
         all_cross = postprocess(_COUNTED_REQUESTS, _COUNTED_REQUESTS)
-        launcher(cache, all_cross, cache.context(subject, subject))()
+        launch, _ = launcher(all_cross, Side(subject, cache.context(subject, subject)), device)
+        launch()
         if device == "cuda":
             torch.cuda.synchronize()
 

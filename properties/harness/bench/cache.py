@@ -165,6 +165,11 @@ def load_peer(path: Path) -> Subject:
     return peer
 
 
+def offers_copies(subject: Subject) -> bool:
+    """Whether it can be timed as a peer."""
+    return all(map(subject.has, _PEER_OFFERS))
+
+
 @contextmanager
 def in_layout(sides: Sequence[Subject], layout: str) -> Iterator[None]:
     """All sides read this layout from the environment, which is as without it afterwards."""

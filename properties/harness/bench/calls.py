@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -12,7 +11,15 @@ from rich.table import Table
 
 from properties.harness.bench.cache import BenchCache, Shape, in_layout
 from properties.harness.bench.clock import Action, Times, host_clock, no_collection, quartiles
-from properties.harness.bench.device import CopyLoad, launcher, postprocess, postprocess_align, precopy
+from properties.harness.bench.device import launcher
+from properties.harness.bench.loads import (
+    CopyLoad,
+    Side,
+    postprocess,
+    postprocess_align,
+    precopy,
+    v2_step,
+)
 from properties.harness.subject import Subject, load
 
 REQUESTS = 64
@@ -41,12 +48,13 @@ def nothing_kernel():  # type: ignore[no-untyped-def]
 
 
 def loads() -> Iterator[CopyLoad]:
-    """One call of each driver, none of whose requests copies anything."""
+    """One call of each driver, and a V2 step; none of the requests copies anything."""
     yield postprocess(REQUESTS, 0)
-    still = postprocess_align(REQUESTS).vectors | {"new_num_computed_tokens_gpu": [20] * REQUESTS}
+    still = postprocess_align(REQUESTS, REQUESTS).vectors | {"new_num_computed_tokens_gpu": [20] * REQUESTS}
     yield CopyLoad("run_fused_postprocess_align", REQUESTS, 0, 0, still)
-    fresh = precopy(REQUESTS).vectors | {"src_col_gpu": [-1] * REQUESTS}
+    fresh = precopy(REQUESTS, REQUESTS).vectors | {"src_col_gpu": [-1] * REQUESTS}
     yield CopyLoad("run_fused_precopy", REQUESTS, 0, 0, fresh)
+    yield v2_step(REQUESTS, REQUESTS, crossing=False)
 
 
 def measure_calls(device: str, repeats: int, peer: Subject | None = None) -> list[CallTimes]:
@@ -58,13 +66,12 @@ def measure_calls(device: str, repeats: int, peer: Subject | None = None) -> lis
     empty = CallTimes("an empty kernel, through Triton's JIT", *_times([nothing_kernel[(1,)]], repeats))
     with in_layout(sides, "SD"):
         cache = BenchCache(_SHAPE, "SD", REQUESTS, device)
-        contexts = [cache.context(side, ours) for side in sides]
-        return [empty, *(_row(cache, load_, contexts, repeats) for load_ in loads())]
+        compared = [Side(side, cache.context(side, ours)) for side in sides]
+        return [empty, *(_row(load_, compared, device, repeats) for load_ in loads())]
 
 
-def _row(cache: BenchCache, load_: CopyLoad, contexts: Sequence[Any], repeats: int) -> CallTimes:
-    offering = [context for context in contexts if hasattr(context, load_.driver)]
-    calls = [launcher(cache, load_, context) for context in offering]
+def _row(load_: CopyLoad, sides: Sequence[Side], device: str, repeats: int) -> CallTimes:
+    calls = [launcher(load_, side, device)[0] for side in sides if load_.offered_by(side)]
     return CallTimes(load_.driver, *_times(calls, repeats))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product, starmap
 from typing import Any
 
@@ -19,6 +19,7 @@ from rich.table import Table
 from properties.harness.bench import align as bench_align
 from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import report as bench_report
+from properties.harness.bench.cache import offers_copies
 from properties.harness.bench.clock import Times, no_collection, quartiles
 from properties.harness.rooms import home
 from properties.harness.subject import Subject
@@ -67,9 +68,10 @@ class ChunkTimes:
 def run_bench(only: str, align: bench_align.BenchOptions, beside: Subject | None = None) -> int:
     """Time what the bench times, or `only` "builders", "align" or "host"; returns the exit code.
 
-    `beside`: a subject whose builders are timed in turn with impl's, and then no copies are.
+    `beside`: a subject that is timed in turn with impl: its builders, and its copies unless `align` has a peer for them.
     """
-    only = "builders" if beside else only
+    if beside and align.peer is None and offers_copies(beside):
+        align = replace(align, peer=beside)
     code = _run_builders(beside) if only in ("", "builders") else 0
     if code == 0 and only != "builders":
         bench_align.run_align(align)

@@ -6,19 +6,17 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from properties.harness.bench.cache import BenchCache, Shape, in_layout
 from properties.harness.bench.clock import Action, Clock, clock_of
+from properties.harness.bench.loads import POSTPROCESS, CopyLoad, Side, loads
 from properties.harness.subject import Subject, load
 
 GDN = Shape("GDN", 36, 8192, (32, 128, 128), torch.float32)
 MAMBA2 = Shape("Mamba-2", 24, 10240, (128, 64, 128), torch.bfloat16)
 LAYOUTS = ("SD", "DS")
-POSTPROCESS, PRECOPY = "run_fused_postprocess", "run_fused_precopy"
-POSTPROCESS_ALIGN = "run_fused_postprocess_align"
 
 
 @dataclass(frozen=True)
@@ -34,76 +32,6 @@ class Scale:
 
 FULL = Scale((GDN, MAMBA2), (1, 4, 16, 64), 4 << 30, 11, 100)
 TINY = Scale((Shape("tiny", 2, 8, (2, 4, 4), torch.float32),), (1, 4), 1 << 20, 2, 2)
-
-
-@dataclass(frozen=True)
-class CopyLoad:
-    """One launch for `requests` rows, of which `crossing` have a state to copy that is `bias` tokens further on.
-
-    `vectors`: the driver's int32 arguments.
-    """
-
-    driver: str
-    requests: int
-    crossing: int
-    bias: int
-    vectors: dict[str, list[int]]
-
-    def tensors(self, device: str) -> dict[str, torch.Tensor]:
-        return {
-            name: torch.tensor(values, dtype=torch.int32).to(device) for name, values in self.vectors.items()
-        }
-
-
-def postprocess(requests: int, crossing: int) -> CopyLoad:
-    """Steps of 1 token and 2 drafts, 1 of them accepted: behind 30 tokens that fills a block, behind 20 it does not.
-
-    A single row that crosses is the one in the middle.
-    """
-    rows = range(requests)
-    crosses = [crossing == requests or (crossing == 1 and row == requests // 2) for row in rows]
-    vectors = {
-        "num_accepted_tokens_gpu": [2 for _ in rows],
-        "mamba_state_idx_gpu": [2 if crosses[row] else 1 for row in rows],
-        "num_scheduled_tokens_gpu": [3 for _ in rows],
-        "num_computed_tokens_gpu": [30 if crosses[row] else 20 for row in rows],
-        "num_draft_tokens_gpu": [2 for _ in rows],
-    }
-    return CopyLoad(POSTPROCESS, requests, crossing, 1, vectors)
-
-
-def postprocess_align(requests: int) -> CopyLoad:
-    """The same steps as V2 has them, all rows crossing."""
-    rows = range(requests)
-    vectors = {
-        "num_accepted_tokens_gpu": [2 for _ in rows],
-        "state_idx_gpu": [2 for _ in rows],
-        "new_num_computed_tokens_gpu": [32 for _ in rows],
-        "idx_mapping": list(rows),
-    }
-    return CopyLoad(POSTPROCESS_ALIGN, requests, requests, 1, vectors)
-
-
-def precopy(requests: int) -> CopyLoad:
-    """All rows go on from column 1 to column 2, after 2 accepted drafts."""
-    rows = range(requests)
-    vectors = {
-        "state_idx_gpu": [2 for _ in rows],
-        "src_col_gpu": [1 for _ in rows],
-        "token_bias_gpu": [2 for _ in rows],
-        "idx_mapping": list(rows),
-    }
-    return CopyLoad(PRECOPY, requests, requests, 2, vectors)
-
-
-def loads(requests: Sequence[int]) -> Iterator[CopyLoad]:
-    """What is timed of each cache, V1 first."""
-    few, many = min(requests), max(requests)
-    yield from (postprocess(rows, rows) for rows in requests)
-    yield from (postprocess(rows, 0) for rows in requests)
-    yield postprocess(many, 1)
-    for make in (precopy, postprocess_align):
-        yield from (make(rows) for rows in (few, many))
 
 
 @dataclass(frozen=True)
@@ -207,9 +135,9 @@ def _measure_cache(
     ceiling: float,
 ) -> Iterator[CopyTimes]:
     cache = BenchCache(shape, layout, max(scale.requests), device)
-    contexts = [cache.context(side, sides[0]) for side in sides]
+    compared = [Side(side, cache.context(side, sides[0])) for side in sides]
     for load_ in loads(scale.requests):
-        offering = [context for context in contexts if hasattr(context, load_.driver)]
+        offering = [side for side in compared if load_.offered_by(side)]
         same = same_results(cache, load_, *offering) if len(offering) > 1 else None
         times = _times(cache, load_, offering, clock, scale.repeats)
         yield CopyTimes(
@@ -219,43 +147,50 @@ def _measure_cache(
             requests=load_.requests,
             crossing=load_.crossing,
             microseconds=times[0],
-            floor=load_.crossing * shape.moved_bytes(load_.bias) / ceiling,
+            floor=load_.moved_bytes(shape) / ceiling,
             peer=times[1] if len(times) > 1 else None,
             same=same,
         )
 
 
-def launcher(cache: BenchCache, load_: CopyLoad, context: Any) -> Action:
-    """The launch, ready to be done; what it reads is on the device."""
-    driver, vectors = getattr(context, load_.driver), load_.tensors(cache.device)
-    return lambda: driver(num_reqs=load_.requests, **vectors)
+def launcher(load_: CopyLoad, side: Side, device: str) -> tuple[Action, Action]:
+    """The launch, ready to be done, and what makes its vectors, which are on the device, those of the load again."""
+    vectors, given = load_.tensors(device), load_.tensors(device)
+
+    def restore() -> None:
+        for name, vector in vectors.items():
+            vector.copy_(given[name])
+
+    return load_.launch(side, vectors), restore
 
 
 def _times(
-    cache: BenchCache, load_: CopyLoad, contexts: Sequence[Any], clock: Clock, repeats: int
+    cache: BenchCache, load_: CopyLoad, sides: Sequence[Side], clock: Clock, repeats: int
 ) -> list[float]:
     """Medians of the sides, taken in turn."""
-    launches = [launcher(cache, load_, context) for context in contexts]
-    for launch in launches:
+    launches = [launcher(load_, side, cache.device) for side in sides]
+    for launch, _ in launches:
         launch()
     samples: list[list[float]] = [[] for _ in launches]
     for rotation in range(repeats * len(launches)):
-        side = rotation % len(launches)
+        number = rotation % len(launches)
+        launch, restore = launches[number]
         cache.rotate(rotation)
-        samples[side].append(clock(launches[side]))
+        restore()
+        samples[number].append(clock(launch))
     return [statistics.median(taken) for taken in samples]
 
 
-def same_results(cache: BenchCache, load_: CopyLoad, ours: Any, theirs: Any) -> bool:
+def same_results(cache: BenchCache, load_: CopyLoad, ours: Side, theirs: Side) -> bool:
     """Whether two sides leave the same bytes in all pools, and the same counts, from the same beginning."""
     expected = [found.clone() for found in _result(cache, load_, ours)]
     return all(map(torch.equal, expected, _result(cache, load_, theirs)))
 
 
-def _result(cache: BenchCache, load_: CopyLoad, context: Any) -> list[torch.Tensor]:
+def _result(cache: BenchCache, load_: CopyLoad, side: Side) -> list[torch.Tensor]:
     cache.fill()
     cache.rotate(0)
     vectors = load_.tensors(cache.device)
-    getattr(context, load_.driver)(num_reqs=load_.requests, **vectors)
-    counts = [context.num_accepted_tokens_out[: load_.requests]] if load_.driver == POSTPROCESS else []
+    load_.launch(side, vectors)()
+    counts = [side.context.num_accepted_tokens_out[: load_.requests]] if load_.driver == POSTPROCESS else []
     return [*cache.pools, *vectors.values(), *counts]

@@ -147,7 +147,7 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--subject",
         default="",
-        help="a subject whose builders are timed beside impl's: vllm, or any importable module",
+        help="a subject that is timed beside impl: vllm, or any importable module",
     )
     parser.add_argument(
         "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"

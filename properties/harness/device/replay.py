@@ -99,7 +99,7 @@ def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
     missing = missing_functions(case, subject)
     if missing:
         return f"{subject.name} has no {', '.join(missing)}"
-    if device == "cpu" and any(call.function in _NEED_CUDA for call in case.calls):
+    if device == "cpu" and any(call.function in NEED_CUDA for call in case.calls):
         return "there are no graphs without CUDA"
     if device != "cpu" and any(call.schedule for call in case.calls):
         return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
@@ -111,7 +111,7 @@ def _watches(port: Port | None, device: str) -> bool:
     return device == "cpu" and not (isinstance(port, InProcess) and port.watched is None)
 
 
-_NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
+NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 
 
 def _replayed(case: Case, subject: Subject, device: str, port: Port | None) -> Case | None:

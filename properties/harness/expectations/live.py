@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from oracle.lifecycle.live import BrokenLaws
+from oracle.lifecycle.broken_laws import BrokenLaws
 from properties.harness.case.values import Value, record
 from properties.harness.expectations import answers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -129,7 +129,7 @@ class Kernel:
     packed_metadata: Any = None
 
     def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
-        self._function, self._names, self.variant, self._why = function, parameters, variant, why
+        self._function, self._names, self.variant, self.why = function, parameters, variant, why
         place = coverage.place_of(function.fn)
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
         self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
@@ -141,7 +141,7 @@ class Kernel:
         # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]
         if self.variant is None or any(_elsewhere(one) for one in arguments):
-            why = self._why or "tensors that are not on the CPU"
+            why = self.why or "tensors that are not on the CPU"
             LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
             interpreted.launch(self._function, (x, y, z), arguments)
             return
@@ -229,19 +229,42 @@ def _do_compile(
     **_: Any,
 ) -> Kernel:
     kernels, _keys, _target, backend, _binder = self.device_caches[device]
-    source = ASTSource(self, signature, constexprs, attrs)
+    kernel = kernels[key] = _kernel(ASTSource(self, signature, constexprs, attrs), options, backend)
+    return kernel
+
+
+def variant(
+    function: Any, signature: Mapping[str, Any], constants: Mapping[Any, Any], attributes: Mapping[Any, Any]
+) -> Kernel:
+    """A kernel's variant by what Triton has compiled it of, for who has no arguments to launch it with through the JIT."""
+    backend = function.device_caches[0][3]
+    source = ASTSource(function, dict(signature), dict(constants), dict(attributes))
+    return _kernel(source, backend.parse_options({}), backend)
+
+
+def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
     variant, why = None, ""
     try:
         variant = compiled(source, options, backend)
     except NotUnderstoodError as unknown:
         why = str(unknown)
-    names = [name for name, kind in _flat_signature(signature) if kind != "constexpr"]
-    kernel = kernels[key] = Kernel(self, names, variant, why)
-    return kernel
+    names = [name for name, kind in _flat_signature(source.signature) if kind != "constexpr"]
+    return Kernel(source.fn, names, variant, why)
 
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
     return _flat(list(signature), list(signature.values()))
 
 
-__all__ = ["EXECUTED", "INTERPRETED", "LAUNCHES", "STATE", "How", "Launched", "install", "installed", "run"]
+__all__ = [
+    "EXECUTED",
+    "INTERPRETED",
+    "LAUNCHES",
+    "STATE",
+    "How",
+    "Launched",
+    "install",
+    "installed",
+    "run",
+    "variant",
+]

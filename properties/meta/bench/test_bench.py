@@ -16,10 +16,12 @@ from properties.harness.bench import align as bench_align
 from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
+from properties.harness.bench import loads as bench_loads
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.cache import BenchCache, in_layout, load_peer
 from properties.harness.bench.clock import DeviceClock
-from properties.harness.bench.device import GDN, LAYOUTS, MAMBA2, TINY, CopyLoad, Measured, launcher
+from properties.harness.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
+from properties.harness.bench.loads import CopyLoad, Side
 from properties.harness.cli.main import main
 from properties.harness.execution.example import Bench
 from properties.harness.execution.exit_codes import MISCONFIGURED
@@ -62,7 +64,8 @@ def launched(
     with in_layout([subject], layout):
         cache = BenchCache(TINY_STATES, layout, ROWS, device)
         before = [pool.clone() for pool in cache.pools]
-        launcher(cache, load_, cache.context(subject, subject))()
+        launch, _ = launcher(load_, Side(subject, cache.context(subject, subject)), device)
+        launch()
     return cache, before
 
 
@@ -84,7 +87,7 @@ def conv_from(conv: torch.Tensor, layout: str, row: int) -> torch.Tensor:
 def test_a_row_that_crosses_has_its_states_copied_from_another_column_and_no_other_byte_changes(
     subject: Subject, layout: str, device: str
 ) -> None:
-    cache, before = launched(subject, layout, bench_device.postprocess(ROWS, ROWS), device)
+    cache, before = launched(subject, layout, bench_loads.postprocess(ROWS, ROWS), device)
     for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
         conv, temporal = block(cache, pool, row, DEST)
         assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
@@ -95,7 +98,7 @@ def test_a_row_that_crosses_has_its_states_copied_from_another_column_and_no_oth
 
 
 @pytest.mark.parametrize(
-    ("load_", "rows"), [(bench_device.postprocess(ROWS, 0), []), (bench_device.postprocess(ROWS, 1), [2])]
+    ("load_", "rows"), [(bench_loads.postprocess(ROWS, 0), []), (bench_loads.postprocess(ROWS, 1), [2])]
 )
 def test_only_rows_that_cross_are_copied(
     subject: Subject, load_: CopyLoad, rows: list[int], device: str
@@ -111,12 +114,26 @@ def test_only_rows_that_cross_are_copied(
     assert changed == {(row, DEST) for row in rows}
 
 
-@pytest.mark.parametrize("load_", [bench_device.postprocess_align(ROWS), bench_device.precopy(ROWS)])
+@pytest.mark.parametrize(
+    "load_", [bench_loads.postprocess_align(ROWS, ROWS), bench_loads.precopy(ROWS, ROWS)]
+)
 def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, device: str) -> None:
     cache, before = launched(subject, "SD", load_, device)
-    dest = RUN if load_.driver == bench_device.PRECOPY else DEST
+    dest = RUN if load_.driver == bench_loads.PRECOPY else DEST
     for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
         assert torch.equal(block(cache, pool, row, dest)[1], block(cache, old, row, DRAFT)[1])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_v2_step_brings_every_row_along_and_publishes_it_behind_the_boundary(
+    subject: Subject, layout: str, device: str
+) -> None:
+    cache, before = launched(subject, layout, bench_loads.v2_step(ROWS, ROWS, crossing=True), device)
+    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
+        (conv, temporal), left = block(cache, pool, row, RUN), block(cache, old, row, DEST)
+        assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
+        assert torch.equal(conv_from(conv, layout, 0)[:3], conv_from(left[0], layout, 2))
+        assert all(map(torch.equal, block(cache, pool, row, DEST), (conv, temporal)))
 
 
 def test_rotation_hands_each_row_other_blocks() -> None:
@@ -142,7 +159,7 @@ def measured(device: str) -> Measured:
 
 def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
     rows = [(row.layout, row.driver, row.requests, row.crossing) for row in measured.rows]
-    expected = [(load_.driver, load_.requests, load_.crossing) for load_ in bench_device.loads(TINY.requests)]
+    expected = [(load_.driver, load_.requests, load_.crossing) for load_ in bench_loads.loads(TINY.requests)]
     assert rows == [(layout, *one) for layout in LAYOUTS for one in expected]
     assert all(row.microseconds > 0 for row in measured.rows)
     assert all((row.share is None) == (row.crossing == 0) for row in measured.rows)
@@ -150,7 +167,7 @@ def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
 
 def test_a_peer_is_timed_where_it_has_the_driver_and_leaves_the_same_bytes(measured: Measured) -> None:
     for row in measured.rows:
-        offered = row.driver == bench_device.POSTPROCESS
+        offered = row.driver == bench_loads.POSTPROCESS
         assert (row.peer is not None, row.same) == (offered, True if offered else None)
 
 
@@ -247,7 +264,7 @@ def test_all_numbers_are_saved(results: Path) -> None:
     assert saved["environment"].keys() >= {"gpu", "torch", "triton", "revision"}
     assert saved["peer"] == str(PEER)
     assert saved["device"]["ceiling"] > 0
-    assert len(saved["device"]["rows"]) == 2 * len(list(bench_device.loads(TINY.requests)))
+    assert len(saved["device"]["rows"]) == 2 * len(list(bench_loads.loads(TINY.requests)))
 
 
 def test_a_saved_file_is_drawn(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,7 +371,9 @@ def test_without_a_profiler_there_are_no_counters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_launch_for_profilers_runs(layout: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(bench_align, "launcher", lambda *arguments: lambda: seen.append(arguments))
+    monkeypatch.setattr(
+        bench_align, "launcher", lambda *arguments: (lambda: seen.append(arguments), lambda: None)
+    )
     bench_align.one_launch(layout, device, TINY_STATES)
-    ((cache, load_, _),) = seen
-    assert (cache.rows, load_.requests, load_.crossing) == (16, 16, 16)
+    ((load_, side, _),) = seen
+    assert (side.subject.name, load_.requests, load_.crossing) == ("impl", 16, 16)

@@ -12,7 +12,7 @@ from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import calls as bench_calls
 from properties.harness.bench import device as bench_device
 from properties.harness.bench.clock import Times
-from properties.harness.bench.device import CopyLoad
+from properties.harness.bench.loads import CopyLoad
 from properties.harness.cli.main import main
 from properties.harness.execution.example import Bench
 from properties.harness.subject import load
@@ -21,7 +21,7 @@ from properties.meta.bench.test_bench import ROWS, launched
 
 @pytest.mark.parametrize("load_", list(bench_calls.loads()), ids=lambda load_: load_.driver)
 def test_the_calls_that_are_timed_on_the_host_copy_nothing(load_: CopyLoad, trial: Bench) -> None:
-    few = {name: values[:ROWS] for name, values in load_.vectors.items()}
+    few = {name: values[: ROWS + 1] for name, values in load_.vectors.items()}
     cache, before = launched(
         load("impl"), "SD", replace(load_, requests=ROWS, vectors=few), trial.port.device
     )

@@ -22,8 +22,9 @@ from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
 from properties.harness.device.compute_sanitizer import replay as sanitize_gpu_replay
 from properties.harness.device.compute_sanitizer.parse import Parsed, ToolFinding, parse
 from properties.harness.device.compute_sanitizer.record import Recorded, Recorder, launches
-from properties.harness.device.compute_sanitizer.run import ERROR_EXITCODE, ComputeSanitizer
 from properties.harness.device.compute_sanitizer.start import kernel_names
+from properties.harness.device.compute_sanitizer.tool import ERROR_EXITCODE, ComputeSanitizer
+from properties.harness.device.global_sanitizer import tool as global_sanitizer
 from properties.harness.execution import exit_codes
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
@@ -374,6 +375,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    # Its controls would each be a process that finds no GPU.
+    monkeypatch.setattr(global_sanitizer, "find", lambda subject, out: "none here")
     case = recorded(DOCUMENTED).cases[0]
     for number in range(3):
         replace(case, seed=number).save(tmp_path / f"cases/{number}.json", durable=False)

@@ -68,7 +68,7 @@ TOOLS = (
         # Texts that a repro.py carries, and that run without this repository; and the implementation, which imports
         # nothing of the harness, and does without in versions that it does not know.
         (
-            "impl/align/launch.py",
+            "impl/bare.py",
             "properties/harness/kernels/schedules.py",
             "properties/harness/report/repro/races.py",
             "properties/subjects/plain/kernels.py",

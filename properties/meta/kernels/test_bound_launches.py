@@ -1,8 +1,7 @@
-"""Launches that do without Triton's JIT after the first: right for all data, and seen by all who look at launches."""
+"""Bound launches, which on a GPU do without Triton's JIT after the first: right for all data, and seen by all who look."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,8 @@ import torch
 from triton import knobs
 
 from properties.harness.bench.cache import BenchCache, in_layout
-from properties.harness.bench.device import TINY, CopyLoad, postprocess, postprocess_align, precopy
+from properties.harness.bench.device import TINY
+from properties.harness.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
 from properties.harness.kernels.coverage import LAUNCHES
 from properties.harness.kernels.launch import Launched, launching
 from properties.harness.kernels.private import JITFunction
@@ -21,8 +21,8 @@ from properties.sanitizer import FreedBlock, sanitize
 ROWS = 4
 DRIVERS = {
     "run_fused_postprocess": postprocess(ROWS, ROWS),
-    "run_fused_postprocess_align": postprocess_align(ROWS),
-    "run_fused_precopy": precopy(ROWS),
+    "run_fused_postprocess_align": postprocess_align(ROWS, ROWS),
+    "run_fused_precopy": precopy(ROWS, ROWS),
     "run_precopy_rows": CopyLoad(
         "run_precopy_rows", ROWS, ROWS, 2, {"moves": [*[2] * ROWS, *[1] * ROWS, *[2] * ROWS]}
     ),
@@ -88,47 +88,76 @@ def test_later_launches_do_on_other_data_what_a_first_one_does(
         assert same(left_by(cache, context, load_, vectors_of(load_, device, offset), rows), expected)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_the_jit_is_asked_once(
-    driver: str,
-    cache: BenchCache,
-    fresh: Callable[[], Any],
-    device: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    load_, context, asked, plain = DRIVERS[driver], fresh(), [], JITFunction.run
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows with each launch that goes through the JIT."""
+    asked, plain = [], JITFunction.run
 
     def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
         asked.append(self)
         return plain(self, *arguments, **keywords)
 
     monkeypatch.setattr(JITFunction, "run", run)
+    return asked
+
+
+@pytest.fixture
+def on_gpu(device: str) -> None:
+    if device != "cuda":
+        pytest.skip("on a CPU every launch goes through Triton's JIT")
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_jit_is_asked_once(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str, asked: list[Any]
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
     for offset in range(4):
         left_by(cache, context, load_, vectors_of(load_, device, offset))
     assert len(asked) == 1
 
 
-def test_the_jit_is_asked_each_time_in_versions_of_triton_that_are_not_known(
+@pytest.mark.usefixtures("on_gpu")
+def test_the_jit_is_asked_each_time_for_kernels_whose_parameters_are_not_understood(
     cache: BenchCache,
     fresh: Callable[[], Any],
     device: str,
     monkeypatch: pytest.MonkeyPatch,
-    subject: Subject,
+    asked: list[Any],
 ) -> None:
-    launches = sys.modules[
-        subject.resolve("MambaSpecDecodeGPUContext").__module__.replace("context", "launch")
-    ]
-    monkeypatch.setattr(launches, "_CALLED_AS_KNOWN", False)
-    load_, context, asked, plain = DRIVERS["run_fused_precopy"], fresh(), [], JITFunction.run
-
-    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        asked.append(self)
-        return plain(self, *arguments, **keywords)
-
-    monkeypatch.setattr(JITFunction, "run", run)
+    monkeypatch.setattr("impl.bare.entry_parameters", lambda _: [])
+    load_, context = DRIVERS["run_fused_precopy"], fresh()
     for _ in range(3):
         left_by(cache, context, load_, vectors_of(load_, device))
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_tensors_that_fitted_are_refused_once_they_do_not(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
+    vectors = vectors_of(load_, device)
+    left_by(cache, context, load_, vectors)
+    name, shrunk = next(iter(vectors.items()))
+    shrunk.resize_(3, ROWS - 1) if name == "moves" else shrunk.resize_(ROWS - 1)
+    with pytest.raises(ValueError, match=rf"{name}.*but should be a contiguous int32 vector of at least 4"):
+        getattr(context, driver)(num_reqs=ROWS, **vectors)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_tensors_that_went_elsewhere_are_found_there(
+    driver: str, cache: BenchCache, fresh: Callable[[], Any], device: str
+) -> None:
+    load_, context = DRIVERS[driver], fresh()
+    vectors = vectors_of(load_, device)
+    left_by(cache, context, load_, {name: one.zero_() for name, one in vectors.items()})
+    moved = vectors_of(load_, device)
+    expected = left_by(cache, fresh(), load_, {name: one.clone() for name, one in moved.items()})
+    for name, one in vectors.items():
+        one.data = moved[name]
+    assert same(left_by(cache, context, load_, vectors), expected)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -153,6 +182,7 @@ def test_no_data_asks_the_jit_for_another_compilation(
         kernel.pre_run_hooks.clear()
 
 
+@pytest.mark.usefixtures("on_gpu")
 @pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
 def test_launches_go_through_the_jit_while_somebody_is_told_of_them(
     name: str,
@@ -160,15 +190,14 @@ def test_launches_go_through_the_jit_while_somebody_is_told_of_them(
     fresh: Callable[[], Any],
     device: str,
     monkeypatch: pytest.MonkeyPatch,
+    asked: list[Any],
 ) -> None:
-    load_, context, asked = DRIVERS["run_fused_precopy"], fresh(), []
+    load_, context = DRIVERS["run_fused_precopy"], fresh()
+    for _ in range(2):
+        left_by(cache, context, load_, vectors_of(load_, device))
+    monkeypatch.setattr(getattr(knobs.runtime, name), "calls", [lambda *_: None])
     left_by(cache, context, load_, vectors_of(load_, device))
-    chain = getattr(knobs.runtime, name)
-    monkeypatch.setattr(JITFunction, "run", lambda *_, **__: asked.append(1))
-    left_by(cache, context, load_, vectors_of(load_, device))
-    monkeypatch.setattr(chain, "calls", [print])
-    left_by(cache, context, load_, vectors_of(load_, device))
-    assert asked == [1]
+    assert len(asked) == 2
 
 
 def test_a_hook_before_runs_sees_every_launch(

@@ -63,13 +63,14 @@ def find(*places: str) -> Any:
     for place in places:
         module, _, name = place.partition(":")
         try:
-            return getattr(importlib.import_module(module), name)
-        except AttributeError:
-            continue
+            found = importlib.import_module(module)
         except ModuleNotFoundError as error:
             # That a package is missing which the release needs does not mean that the release lacks the name.
             if not f"{module}.".startswith(f"{error.name}."):
                 raise
+            continue
+        if hasattr(found, name):
+            return getattr(found, name)
     raise NotOffered(f"none of {', '.join(places)}")
 
 

@@ -35,6 +35,7 @@ _ENDED = re.compile(r"^(?:Error: )?(?:process didn't terminate|Target applicatio
 _TROUBLE = re.compile(r"^(?:Error|Internal|Fatal)\b|^Target application terminated before ")
 _NOTE = re.compile(r"^(?:COMPUTE-SANITIZER|Warning|\w+ SUMMARY)")
 OTHER = "other"
+FINDING, UNDECIDED, FALSE_ALARM = "finding", "undecided", "false alarm"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class ToolFinding:
     """Something that a tool saw; `count` times the same, of which `text` is the first, word for word.
 
     `case` is the path of the case that had been announced last, empty before the first one. `own` says whether it is
-    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA.
+    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA. `launch` is
+    the file in which the launch was written down, empty where it was not. `verdict` is "finding", "undecided" or "false alarm", and
+    `opinion` says why, where a second one was asked for.
     """
 
     tool: str
@@ -56,6 +59,9 @@ class ToolFinding:
     own: bool = True
     count: int = 1
     text: str = ""
+    launch: str = ""
+    verdict: str = FINDING
+    opinion: str = ""
 
     @property
     def place(self) -> str:
@@ -71,13 +77,15 @@ class ToolFinding:
 class Parsed:
     """A log. `errors` is what the tool's own summary counts, None where it has none, since the tool did not finish.
 
-    `trouble` are lines in which the tool speaks of troubles of its own; `unprinted` counts what it did not print.
+    `trouble` are lines in which the tool speaks of troubles of its own; `unprinted` counts what it did not print. `limit` is what
+    the tool cannot do, where it ended the process for that.
     """
 
     findings: list[ToolFinding] = field(default_factory=list)
     errors: int | None = None
     unprinted: int = 0
     trouble: list[str] = field(default_factory=list)
+    limit: str = ""
 
 
 @dataclass
@@ -106,7 +114,7 @@ def parse(text: str, tool: str, kernels: Collection[str]) -> Parsed:
     for block in _blocks(text):
         if not _take_note(parsed, block):
             parsed.findings.append(_finding(block, tool, kernels))
-    parsed.findings = _together(_without_consequences(parsed.findings))
+    parsed.findings = together(_without_consequences(parsed.findings))
     _account(parsed, tool)
     return parsed
 
@@ -218,7 +226,7 @@ def _is_consequence(finding: ToolFinding) -> bool:
     return finding.kind.startswith("Program hit") and bool(_FATAL.search(finding.kind))
 
 
-def _together(findings: list[ToolFinding]) -> list[ToolFinding]:
+def together(findings: list[ToolFinding]) -> list[ToolFinding]:
     """One for all that are the same but for the thread, in the order of the first ones."""
     found: dict[tuple[str, ...], ToolFinding] = {}
     for one in findings:

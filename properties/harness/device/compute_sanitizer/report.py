@@ -1,4 +1,4 @@
-"""What a run of compute-sanitizer tells on the terminal."""
+"""What a run of the tools tells on the terminal."""
 
 from __future__ import annotations
 
@@ -38,10 +38,15 @@ def tell_findings(runs: Sequence[ToolRun], console: Console) -> None:
         console.print(_table(own))
     for run in runs:
         _tell_others(run, console)
+        for one in run.false_alarms:
+            _print(
+                console, f"false alarm: {run.tool}: {one.kind} of {one.kernel} at {one.place}: {one.opinion}"
+            )
         for line in run.trouble[:_SHOWN]:
             _print(console, f"INCOMPLETE: {run.tool}: {line}")
         _tell_rest(console, run.trouble)
-    for path in dict.fromkeys(one.case for one in own if one.case):
+    undecided = [one for run in runs for one in run.undecided]
+    for path in dict.fromkeys(one.case for one in (*own, *undecided) if one.case):
         _print(console, f"again: {command_line('sanitize-gpu', Path(path))}")
 
 
@@ -52,7 +57,13 @@ def _table(findings: Sequence[ToolFinding]) -> Table:
     table.add_column("times", justify="right", no_wrap=True)
     for one in findings:
         said = one.kind if one.kind != "other" else f"other: {one.text}"
-        cells = (one.tool, said, one.kernel, one.place, _near(one.case))
+        cells = (
+            one.tool,
+            f"{said}; {one.opinion}".removesuffix("; "),
+            one.kernel,
+            one.place,
+            _near(one.case),
+        )
         table.add_row(*map(escape, cells), f"{one.count:,}")
     return table
 

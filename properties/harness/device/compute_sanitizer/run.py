@@ -1,83 +1,28 @@
-"""Runs cases under compute-sanitizer: in one process, and behind a case that kills the process in another one."""
+"""Runs cases under a tool that watches: in one process, and behind a case that kills the process in another one."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
 import re
-import shlex
-import signal
-import subprocess
 import sys
-import threading
 import time
-import tty
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from properties.harness import rooms
-from properties.harness.device.compute_sanitizer.parse import Parsed, ToolFinding, parse
+from properties.harness.device.compute_sanitizer.parse import (
+    FALSE_ALARM,
+    FINDING,
+    UNDECIDED,
+    Parsed,
+    ToolFinding,
+)
+from properties.harness.device.compute_sanitizer.process import Process, execute
+from properties.harness.device.compute_sanitizer.tool import ERROR_EXITCODE
 
-ERROR_EXITCODE = 86
-_PRINT_LIMIT = 100_000
-"""So much that what torch's kernels do hides nothing."""
-_GRACE_SECONDS = 5.0
-# Those that a version's --help does not name are left out.
-_OPTIONS: dict[str, str] = {
-    "--print-limit": str(_PRINT_LIMIT),
-    "--error-exitcode": str(ERROR_EXITCODE),
-    "--show-backtrace": "no",
-    # Triton starts ptxas, which has no need to be watched.
-    "--target-processes": "application-only",
-    # Importing torch takes longer than the tool is used to wait for a first call of CUDA.
-    "--launch-timeout": "300",
-    "--require-cuda-init": "no",
-}
-_MEMCHECK: dict[str, str] = {
-    # Allocations next to each other would hide what reaches from one into the other.
-    "--padding": "4096",
-}
-_UNSET = ("TRITON_INTERPRET", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_ENVIRONMENT: dict[str, str] = {
-    # Each tensor its own cudaMalloc: the tools know nothing of what torch's allocator makes of one.
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-    "NO_COLOR": "1",
-    "PYTHONFAULTHANDLER": "1",
-}
 _ENDED = re.compile(r"^(DONE|FAILED|SKIPPED|DEAD|NOTE) (\d+) ?(.*)$")
 _BEGUN = re.compile(r"^CASE (\d+) ")
 _KERNEL = re.compile(r"^KERNEL (\S+)$")
-
-
-@dataclass(frozen=True)
-class ComputeSanitizer:
-    """compute-sanitizer as it is found on this machine."""
-
-    path: str
-    version: str
-    options: frozenset[str]
-
-    @classmethod
-    def at(cls, path: str) -> ComputeSanitizer:
-        told = re.findall(r"--[a-z][a-z-]+", _output(path, "--help"))
-        return cls(path, _output(path, "--version"), frozenset(told))
-
-    def command(self, tool: str) -> list[str]:
-        wanted = _OPTIONS | (_MEMCHECK if tool == "memcheck" else {})
-        known = ((name, value) for name, value in wanted.items() if name in self.options)
-        return [self.path, "--tool", tool, *(word for pair in known for word in pair)]
-
-
-def _output(*command: str) -> str:
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ValueError(
-            f"compute-sanitizer = {command[0]!r}, but should run [sanitize-gpu]: {error}"
-        ) from error
-    return (ended.stdout + ended.stderr).strip()
 
 
 @dataclass(frozen=True)
@@ -91,14 +36,20 @@ class WatchedCases:
     out: Path
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process that has ended: its command, log and exit code, None after a time-out."""
+class Watcher(Protocol):
+    """A tool: how it runs a command, what it prints, and what its reports are worth."""
 
-    command: str
-    log: str
-    seconds: float
-    code: int | None
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    def command(self, replay: Sequence[str]) -> list[str]: ...
+
+    def parse(self, text: str, kernels: Collection[str]) -> Parsed: ...
+
+    def judged(self, findings: Sequence[ToolFinding]) -> list[ToolFinding]: ...
 
 
 @dataclass
@@ -119,7 +70,15 @@ class ToolRun:
 
     @property
     def own(self) -> list[ToolFinding]:
-        return [one for one in self.findings if one.own]
+        return self._judged(FINDING)
+
+    @property
+    def undecided(self) -> list[ToolFinding]:
+        return self._judged(UNDECIDED)
+
+    @property
+    def false_alarms(self) -> list[ToolFinding]:
+        return self._judged(FALSE_ALARM)
 
     @property
     def others(self) -> list[ToolFinding]:
@@ -128,16 +87,21 @@ class ToolRun:
     def counted(self, how: str) -> int:
         return sum(one == how for one in self.ended.values())
 
+    def _judged(self, verdict: str) -> list[ToolFinding]:
+        return [one for one in self.findings if one.own and one.verdict == verdict]
 
-def run_tool(sanitizer: ComputeSanitizer, tool: str, work: WatchedCases, timeout: float) -> ToolRun:
+
+def run_tool(tool: Watcher, work: WatchedCases, timeout: float) -> ToolRun:
     """Run all cases under the tool, for `timeout` seconds at most."""
-    run, until, skip = ToolRun(tool), time.monotonic() + timeout, 0
+    run, until, skip = ToolRun(tool.name), time.monotonic() + timeout, 0
     while skip < len(work.cases):
-        log = work.out / f"{tool}-{len(run.processes)}.log"
-        command = [*sanitizer.command(tool), *_replay(work, skip)]
-        process = _execute(command, log, max(1.0, until - time.monotonic()))
+        log = work.out / f"{tool.name}-{len(run.processes)}.log"
+        command = tool.command(_replay(work, skip))
+        process = execute(command, log, max(1.0, until - time.monotonic()), tool.environment)
         run.processes.append(process)
-        last = _note(run, log.read_text(encoding="utf-8", errors="replace"), process, work)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        parsed = tool.parse(text, work.kernels)
+        last = _note(run, text, parsed, process, work)
         if process.code is None:
             run.trouble.append(f"the time of {timeout:g} s was up")
             break
@@ -145,6 +109,14 @@ def run_tool(sanitizer: ComputeSanitizer, tool: str, work: WatchedCases, timeout
             run.trouble.append(f"no case was begun, exit code {process.code}: see {log}")
             break
         skip = last + 1
+        if parsed.limit and last > _first(text):
+            # What ran out may have been used up by the cases before.
+            skip = last
+            del run.ended[last]
+        elif parsed.limit:
+            run.trouble.append(f"a limit of the tool: {parsed.limit}: {work.cases[last]}")
+    run.findings = tool.judged(run.findings)
+    run.trouble += [f"undecided: {one.kind} of {one.kernel}: {one.opinion}" for one in run.undecided]
     run.trouble += _left_out(run, work)
     return run
 
@@ -156,64 +128,13 @@ def _replay(work: WatchedCases, skip: int) -> list[str]:
     return [sys.executable, "-m", module, *options]
 
 
-def _execute(command: list[str], log: Path, seconds: float) -> Process:
-    """Run it into the log, and end it with all that it started when the time is up.
-
-    The tool prints into the log as well, and not into a --log-file of its own: what it prints then stands behind the
-    line of the case that it is about. Both believe to print on a terminal, so that neither keeps lines back.
-    """
-    started = time.monotonic()
-    reader, writer = pty.openpty()
-    tty.setraw(writer)
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
-        env=_environment(),
-        start_new_session=True,
-    )
-    # The process has its own: with this one open, the reader would never come to an end.
-    os.close(writer)
-    copying = threading.Thread(target=_copy, args=(reader, log), daemon=True)
-    copying.start()
-    try:
-        code: int | None = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        code = None
-    finally:
-        _end(process)
-        copying.join(_GRACE_SECONDS)
-    return Process(shlex.join(command), str(log), time.monotonic() - started, code)
+def _first(text: str) -> int:
+    """The number of the first case in a log."""
+    return next((int(begun[1]) for line in text.splitlines() if (begun := _BEGUN.match(line))), -1)
 
 
-def _copy(reader: int, log: Path) -> None:
-    """Everything that is printed, until nobody is left who could print."""
-    with log.open("wb") as file, contextlib.suppress(OSError):
-        # At the end of a terminal there is an error, or nothing.
-        while printed := os.read(reader, 1 << 16):
-            file.write(printed)
-            file.flush()
-    os.close(reader)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and its children, if it still runs; its session is its own. The tool may say what it has."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            os.killpg(process.pid, how)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_SECONDS)
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    return kept | _ENVIRONMENT | rooms.variables()
-
-
-def _note(run: ToolRun, text: str, process: Process, work: WatchedCases) -> int:
+def _note(run: ToolRun, text: str, parsed: Parsed, process: Process, work: WatchedCases) -> int:
     """Add what the log of a process says; the number of the last case in it, or -1."""
-    parsed = parse(text, run.tool, work.kernels)
     run.findings += parsed.findings
     run.trouble += parsed.trouble
     if parsed.unprinted:
@@ -252,10 +173,11 @@ def _note_end(run: ToolRun, last: int, process: Process, parsed: Parsed, *, whol
 
 def _left_out(run: ToolRun, work: WatchedCases) -> list[str]:
     """Cases of which nothing can be said: not run to their end, and no finding tells why."""
-    explained = {one.case for one in run.own}
+    explained = {one.case for one in run.own} | {one.case for one in run.undecided}
+    alarmed = {one.case for one in run.false_alarms}
     told = []
     for number, path in enumerate(work.cases):
         how = run.ended.get(number, "not run")
         if how not in ("done", "skipped") and str(path) not in explained:
-            told.append(f"{how}: {path}")
+            told.append(f"{'not watched behind a false alarm' if str(path) in alarmed else how}: {path}")
     return told

@@ -1,4 +1,4 @@
-"""compute-sanitizer over saved cases and recorded examples: what the subject's kernels touch that they should not.
+"""compute-sanitizer, and Triton's own, over saved cases and recorded examples: what kernels touch that they should not.
 
 Each tool watches one process that runs all cases. A kernel that it stops kills the process, and another one goes on
 behind that case.
@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,14 +21,16 @@ from rich.console import Console
 from properties.harness.case import Case
 from properties.harness.device.compute_sanitizer.record import Recorder
 from properties.harness.device.compute_sanitizer.report import conclusion, tell_findings, tell_run
-from properties.harness.device.compute_sanitizer.run import ComputeSanitizer, ToolRun, WatchedCases, run_tool
+from properties.harness.device.compute_sanitizer.run import ToolRun, WatchedCases, Watcher, run_tool
+from properties.harness.device.compute_sanitizer.tool import ComputeSanitizer, WatchingTool
 from properties.harness.execution.example import Bench
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.selection import select
 from properties.harness.subject import Subject, load
 from properties.harness.text import visible
 
-TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
+GSAN = "gsan"
+TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck", GSAN)
 _SAVED = (("corpus", "**/*.json"), ("reports", "**/case.json"), ("reports/pending", "*.json"))
 _OTHERS = ("torch", "triton")
 
@@ -66,7 +68,8 @@ class SanitizeRun:
     """Everything that a run came to."""
 
     options: SanitizeOptions
-    sanitizer: ComputeSanitizer
+    versions: Mapping[str, str]
+    """By tool; why it was left out, of one that was."""
     gathered: Gathered
     tools: list[ToolRun] = field(default_factory=list)
 
@@ -81,7 +84,7 @@ class SanitizeRun:
     def save(self, path: Path) -> None:
         """Write down everything but the logs, which lie beside it."""
         content = {
-            "version": self.sanitizer.version,
+            "versions": dict(self.versions),
             "python": sys.version,
             "subject": self.options.subject,
             "seed": self.gathered.seed,
@@ -100,22 +103,52 @@ def sanitize(options: SanitizeOptions, console: Console) -> SanitizeRun:
     """Gather cases, let each tool watch them, and leave logs and findings.json in `options.out`.
 
     Raises:
-        ValueError: there is no compute-sanitizer, no GPU, or no case.
+        ValueError: there is no compute-sanitizer, no GPU, no case, or none of the tools.
     """
-    sanitizer = ComputeSanitizer.at(find_sanitizer())
+    asked = [one for one in options.tools if one != GSAN]
+    sanitizer = ComputeSanitizer.at(find_sanitizer()) if asked else None
     require_gpu()
     subject, tested = load(options.subject), load_properties()
-    console.print(f"{sanitizer.path}: {sanitizer.version.splitlines()[-1]}", markup=False, highlight=False)
-    run = SanitizeRun(options, sanitizer, gather(options, subject, tested, console))
+    tools, versions = _tools(options, sanitizer, console)
+    run = SanitizeRun(options, versions, gather(options, subject, tested, console))
     if not run.gathered.cases:
         raise ValueError(
             f"cases = [], but should be at least one; skipped: {dict(run.gathered.skipped)} [sanitize-gpu]"
         )
-    _watch(run, kernel_names(), console)
+    _watch(run, tools, kernel_names(), console)
     tell_findings(run.tools, console)
     run.save(options.out / "findings.json")
-    console.print(visible(conclusion(run.tools, options.out)), markup=False, highlight=False, soft_wrap=True)
+    _say(console, conclusion(run.tools, options.out))
     return run
+
+
+def _tools(
+    options: SanitizeOptions, sanitizer: ComputeSanitizer | None, console: Console
+) -> tuple[list[Watcher], dict[str, str]]:
+    """The tools that are there, and their versions."""
+    from properties.harness.device.global_sanitizer import tool as global_sanitizer
+
+    tools: list[Watcher] = []
+    versions: dict[str, str] = {}
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in (*options.out.glob("*.log"), *options.out.glob("launches/*.pickle")):
+        old.unlink()
+    if sanitizer is not None:
+        tools += [WatchingTool(sanitizer, name) for name in options.tools if name != GSAN]
+        versions["compute-sanitizer"] = sanitizer.version
+        _say(console, f"{sanitizer.path}: {sanitizer.version.splitlines()[-1]}")
+    if GSAN in options.tools:
+        found = global_sanitizer.find(options.subject, options.out)
+        versions[GSAN] = f"left out: {found}" if isinstance(found, str) else found.version
+        tools += [] if isinstance(found, str) else [found]
+        _say(console, f"{GSAN}: {versions[GSAN]}")
+    if not tools:
+        raise ValueError(f"tools = {list(options.tools)}, but should be there; {versions} [sanitize-gpu]")
+    return tools, versions
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def find_sanitizer() -> str:
@@ -134,19 +167,16 @@ def require_gpu() -> None:
         raise ValueError("device = 'cpu', but should be a GPU that torch finds [sanitize-gpu]")
 
 
-def _watch(run: SanitizeRun, kernels: Collection[str], console: Console) -> None:
+def _watch(run: SanitizeRun, tools: Sequence[Watcher], kernels: Collection[str], console: Console) -> None:
     listed = _listed(run.gathered.cases, run.options.out)
     work = WatchedCases(run.options.subject, run.gathered.cases, listed, kernels, run.options.out)
-    for tool in run.options.tools:
-        run.tools.append(run_tool(run.sanitizer, tool, work, run.options.timeout))
+    for tool in tools:
+        run.tools.append(run_tool(tool, work, run.options.timeout))
         tell_run(run.tools[-1], console)
 
 
 def _listed(cases: Sequence[Path], out: Path) -> Path:
-    """A file with the cases, since a command line is not long enough for any number; old logs are removed."""
-    out.mkdir(parents=True, exist_ok=True)
-    for log in out.glob("*.log"):
-        log.unlink()
+    """A file with the cases, since a command line is not long enough for any number."""
     listed = out / "cases.txt"
     listed.write_text("".join(f"{path}\n" for path in cases), encoding="utf-8")
     return listed.resolve()
@@ -214,7 +244,7 @@ def _record(
     )
     console.print(f"recorded {told}, seed {recorder.seed}", highlight=False)
     for reason, count in gathered.skipped.items():
-        console.print(visible(f"skipped {count}: {reason}"), markup=False, highlight=False, soft_wrap=True)
+        _say(console, f"skipped {count}: {reason}")
 
 
 def kernel_names() -> frozenset[str]:

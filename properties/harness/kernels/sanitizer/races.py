@@ -9,6 +9,7 @@ each other program's it has taken over: a vector clock.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,13 +23,23 @@ Range = tuple[int, int]
 
 def first_race(log: AccessLog) -> tuple[Touch, Touch, int] | None:
     """The accesses that race, a write first, and a byte that both touch."""
-    meetings = log.meetings()
+    return next(races(log), None)
+
+
+def races(log: AccessLog, cell: int = 1) -> Iterator[tuple[Touch, Touch, int]]:
+    """Pairs of accesses that race, as `first_race` has them; one for all places where the same accesses meet.
+
+    Args:
+        cell: so many bytes count as one place. With more than one these are races for a tool that looks no closer.
+    """
+    meetings = log.meetings(cell)
     atomics = [number for number, touch in enumerate(log.touches) if touch.kind == "atomic"]
     everywhere = _Order(log.touches, atomics, None) if meetings and atomics else None
-    harmless: set[tuple[int, ...]] = set()
+    judged: set[tuple[int, ...]] = set()
     for meeting in meetings:
-        if meeting.touches in harmless:
+        if meeting.touches in judged:
             continue
+        judged.add(meeting.touches)
         race = _race(meeting, log.touches, everywhere)
         if race is not None and any(log.touches[number].kind == "atomic" for number in meeting.touches):
             # Their own atomics order the accesses to these bytes even if relaxed.
@@ -36,9 +47,7 @@ def first_race(log: AccessLog) -> tuple[Touch, Touch, int] | None:
             race = _race(meeting, log.touches, order)
         if race is not None:
             one, other = (log.touches[number] for number in race)
-            return (one, other, meeting.low) if one.writes else (other, one, meeting.low)
-        harmless.add(meeting.touches)
-    return None
+            yield (one, other, meeting.low) if one.writes else (other, one, meeting.low)
 
 
 def _race(meeting: Meeting, touches: list[Touch], order: _Order | None) -> tuple[int, int] | None:

@@ -15,7 +15,8 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.live import Broken, BrokenLaws, LiveLaws, in_sentences
+from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
+from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live.config import (

@@ -1,0 +1,109 @@
+"""What full graphs of decodes read, written in one launch: the same bytes as tensor by tensor, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+decodes: Any = import_module("impl.builders.decodes")
+blocks: Any = import_module("impl.builders.blocks")
+
+MOST, BLOCK_SIZE, EXTRA, WIDTH = 300, 4, 3, 9
+GUARD = -77
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`rows` rows, of which `filled` have tokens; the dtypes of the table, of the lengths and starts, of the counts."""
+
+    rows: int
+    filled: int
+    table: torch.dtype = torch.int32
+    lengths: torch.dtype = torch.int32
+    counts: torch.dtype = torch.int32
+    strided: bool = False
+
+
+BATCHES = [
+    Batch(rows, filled, *dtypes, strided=strided)
+    for rows, filled in ((0, 0), (1, 1), (1, 0), (7, 5), (127, 127), (128, 100), (300, 300))
+    for dtypes in (
+        (torch.int32,) * 3,
+        (torch.int64, torch.int64, torch.int32),
+        (torch.int32, torch.int64, torch.int64),
+    )
+    for strided in (False, True)
+]
+
+
+def inputs(batch: Batch, device: str) -> tuple[torch.Tensor, ...]:
+    """Table, sequence lengths, starts and counts, drawn anew for each batch in the same way."""
+    drawn = torch.Generator().manual_seed(batch.rows)
+    step = 2 if batch.strided else 1
+
+    def draw(low: int, high: int, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        wide = (*shape[:-1], shape[-1] * step)
+        return torch.randint(low, high, wide, generator=drawn).to(device, dtype)[..., ::step]
+
+    longest = (WIDTH - EXTRA) * BLOCK_SIZE
+    table = draw(1, 1000, batch.rows, WIDTH, dtype=batch.table)
+    seq_lens = draw(0, longest + 1, batch.rows, dtype=batch.lengths)
+    starts = draw(0, 1000, batch.rows + 1, dtype=batch.lengths)
+    return table, seq_lens, starts, draw(1, 4, batch.rows + 2, dtype=batch.counts)
+
+
+def buffers(columns: int, device: str) -> list[torch.Tensor]:
+    ids, starts, counts = (
+        torch.full(shape, GUARD, dtype=torch.int32, device=device)
+        for shape in ((MOST, columns), (MOST + 1,), (MOST,))
+    )
+    return [ids, starts, counts, torch.zeros(MOST, dtype=torch.bool, device=device)]
+
+
+def staged(
+    batch: Batch, mode: str, columns: int, outputs: int, in_one_launch: bool, device: str, times: int = 1
+) -> list[torch.Tensor]:
+    """The buffers after the batch was written into the first `outputs` of them."""
+    made = buffers(columns, device)
+    stage = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE, EXTRA), -1, *made[:outputs])
+    stage._in_one_launch = in_one_launch
+    table, seq_lens, starts, counts = inputs(batch, device)
+    for _ in range(times):
+        stage(table, seq_lens, starts, counts if outputs > 2 else None, batch.rows, batch.filled)
+    return made
+
+
+@pytest.mark.parametrize(("mode", "columns", "outputs"), list(product(("none", "align"), (1, 3), (1, 2, 4))))
+def test_one_launch_writes_what_torch_does_tensor_by_tensor(
+    mode: str, columns: int, outputs: int, device: str
+) -> None:
+    for batch in BATCHES:
+        expected = staged(batch, mode, columns, outputs, in_one_launch=False, device=device)
+        # The third launch of a kind is one that the JIT is not asked for, where there is a GPU.
+        found = staged(batch, mode, columns, outputs, in_one_launch=True, device=device, times=3)
+        assert all(map(torch.equal, found, expected)), batch
+
+
+def test_batches_of_other_dtypes_and_sizes_follow_each_other(device: str) -> None:
+    made, plain = buffers(2, device), buffers(2, device)
+    stages = [
+        decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, *into)
+        for into in (made, plain)
+    ]
+    for stage, in_one_launch in zip(stages, (True, False), strict=True):
+        stage._in_one_launch = in_one_launch
+    for batch in BATCHES + BATCHES[::-1]:
+        for stage in stages:
+            stage(*inputs(batch, device), batch.rows, batch.filled)
+        assert all(map(torch.equal, made, plain)), batch
+
+
+@pytest.mark.parametrize("mode", ["none", "align", "all"])
+def test_a_launch_is_made_on_a_gpu_unless_tables_have_a_width_of_their_own(mode: str, device: str) -> None:
+    made = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE), 0, *buffers(1, device))
+    assert made._in_one_launch is (device == "cuda" and mode != "all")
