@@ -87,8 +87,8 @@ BUILDERS = (
     Breakage(
         "a graph is handed a copy of the state indices",
         "builders/base.py",
-        "buffer = self.state_indices_tensor_d[:rows] if graph else None",
-        "buffer = self.state_indices_tensor_d[:rows].clone() if graph else None",
+        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows], ",
+        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows].clone(), ",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
@@ -101,8 +101,8 @@ BUILDERS = (
     Breakage(
         "in mode all, padding is written into the runner's table",
         "builders/base.py",
-        'elif filled < rows and self._mode != "align":',
-        'elif filled < rows and self._mode == "none":',
+        'if filled < rows and self._mode != "align":',
+        'if filled < rows and self._mode == "none":',
         (
             "every_field_of_the_metadata_is_what_its_sentence_says",
             "each_build_is_what_a_new_builder_would_build",
@@ -184,29 +184,29 @@ BUILDERS = (
     Breakage(
         "GDN writes padding into the runner's table",
         "builders/gdn.py",
-        'elif filled < m.num_reqs and self._mode == "none":',
-        'elif filled < m.num_reqs and self._mode == "all":',
+        'ids = ids.clone() if self._mode == "none" else ids',
+        "ids = ids.view_as(ids)",
         ("every_field_of_the_metadata_is_what_its_sentence_says",),
     ),
     Breakage(
         "the starts of GDN's decodes stay in the runner's memory",
         "builders/gdn.py",
-        "starts = moved(self.non_spec_query_start_loc, starts)",
-        "starts = m.query_start_loc",
+        "            starts = self.non_spec_query_start_loc[: rows + 1]\n",
+        "",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
         "padding behind speculative rows accepts no token",
-        "builders/gdn.py",
-        "counts[size:].fill_(1)",
-        "counts[size:].fill_(0)",
+        "builders/decodes.py",
+        "accepted[filled:].fill_(1)",
+        "accepted[filled:].fill_(0)",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "padding behind speculative rows is speculative",
-        "builders/gdn.py",
-        "masks[size:].fill_(False)",
-        "masks[size:].fill_(True)",
+        "builders/decodes.py",
+        "masks[filled:].fill_(False)",
+        "masks[filled:].fill_(True)",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
