@@ -127,7 +127,7 @@ replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, 
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
 	@$(RUN) demo
 
-bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; builders beside a release's: VLLM=0.33.0
+bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; beside a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
