@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
+from oracle.profile import Profile
 from properties.harness.case.values import Record, record
 
 LONGEST = 32
 """Tokens of a request, at most."""
+_CHUNK = 4
+"""Tokens of a chunk of a recurrent layer's scan."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class LiveWorld:
     num_spec: int = 0
     method: str = "ngram"
     prefix_caching: bool = True
+    mamba_cache_mode: str = "align"
     async_scheduling: bool = False
     attention_block_size: int = 0
     prefix_match_unit: int = 0
@@ -107,7 +111,12 @@ class LiveWorld:
     def blocks_of_one(self) -> int:
         """That the longest request needs, with the null block."""
         columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
-        return 1 + columns + len(self.kinds) * (2 + self.num_spec + self.checkpoints)
+        states = columns if self.caches_all_states else 2 + self.checkpoints
+        return 1 + columns + len(self.kinds) * (states + self.num_spec)
+
+    @property
+    def caches_all_states(self) -> bool:
+        return self.prefix_caching and self.mamba_cache_mode == "all"
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,12 @@ class LiveStory:
 
     world: LiveWorld
     events: tuple[LiveEvent, ...]
+
+    def of_release(self, profile: Profile) -> Self:
+        """With the mode that the release has."""
+        if profile.keeps_all_blocks:
+            return self
+        return replace(self, world=replace(self.world, mamba_cache_mode="align"))
 
 
 @st.composite
@@ -144,6 +159,9 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     )
     if world.prefix_caching and runner == "V2":
         world = draw(with_finer_hits(world))
+    # The second runner has no mode "all", nor have other layers. A scan ends where a block does.
+    if runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and world.block_size >= _CHUNK:
+        world = replace(world, mamba_cache_mode=draw(st.sampled_from(("align", "all"))))
     # A step takes in a recurrent block, and drafts of all requests.
     least = max(world.block_size, world.max_num_seqs * (1 + num_spec))
     tokens = max(draw(st.sampled_from((16, 8, 4))), least)

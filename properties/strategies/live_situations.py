@@ -22,6 +22,7 @@ _STEP = LiveTurns()
 _DRAFTS = LiveWorld(num_spec=1, num_blocks=40)
 _MODEL = replace(_DRAFTS, method="eagle")
 _OVERLAPPED = replace(_MODEL, async_scheduling=True)
+_EVERY = LiveWorld(num_blocks=60, mamba_cache_mode="all")
 
 SITUATIONS: Mapping[str, LiveStory] = {
     "a hit of which the draft's block is dropped": LiveStory(
@@ -63,6 +64,16 @@ SITUATIONS: Mapping[str, LiveStory] = {
     ),
 }
 
+EVERY_BOUNDARY: Mapping[str, LiveStory] = {
+    "a chunk that begins inside of a block and passes several": LiveStory(
+        replace(_EVERY, max_num_batched_tokens=10), (LiveAdd(3, max_tokens=4), LiveAdd(12, max_tokens=4))
+    ),
+    "a hit of some of the blocks of a request that goes on": LiveStory(
+        _EVERY, (LiveAdd(12, max_tokens=6), _STEP, _STEP, LiveAdd(3, shared=9))
+    ),
+    "decodes that pass a block's end": LiveStory(_EVERY, (LiveAdd(3, max_tokens=8), LiveTurns(times=8))),
+}
+"""Of engines that keep the state at every boundary, which are the first runner's alone."""
 FINER: Mapping[str, LiveStory] = {
     "a hit inside of a block, and a prompt that goes on past its end": LiveStory(
         LiveWorld(num_blocks=40, prefix_match_unit=2), (LiveAdd(3), _STEP, _STEP, LiveAdd(7, shared=2))
@@ -73,7 +84,7 @@ FINER: Mapping[str, LiveStory] = {
 
 def stories_with_situations(runner: str) -> st.SearchStrategy[LiveStory]:
     """Lives of the engine with this model runner: any, or one that comes to a situation and goes on from there."""
-    chosen = {**SITUATIONS, **FINER} if runner == "V2" else SITUATIONS
+    chosen = {**SITUATIONS, **(FINER if runner == "V2" else EVERY_BOUNDARY)}
     named = st.sampled_from(tuple(chosen.values()))
     return st.one_of(live_stories(runner), named.flatmap(lambda story: _continued(story, runner)))
 

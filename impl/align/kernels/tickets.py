@@ -12,5 +12,6 @@ def next_ticket(ticket, programs, tickets, counters_ptr):
     else:
         drawn = tl.atomic_add(counters_ptr, 1, sem="relaxed")
         if drawn == tickets - 1:
-            tl.store(counters_ptr, 0)
+            # Only an atomic access is ordered with the draws of the others without waiting for them.
+            tl.atomic_xchg(counters_ptr, 0, sem="relaxed")
         return programs + drawn

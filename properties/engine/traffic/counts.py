@@ -10,48 +10,42 @@ from oracle.lifecycle.requests import ScheduledRequest
 
 
 @dataclass
-class TrafficCounts:
-    """What has happened. `moved_before` and `moved_after` are requests whose state has to be copied around a forward."""
+class ServedCounts:
+    """What has happened in any engine that serves recorded traffic."""
 
     arrived: int = 0
     finished: int = 0
     steps: int = 0
-    prompt_tokens: int = 0
-    decoded_tokens: int = 0
     drafts: int = 0
     accepted: int = 0
     sampled: int = 0
     hits: int = 0
     hit_tokens: int = 0
     preemptions: int = 0
-    wished_preemptions: int = 0
     resumptions: int = 0
     evictions: int = 0
-    boundaries: int = 0
-    moved_before: int = 0
-    moved_after: int = 0
-    states_moved: int = 0
     violations: int = 0
 
 
 @dataclass
-class ReleaseCounts:
-    """What has happened in a release's own engine. `violations` are all, `declared_violations` those of declared defects."""
+class TrafficCounts(ServedCounts):
+    """And around functions. `moved_before` and `moved_after` are requests whose state has to be copied around a forward."""
 
-    arrived: int = 0
-    finished: int = 0
-    steps: int = 0
+    prompt_tokens: int = 0
+    decoded_tokens: int = 0
+    wished_preemptions: int = 0
+    boundaries: int = 0
+    moved_before: int = 0
+    moved_after: int = 0
+    states_moved: int = 0
+
+
+@dataclass
+class ReleaseCounts(ServedCounts):
+    """And in a release's own engine. `declared_violations` are those of `violations` that are of declared defects."""
+
     computed_tokens: int = 0
-    drafts: int = 0
-    accepted: int = 0
-    sampled: int = 0
-    hits: int = 0
-    hit_tokens: int = 0
-    preemptions: int = 0
-    resumptions: int = 0
     published: int = 0
-    evictions: int = 0
-    violations: int = 0
     declared_violations: int = 0
 
 

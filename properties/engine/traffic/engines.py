@@ -47,6 +47,8 @@ class ReplayOptions:
 
     `engine`: "release" is the subject's own, "ours" the one around its functions, "auto" the subject's own where it has one and
     runs on a CPU. `block_size`: tokens of a block, after scaling by `factor`. `tokens`: how many a step computes at most.
+    `method` and `async_scheduling` are vLLM's, of its own engine: where drafts come from, and whether the next step is scheduled before
+    this one's tokens are known.
     """
 
     trace: Path
@@ -58,6 +60,8 @@ class ReplayOptions:
     runner: str = "V2"
     block_size: int | None = None
     num_spec: int = 3
+    method: str = "ngram"
+    async_scheduling: bool | None = None
     max_num_seqs: int = 16
     blocks: int | None = None
     tokens: int | None = None
@@ -74,6 +78,9 @@ class ReplayOptions:
         _check("engine", self.engine, self.engine in ("auto", "ours", "release"), "auto, ours or release")
         _check("runner", self.runner, self.runner in ("V1", "V2"), "V1 or V2")
         _check("layout", self.layout, self.layout in ("SD", "DS"), "SD or DS")
+        _check("method", self.method, self.method in ("eagle", "ngram"), "eagle or ngram")
+        rule = "eagle with async_scheduling = True and runner = 'V1'"
+        _check("method", self.method, not self.async_scheduling or self._may_overlap, rule)
         _check("acceptance", self.acceptance, 0 <= self.acceptance <= 1, "from 0 to 1")
         _check("trace", str(self.trace), self.trace.is_file(), "a file of recorded requests")
         _check("factor", self.factor, BLOCK % self.factor == 0, f"a divisor of {BLOCK}")
@@ -104,6 +111,16 @@ class ReplayOptions:
         """Enough for a few prompts beside all drafts."""
         least = self.max_num_seqs * (1 + self.num_spec) + self.tokens_per_block
         return max(least, _TOKENS_AT_ONCE // self.factor) if self.tokens is None else self.tokens
+
+    @property
+    def overlaps_steps(self) -> bool:
+        """As the user wants it, or else as vLLM chooses."""
+        return self._may_overlap if self.async_scheduling is None else self.async_scheduling
+
+    @property
+    def _may_overlap(self) -> bool:
+        """Whether vLLM has async scheduling with such drafts. It has it wherever it can."""
+        return not self.num_spec or self.method == "eagle" or self.runner == "V2"
 
     @property
     def scarce_blocks(self) -> int:

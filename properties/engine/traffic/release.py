@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
+from typing import Any
 
 from rich.console import Console
 
 from properties.engine.traffic.counts import ReleaseCounts
 from properties.engine.traffic.engines import ReplayOptions
-from properties.engine.traffic.release_report import finish_release, release_headline
-from properties.engine.traffic.report import Histories, HistoryRow, Progress
+from properties.engine.traffic.release_report import release_line, tell_violations
+from properties.engine.traffic.report import Histories, HistoryRow, Progress, finish, print_headline
 from properties.engine.traffic.requests import Arrival, Summary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.harness.case.values import Call, Name, Outcome, Raised, Record, Returned, call
@@ -56,6 +57,8 @@ def world_of(options: ReplayOptions, traffic: Summary, longest: int) -> LiveWorl
         max_num_batched_tokens=options.tokens_per_step,
         max_num_seqs=options.max_num_seqs,
         num_spec=drafts,
+        method=options.method if drafts else "ngram",
+        async_scheduling=options.overlaps_steps,
         padding=1,
         runner=options.runner,
         layout=options.layout,
@@ -213,14 +216,12 @@ def replay_release(
     violations = Violations(subject, f"real-engine/{options.runner.lower()}", settings)
     arriving = arrivals(options.trace, factor=options.factor, limit=options.requests)
     serving = ReleaseServing(InProcess(subject, "cpu"), world, arriving, options, violations)
-    console.print(
-        release_headline(options, traffic, world, subject), highlight=False, markup=False, soft_wrap=True
-    )
+    print_headline(console, options, traffic, release_line(world, subject))
     began = time.monotonic()
     with Progress(console, traffic.requests) as progress:
         outcome = _serve(serving, progress)
     new = serving.counts.violations - serving.counts.declared_violations
-    content = {
+    content: dict[str, Any] = {
         "outcome": "violation" if new else outcome,
         "seconds": time.monotonic() - began,
         "traffic": asdict(traffic),
@@ -228,7 +229,13 @@ def replay_release(
         "violations": [asdict(one) for one in violations.found],
         "timeline": serving.histories.chosen(),
     }
-    finish_release(console, options, world, content, serving.first)
+    finish(
+        console,
+        options,
+        content,
+        asdict(world),
+        lambda: tell_violations(console, options, world, content["violations"], serving.first),
+    )
     if new:
         return FALSIFIED
     return CLEAN if outcome == "clean" else INCOMPLETE

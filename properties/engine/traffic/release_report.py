@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 
 from properties.engine.traffic.engines import ReplayOptions
-from properties.engine.traffic.report import draw, print_text, table
-from properties.engine.traffic.requests import Summary
+from properties.engine.traffic.report import print_text
 from properties.engine.traffic.violations import STEP, LiveViolation
-from properties.harness.bench.report import environment, save
 from properties.harness.case import Case
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Record, Returned, call
@@ -26,44 +23,30 @@ from properties.strategies.live import LiveWorld
 _SHOWN = 10
 
 
-def release_headline(options: ReplayOptions, traffic: Summary, world: LiveWorld, subject: Subject) -> str:
-    """What is replayed, and in what."""
+def release_line(world: LiveWorld, subject: Subject) -> str:
+    """The release's engine."""
     return (
-        f"{options.trace.name}, lengths / {options.factor}: {traffic.requests:,} requests, {traffic.tokens_in:,} prompt tokens "
-        f"({traffic.share_seen:.0%} seen before), {traffic.tokens_out:,} to generate\n"
         f"{subject.name} {subject.release}, its own engine, runner {world.runner}, layout {world.layout}, "
         f"attention + {' + '.join(world.kinds)}, {world.num_blocks:,} blocks of {world.block_size} tokens, "
-        f"{world.max_num_batched_tokens:,} tokens a step, {world.num_spec} drafts, seed {options.seed}"
+        f"{world.max_num_batched_tokens:,} tokens a step, "
+        f"{'async' if world.async_scheduling else 'no async'} scheduling"
     )
 
 
-def finish_release(
+def tell_violations(
     console: Console,
     options: ReplayOptions,
     world: LiveWorld,
-    content: dict[str, Any],
+    found: Sequence[Mapping[str, Any]],
     first: tuple[LiveViolation, tuple[tuple[Call, Outcome], ...]] | None,
 ) -> None:
-    """Write the files and tell what they are about."""
-    plain = {
-        name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()
-    }
-    content["steps_per_second"] = content["counts"]["steps"] / max(content["seconds"], 1e-9)
-    content |= {"options": plain, "world": asdict(world), "environment": environment()}
-    save(options.out / "replay.json", content)
-    console.print(table(content))
-    _tell_violations(console, content["violations"])
+    """Print what broke a law, and draw the first of it."""
+    _print_violations(console, found)
     if first is not None:
         _draw_violation(console, options, world, *first)
-    print_text(console, draw(content, options.out / "timeline.svg"))
-    seconds = f"{content['seconds']:.0f} s"
-    print_text(
-        console,
-        f"{content['outcome']}: {content['counts']['steps']:,} steps in {seconds}; {options.out / 'replay.json'}",
-    )
 
 
-def _tell_violations(console: Console, found: list[Mapping[str, Any]]) -> None:
+def _print_violations(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
     declared = Counter(one["defect"] for one in found if one["defect"])
     for name, count in sorted(declared.items()):
         print_text(console, f"known: {name}, {count:,} violation{'s' if count > 1 else ''}")

@@ -18,12 +18,22 @@ from properties.engine.flaws import Violation
 from properties.engine.traffic.counts import TrafficCounts, moves_of
 from properties.engine.traffic.engines import ReplayOptions, make_engine
 from properties.engine.traffic.release import replay_release
-from properties.engine.traffic.report import Histories, Progress, finish, headline, tell_no_engine, told
+from properties.engine.traffic.report import (
+    Histories,
+    Progress,
+    engine_line,
+    finish,
+    print_headline,
+    sizes,
+    tell_no_engine,
+    tell_violation,
+    told,
+)
 from properties.engine.traffic.requests import Arrival, arrivals, summary
+from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.execution.port import choose_device
 from properties.subjects import Subject, load
 
-CLEAN, FALSIFIED, INCOMPLETE = 0, 1, 2
 WAITING = 2
 """Requests that wait beside those that run."""
 STALLED = 100
@@ -218,27 +228,26 @@ def replay(options: ReplayOptions, console: Console) -> int:
         tell_no_engine(console, options, refusal)
         return FALSIFIED
     serving = Serving(engine, arrivals(options.trace, factor=options.factor, limit=options.requests), options)
-    console.print(
-        headline(options, traffic, engine.world, device), highlight=False, markup=False, soft_wrap=True
-    )
+    print_headline(console, options, traffic, engine_line(options, engine.world, device))
     began = time.monotonic()
     with Progress(console, traffic.requests) as progress:
         violation, interrupted = _serve(serving, progress)
     outcome = "interrupted" if interrupted else "clean" if violation is None else "violation"
+    content = {
+        "outcome": outcome,
+        "seconds": time.monotonic() - began,
+        "traffic": asdict(traffic),
+        "counts": asdict(serving.counts),
+        "marks": dict(engine.marks.counts),
+        "timeline": serving.histories.chosen(),
+        "violation": None if violation is None else str(violation),
+    }
     finish(
         console,
         options,
-        engine,
-        content={
-            "outcome": outcome,
-            "seconds": time.monotonic() - began,
-            "traffic": asdict(traffic),
-            "counts": asdict(serving.counts),
-            "marks": dict(engine.marks.counts),
-            "timeline": serving.histories.chosen(),
-        },
-        violation=violation,
-        recent=list(serving.recent),
+        content,
+        sizes(engine.world),
+        lambda: tell_violation(console, options, engine, violation, list(serving.recent)),
     )
     return {"clean": CLEAN, "violation": FALSIFIED, "interrupted": INCOMPLETE}[outcome]
 

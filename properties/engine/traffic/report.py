@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -17,8 +17,8 @@ from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
-from properties.engine.flaws import Flaw, Violation
-from properties.engine.traffic.counts import ReleaseCounts, TrafficCounts
+from properties.engine.flaws import Violation
+from properties.engine.traffic.counts import ServedCounts
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.picture import drawn
 from properties.engine.traffic.requests import Summary
@@ -148,7 +148,7 @@ class Progress:
     def __exit__(self, *details: object) -> None:
         self._bar.stop()
 
-    def show(self, counts: TrafficCounts | ReleaseCounts) -> None:
+    def show(self, counts: ServedCounts) -> None:
         rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
         told = f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
         self._bar.update(self._task, completed=counts.finished, description=told)
@@ -162,17 +162,14 @@ def print_text(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def headline(options: ReplayOptions, traffic: Summary, world: World, device: str) -> str:
-    """What is replayed, and on what."""
-    groups = world.setup.groups
-    block = sum(world.setup.pages().values())
-    layers = " + ".join(str(group.layers) for group in groups)
-    return (
+def print_headline(console: Console, options: ReplayOptions, traffic: Summary, engine: str) -> None:
+    """What is replayed, and in what engine."""
+    print_text(
+        console,
         f"{options.trace.name}, lengths / {options.factor}: {traffic.requests:,} requests, {traffic.tokens_in:,} prompt tokens "
-        f"({traffic.share_seen:.0%} seen before), {traffic.tokens_out:,} to generate\n"
-        f"subject {options.subject}, device {device}, runner {world.runner}, layout {world.setup.layout}, {layers} layers, "
-        f"{world.num_blocks:,} blocks of {world.block_size} tokens and {block:,} bytes, {world.num_spec} drafts, seed {options.seed}"
+        f"({traffic.share_seen:.0%} seen before), {traffic.tokens_out:,} to generate",
     )
+    print_text(console, f"{engine}, {options.num_spec} drafts, seed {options.seed}")
 
 
 def table(content: Mapping[str, Any]) -> Table:
@@ -209,23 +206,19 @@ def told(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) 
 def finish(
     console: Console,
     options: ReplayOptions,
-    engine: Engine,
-    *,
     content: dict[str, Any],
-    violation: Violation | None,
-    recent: Sequence[Mapping[str, Any]],
+    world: Mapping[str, Any],
+    tell: Callable[[], None],
 ) -> None:
-    """Write the files and tell what they are about."""
+    """Write the files and print what they are about; `tell` does so for what broke a law."""
     plain = {
         name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()
     }
     content["steps_per_second"] = content["counts"]["steps"] / max(content["seconds"], 1e-9)
-    content |= {"options": plain, "world": _sizes(engine.world), "environment": environment()}
-    content["violation"] = None if violation is None else str(violation)
+    content |= {"options": plain, "world": world, "environment": environment()}
     save(options.out / "replay.json", content)
     console.print(table(content))
-    if violation is not None:
-        _tell_violation(console, options, engine, violation.flaw, recent)
+    tell()
     print_text(console, draw(content, options.out / "timeline.svg"))
     seconds = f"{content['seconds']:.0f} s"
     print_text(
@@ -234,7 +227,19 @@ def finish(
     )
 
 
-def _sizes(world: World) -> dict[str, Any]:
+def engine_line(options: ReplayOptions, world: World, device: str) -> str:
+    """The engine around a subject's functions."""
+    groups = world.setup.groups
+    block = sum(world.setup.pages().values())
+    layers = " + ".join(str(group.layers) for group in groups)
+    return (
+        f"subject {options.subject}, device {device}, runner {world.runner}, layout {world.setup.layout}, {layers} layers, "
+        f"{world.num_blocks:,} blocks of {world.block_size} tokens and {block:,} bytes"
+    )
+
+
+def sizes(world: World) -> dict[str, Any]:
+    """The engine around a subject's functions, as plain data."""
     return {
         "groups": [[asdict(state) for state in group.states] for group in world.setup.groups],
         "layers": [group.layers for group in world.setup.groups],
@@ -246,10 +251,17 @@ def _sizes(world: World) -> dict[str, Any]:
     }
 
 
-def _tell_violation(
-    console: Console, options: ReplayOptions, engine: Engine, flaw: Flaw, recent: Sequence[Mapping[str, Any]]
+def tell_violation(
+    console: Console,
+    options: ReplayOptions,
+    engine: Engine,
+    violation: Violation | None,
+    recent: Sequence[Mapping[str, Any]],
 ) -> None:
-    """The message, where it was, the last steps, and a picture of the last moments."""
+    """The message, where it was, the last steps, and a picture of the last moments; nothing where there is no violation."""
+    if violation is None:
+        return
+    flaw = violation.flaw
     timeline = engine.story.timeline(flaw)
     (options.out / "violation.svg").write_text(svg(timeline), encoding="utf-8")
     content = {

@@ -6,6 +6,7 @@ reads, says and publishes from then on, and requests that continue from what it 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,8 @@ from properties.harness.case.values import Call, Raised, Record, Returned, Value
 from properties.harness.subject import KnownDeviation, Subject
 
 STEP = "LiveEngine.step"
+_LATEST = 6
+"""Steps before the broken one that declarations are asked about."""
 _OF_BLOCKS = ("published", "owned", "free", "left")
 """Laws that are about what stands after a step, whichever request's it is."""
 
@@ -51,6 +54,8 @@ class Violations:
     """Group and block of what stands in the cache and is wrong."""
     _told: set[tuple[str, object]] = field(default_factory=set)
     _begun: dict[str, int] = field(default_factory=dict)
+    _latest: deque[Record] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    """Of the steps before, without what was broken."""
 
     def look(self, number: int, step: Record) -> list[LiveViolation]:
         """Those of a step that are new."""
@@ -64,6 +69,7 @@ class Violations:
             (about["group"], about["block"]) for law, _, _, about in seen["findings"] if law == "published"
         }
         self.found += new
+        self._latest.append(record("LiveStep", scheduled=seen["scheduled"], findings=()))
         return new
 
     def raised(self, number: int, step: Call, outcome: Raised) -> LiveViolation:
@@ -107,14 +113,15 @@ class Violations:
         return first
 
     def _case(self, failure: Failure, last: tuple[Call, Returned | Raised], request: str = "") -> Case:
-        """What declarations are asked about: the engine, how often the request has begun, and the step."""
+        """What declarations are asked about: the engine, how often the request has begun, the latest steps, and the one at hand."""
         made = call("LiveEngine", settings=self.settings, bind="engine")
         begun: Value = {request: {"begins": True}}
-        before = Returned(record("LiveStep", scheduled=begun, findings=()))
-        times = max(0, self._begun.get(request, 0) - 1)
-        steps = (made, *[call(STEP, turns={})] * times, last[0])
-        actual = (Returned(None), *[before] * times, last[1])
-        shown = replace(failure, call=len(steps) - 1)
+        shown = (*self._latest, *([last[1].value] if isinstance(last[1], Returned) else []))
+        times = self._begun.get(request, 0) - sum(_begins(one, request) for one in shown)
+        before = (*[record("LiveStep", scheduled=begun, findings=())] * times, *self._latest)
+        steps = (made, *[call(STEP, turns={})] * len(before), last[0])
+        actual = (Returned(None), *map(Returned, before), last[1])
+        placed = replace(failure, call=len(steps) - 1)
         return Case(
             property_name="",
             sentence="",
@@ -122,10 +129,14 @@ class Violations:
             steps=steps,
             expected=tuple(Returned(None) for _ in steps),
             actual=actual,
-            failure=shown,
+            failure=placed,
             property_id=self.property_id,
         )
 
     def _defect(self, case: Case) -> str:
         known: KnownDeviation | None = self.subject.known(case)
         return known.id or known.link if known is not None else ""
+
+
+def _begins(step: Any, request: str) -> bool:
+    return bool(dict(step["scheduled"]).get(request, {}).get("begins"))

@@ -33,6 +33,7 @@ _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
     ("tokens", int, None, "most tokens of a step (default 65536 / factor)"),
     ("max-num-seqs", int, 16, "requests that run at a time"),
     ("num-spec", int, 3, "most drafts of a request in a step"),
+    ("method", str, "ngram", "where drafts of a release's own engine come from: ngram, or eagle, a model"),
     ("acceptance", float, 0.7, "how likely a draft is accepted after those before it"),
     ("layout", str, "SD", "of conv states: SD or DS"),
     ("seed", int, 0, "repeat another replay's random choices, or make others"),
@@ -55,6 +56,12 @@ def add_replay_trace(commands: Any) -> None:
     for name, kind, default, what in _OPTIONS:
         told = "" if default is None else f" (default {default})"
         parser.add_argument(f"--{name}", type=kind, default=default, help=what + told)
+    parser.add_argument(
+        "--async-scheduling",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="of a release's own engine (default: with it, as vLLM chooses, but for V1 with ngram)",
+    )
     parser.set_defaults(run=run_replay_trace)
 
 

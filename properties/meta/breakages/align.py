@@ -112,8 +112,8 @@ KERNELS = (
     Breakage(
         "tickets are not taken back",
         "align/kernels/tickets.py",
-        "tl.store(counters_ptr, 0)",
-        "tl.store(counters_ptr, tickets)",
+        "tl.atomic_xchg(counters_ptr, 0, ",
+        "tl.atomic_xchg(counters_ptr, tickets, ",
         (
             "no_order_of_programs_shows_in_what_is_brought_along",
             "no_order_of_programs_shows_in_what_is_stored_by_row",

@@ -7,7 +7,8 @@ prints the table, for release 0.33.0, as `properties.meta.breakages.release` doe
 
 from __future__ import annotations
 
-from properties.meta.breakages.release import PlantedDefect, main
+from properties.meta.breakages.lives import print_table
+from properties.meta.breakages.release import MAX_EXAMPLES, PlantedDefect, trials_of
 
 _PROPERTY = "real-engine/connector-v2"
 _OURS = "properties.subjects.vllm.live.transfers"
@@ -19,52 +20,54 @@ CONNECTORS = (
         _OURS,
         "            kept = self.store[move.group, move.prefix]\n",
         "            kept = next(kept for (group, _), kept in self.store.items() if group == move.group)\n",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "the connector says too early that a load is done",
         _OURS,
         "                self.write(one)\n",
         "                self.write(one) if one.sync else self.begin((dataclasses.replace(one, sync=True, steps=1),), ())\n",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "the connector saves the block before the one that it was asked for",
         _OURS,
         "states[move.block].clone() for states",
         "states[move.block - 1].clone() for states",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "blocks of a request that goes away are freed while they are loaded",
         _SCHEDULER,
         "                delay_free_blocks = (\n                    self.deferred_loads.pop",
         "                delay_free_blocks = False and (\n                    self.deferred_loads.pop",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "blocks may be hit while they are loaded",
         _SCHEDULER,
         "delay_cache_blocks=load_kv_async,\n",
         "delay_cache_blocks=False,\n",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "blocks of a request that is gone are freed while they are saved",
         _SCHEDULER,
         "        if not delay_free_blocks:\n            self._free_blocks(request)\n",
         "        if True:\n            self._free_blocks(request)\n",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
     PlantedDefect(
         "a failed load counts as one that is done",
         _SCHEDULER,
         "                    request.num_computed_tokens = 0\n                    self.failed_recving",
         "                    self.failed_recving",
-        _PROPERTY,
+        property_id=_PROPERTY,
     ),
 )
 
 
 if __name__ == "__main__":
-    main(CONNECTORS, __spec__.name, __doc__)
+    print_table(
+        "properties.meta.breakages.connectors", __doc__, "module", trials_of(CONNECTORS), MAX_EXAMPLES
+    )

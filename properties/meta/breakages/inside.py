@@ -2,24 +2,25 @@
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.inside
 
-prints the table; `--only <word>` tries those whose name has the word. The defects are some of those of `BREAKAGES.md`, which the
+prints the table; `--only <word>` tries those whose name has the word, `--where v1` those of one runner. The defects are some of those of `BREAKAGES.md`, which the
 properties of single functions find as well.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from properties.harness.execution.variants import Breakage, broken_subject
-from properties.harness.kernels import triton_mode
+from properties.harness.subject import Subject
 from properties.meta.breakages.align import ALIGN
 from properties.meta.breakages.builder import BUILDERS
-from properties.meta.breakages.lives import lives_until_wrong
+from properties.meta.breakages.lives import LiveTrial, print_table
 
 MAX_EXAMPLES = 300
-SEED = 20
 RUNNERS = ("v1", "v2")
 CHOSEN = {
     "every prefill has an initial state": RUNNERS,
@@ -33,32 +34,20 @@ CHOSEN = {
 PLANTED = tuple(one for one in (*BUILDERS, *ALIGN) if one.name in CHOSEN)
 
 
-def tried(planted: Breakage, runner: str, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
-    """Look for the defect; what was found, in a line."""
+@contextmanager
+def _inside(planted: Breakage) -> Iterator[Subject]:
+    """The release's engine with a broken copy of `impl` in it."""
     from properties.harness.subject import load
 
     with tempfile.TemporaryDirectory() as folder, broken_subject(planted.variant, Path(folder)):
-        subject = load(f"vllm+{planted.variant.package}")
-        lives, found = lives_until_wrong(subject, f"real-engine/{runner}", examples, seed)
-    return f"| {planted.name} | {runner} | {lives if found else f'not in {lives}'} | {found} |"
+        yield load(f"vllm+{planted.variant.package}")
 
 
-def main() -> None:
-    """Try all of them, or those that are asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--runner", choices=RUNNERS, help="the release's first runner, or its second one")
-    parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lives, at most")
-    given = parser.parse_args()
-    triton_mode.prepare("cpu")
-    print("| planted defect | runner | lives | found |\n|---|---|---|---|", flush=True)
-    for planted in PLANTED:
-        for runner in CHOSEN[planted.name]:
-            if given.only in planted.name and given.runner in (None, runner):
-                print(tried(planted, runner, given.examples), flush=True)
-
+TRIALS = tuple(
+    LiveTrial(planted.name, runner, f"real-engine/{runner}", partial(_inside, planted))
+    for planted in PLANTED
+    for runner in CHOSEN[planted.name]
+)
 
 if __name__ == "__main__":
-    main()
+    print_table("properties.meta.breakages.inside", __doc__, "runner", TRIALS, MAX_EXAMPLES)

@@ -1,11 +1,68 @@
-"""Lives of a release's own engine, until one of them breaks a law."""
+"""Defects planted where lives of a release's own engine come by, and how many lives it takes to find each."""
 
 from __future__ import annotations
 
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from properties.harness.kernels import triton_mode
 
 if TYPE_CHECKING:
     from properties.subjects import Subject
+
+SEED = 20
+
+
+@dataclass(frozen=True)
+class LiveTrial:
+    """A planted defect in words, where it is, the property of lives that looks for it, and the subject that has it for a while."""
+
+    name: str
+    where: str
+    property_id: str
+    planted: Callable[[], AbstractContextManager[Subject]]
+
+    def row(self, examples: int) -> str:
+        """Look for the defect in this process, which has not imported the release; what was found, in a line."""
+        triton_mode.prepare("cpu")
+        with self.planted() as subject:
+            lives, found = lives_until_wrong(subject, self.property_id, examples, SEED)
+        return f"| {self.name} | {self.where} | {lives if found else f'not in {lives}'} | {found} |"
+
+
+def print_table(
+    module: str, description: str | None, where: str, trials: Sequence[LiveTrial], most: int
+) -> None:
+    """Try all of a module's defects, or those that are asked for, each in a process of its own.
+
+    Args:
+        module: the one to run, whose `main` this is.
+        description: of its command.
+        where: what the table's second column is.
+        trials: its defects.
+        most: lives of each, at most, unless the command says how many.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--where", default="", help=f"those whose {where} has this in it")
+    parser.add_argument("--number", type=int, help="this one, in this process")
+    parser.add_argument("--examples", type=int, default=most, help="lives, at most")
+    given = parser.parse_args()
+    if given.number is not None:
+        print(trials[given.number].row(given.examples), flush=True)
+        return
+    print(f"| planted defect | {where} | lives | found |\n|---|---|---|---|", flush=True)
+    for number, trial in enumerate(trials):
+        if given.only in trial.name and given.where in trial.where:
+            command = [sys.executable, "-m", module, "--number", str(number)]
+            subprocess.run([*command, "--examples", str(given.examples)], check=True)
 
 
 def lives_until_wrong(subject: Subject, property_id: str, examples: int, seed: int) -> tuple[int, str]:

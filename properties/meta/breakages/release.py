@@ -2,39 +2,44 @@
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.release
 
-prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. Each is tried in a process of its own, in which
+prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. With `.vllm/0.31.0/bin/python` it is that of
+mamba_cache_mode "all", which later releases do not have. Each is tried in a process of its own, in which
 the module is loaded from a changed copy. The laws know nothing of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from properties.meta.breakages.lives import lives_until_wrong
+from properties.meta.breakages.lives import LiveTrial, print_table
+
+if TYPE_CHECKING:
+    from properties.subjects import Subject
 
 RELEASE = "0.33.0"
 MAX_EXAMPLES = 600
-SEED = 20
 
 
 @dataclass(frozen=True)
 class PlantedDefect:
-    """A defect in words, the module that has it, what of its source stands for what instead, and the property that looks for it."""
+    """A defect in words, the module of the release, and what of its source stands for what instead."""
 
     name: str
     module: str
     before: str
     after: str
+    release: str = RELEASE
     property_id: str = "real-engine/v2"
 
 
@@ -45,6 +50,9 @@ _RUNNER = "vllm.v1.worker.gpu.model_runner"
 _HYBRID = "vllm.v1.worker.gpu.model_states.mamba_hybrid"
 _STATES = "vllm.v1.worker.gpu.states"
 _COPIES = "vllm.v1.worker.mamba_utils"
+_BUILDER = "vllm.v1.attention.backends.mamba_attn"
+EVERY_BOUNDARY = "0.31.0"
+"""The last release that has it."""
 
 PLANTED = (
     PlantedDefect(
@@ -134,6 +142,28 @@ PLANTED = (
 )
 
 
+PLANTED_BOUNDARIES = tuple(
+    PlantedDefect(name, _BUILDER, before, after, EVERY_BOUNDARY, "real-engine/v1")
+    for name, before, after in (
+        (
+            "rows read the column of their last scheduled token",
+            "        return (\n            block_idx_last_computed_token,\n",
+            "        return (\n            block_idx_last_scheduled_token,\n",
+        ),
+        (
+            "the first scheduled token is in the column of the last computed one",
+            "                num_computed_tokens + mamba_block_size,\n",
+            "                num_computed_tokens + mamba_block_size - 1,\n",
+        ),
+        (
+            "a chunk inside of a block is not finished first",
+            "            if this_num_computed % chunk_size != 0:\n",
+            "            if False:\n",
+        ),
+    )
+)
+
+
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
 
@@ -157,47 +187,27 @@ class Replanted(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, copy)
 
 
-def tried(planted: PlantedDefect, examples: int = MAX_EXAMPLES, seed: int = SEED) -> str:
-    """Look for the defect in this process, which has not imported the release; what was found, in a line."""
+@contextmanager
+def _released(planted: PlantedDefect) -> Iterator[Subject]:
+    """The release with the defect. The process is the defect's from then on."""
+    from properties.harness.subject import load
+
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
-        from properties.harness.kernels import triton_mode
-        from properties.harness.subject import load
-
-        triton_mode.prepare("cpu")
         subject = load("vllm")
-        if subject.release != RELEASE:
-            raise ValueError(f"release = {subject.release!r}, but should be {RELEASE} [PlantedDefect]")
-        lives, found = lives_until_wrong(subject, planted.property_id, examples, seed)
-    return f"| {planted.name} | `{planted.module}` | {lives if found else f'not in {lives}'} | {found} |"
+        if subject.release != planted.release:
+            rule = f"should be {planted.release}"
+            raise ValueError(f"release = {subject.release!r}, but {rule} [PlantedDefect]")
+        yield subject
 
 
-def main(
-    every: Sequence[PlantedDefect] = PLANTED, module: str = __spec__.name, about: str | None = __doc__
-) -> None:
-    """Try all of them, or those that are asked for; `module` is the one that is run."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--number", type=int, help="this one, in this process")
-    parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lives, at most")
-    given = parser.parse_args()
-    if given.number is not None:
-        print(tried(every[given.number], given.examples), flush=True)
-        return
-    print("| planted defect | module | lives | found |\n|---|---|---|---|", flush=True)
-    for number, planted in enumerate(every):
-        if given.only in planted.name:
-            command = (
-                sys.executable,
-                "-m",
-                module,
-                "--number",
-                str(number),
-                "--examples",
-                str(given.examples),
-            )
-            subprocess.run(command, check=True)
+def trials_of(planted: Sequence[PlantedDefect]) -> tuple[LiveTrial, ...]:
+    """One for each."""
+    return tuple(
+        LiveTrial(one.name, f"`{one.module}`", one.property_id, partial(_released, one)) for one in planted
+    )
 
 
 if __name__ == "__main__":
-    main()
+    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else PLANTED
+    print_table("properties.meta.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
 from properties.harness import rooms
-from properties.meta.breakages.release import PLANTED, RELEASE
+from properties.meta.breakages.release import (
+    EVERY_BOUNDARY,
+    PLANTED,
+    PLANTED_BOUNDARIES,
+    RELEASE,
+    PlantedDefect,
+)
 
-PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 
-
-def test_each_planted_defect_has_a_name_of_its_own() -> None:
-    assert len({planted.name for planted in PLANTED}) == len(PLANTED) >= 10
+@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES])
+def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
+    assert len({one.name for one in planted}) == len(planted)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.exists(), reason=f"make vllm VLLM={RELEASE} makes the environment")
-@pytest.mark.parametrize("word", ["rejected drafts", "preempted request comes back"])
-def test_a_planted_defect_is_found(word: str) -> None:
-    command = (str(PYTHON), "-m", "properties.meta.breakages.release", "--only", word)
+@pytest.mark.parametrize(
+    ("release", "word"),
+    [
+        (RELEASE, "rejected drafts"),
+        (RELEASE, "preempted request comes back"),
+        (EVERY_BOUNDARY, "column of their last scheduled token"),
+    ],
+)
+def test_a_planted_defect_is_found(release: str, word: str) -> None:
+    python = rooms.FOLDER / ".vllm" / release / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"make vllm VLLM={release} makes the environment")
+    command = (str(python), "-m", "properties.meta.breakages.release", "--only", word)
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
     assert "not in" not in found.stdout.splitlines()[-1]

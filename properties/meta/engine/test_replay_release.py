@@ -39,6 +39,8 @@ class LiveSettings:
     block_size: int = 4
     max_num_batched_tokens: int = 16
     num_spec: int = 0
+    method: str = "ngram"
+    async_scheduling: bool = False
     padding: int = 0
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +146,7 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
     assert (counts["hits"], counts["hit_tokens"], counts["violations"]) == (1, 16, 0)
     told = capsys.readouterr().out
     assert "its own engine, runner V2" in told
+    assert "async scheduling, 3 drafts" in told
     assert "steps/s" in told
 
 
@@ -216,6 +219,11 @@ def test_what_is_interrupted_leaves_what_is_known(
         (("--runner", "V1"), "runner = 'V1', but should be one that the release has [replay-trace]: it has no first runner"),
         (("--blocks", "15"), "blocks = 15, but should be >= 16, those of the longest request [replay-trace]"),
         (("--engine", "theirs"), "engine = 'theirs', but should be auto, ours or release [replay-trace]"),
+        (("--method", "mtp"), "method = 'mtp', but should be eagle or ngram [replay-trace]"),
+        (
+            ("--runner", "V1", "--async-scheduling"),
+            "method = 'ngram', but should be eagle with async_scheduling = True and runner = 'V1' [replay-trace]",
+        ),
         (("--engine", "release", "--model", "tiny"), "model = 'tiny', but should be auto with engine = 'release' [replay-trace]"),
     ],
 )  # fmt: skip
@@ -242,6 +250,26 @@ def test_blocks_are_scarce_unless_a_number_is_given(trace: Path) -> None:
     assert world.num_blocks == 1 + 8 * (25 + 2 * 5) * 7 // 8
     assert world.max_model_len == 264
     assert world_of(ReplayOptions(trace, blocks=60), traffic, longest=250).num_blocks == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "overlaps"),
+    [
+        ({}, True),
+        ({"runner": "V1"}, False),
+        ({"runner": "V1", "num_spec": 0}, True),
+        ({"runner": "V1", "method": "eagle"}, True),
+        ({"runner": "V1", "method": "eagle", "async_scheduling": False}, False),
+        ({"async_scheduling": False}, False),
+    ],
+)
+def test_steps_overlap_as_vllm_chooses_unless_the_user_does(
+    trace: Path, options: dict[str, Any], overlaps: bool
+) -> None:
+    traffic = Summary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
+    world = world_of(ReplayOptions(trace, **options), traffic, longest=250)
+    assert world.async_scheduling is overlaps
+    assert world.method == options.get("method", "ngram")
 
 
 SETTINGS = record("LiveSettings", kinds=("gdn",))
@@ -308,6 +336,22 @@ def test_a_declaration_that_asks_how_often_a_request_began_is_told() -> None:
     found.look(0, seen(begins=("r0",)))
     found.look(9, seen(finding("read", "r0"), begins=("r0",)))
     assert asked == [2]
+
+
+def test_a_declaration_that_asks_about_the_steps_before_is_told() -> None:
+    asked: list[list[str]] = []
+
+    def latest(case: Any) -> bool:
+        steps = [one.value for one in case.actual if isinstance(one.value, Record)]
+        asked.append([name for step in steps for name in step["scheduled"]])
+        return True
+
+    read = Symptom("value", "LiveEngine.step", "result.broken.read")
+    known = KnownDeviation("real-engine/*", "https://example.org", read, latest)
+    assert laws_of(violations(known), seen(begins=("r1",)), seen(finding("read", "r0"), begins=("r0",))) == [
+        (1, "read", "r0")
+    ]
+    assert asked == [["r1", "r0"]]
 
 
 def test_an_engine_that_raises_is_a_violation_too() -> None:

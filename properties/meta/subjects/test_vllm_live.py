@@ -10,7 +10,7 @@ import pytest
 
 from properties.harness.case import Case
 from properties.harness.case.failure import Failure
-from properties.harness.case.values import Record, Returned, call, record
+from properties.harness.case.values import Raised, Record, Returned, call, record
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.strategies.live import LiveWorld
 from properties.subjects.vllm_conditions.live import LIVE
@@ -56,10 +56,17 @@ def ends_with(
     return replace(a_case(steps=steps, actual=tuple(actual)), failure=failure)
 
 
+def raises(message: str, **settings: Any) -> Case:
+    """A life whose last step raises that."""
+    case = ends_with(OWN, **settings)
+    return replace(case, actual=(*case.actual[:-1], Raised("AssertionError", message)))
+
+
 MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
 MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
 EAGLE: dict[str, Any] = {"method": "eagle", **SPECULATES}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
+EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
 SAVES: dict[str, Any] = {"checkpoints": True, **SPECULATES}
 FIRST: tuple[Row, ...] = ((0, 8, 0, True),)
 CROSSES: Row = (2, 7, 0, True)
@@ -127,6 +134,18 @@ CROSSES: Row = (2, 7, 0, True)
         ("tail_published_again", ends_with(OWN, law="published", tokens=3, async_scheduling=True, prefix_match_unit=1), True),
         ("tail_published_again", ends_with(OWN, law="published", tokens=4, async_scheduling=True, prefix_match_unit=1), False),
         ("tail_published_again", ends_with(OWN, law="published", tokens=3, prefix_match_unit=1), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 1, False),), **EVERY), True),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 0, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((4, 2, 1, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(NOBODYS, law="published", rows=((3, 2, 1, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 1, False),), **SPECULATES), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, rows=((3, 2, 1, False), DECODE), **EVERY), True),
+        ("conv_rows_in_a_later_column", ends_with(OWN, rows=((3, 2, 1, False), DECODE), **EVERY), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, tokens=5, rows=((3, 2, 1, False), DECODE), **EVERY), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, rows=((3, 2, 1, False),), **EVERY), False),
+        ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **EVERY), True),
+        ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **SPECULATES), False),
+        ("decode_without_the_column_before", raises("something else", **EVERY), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:

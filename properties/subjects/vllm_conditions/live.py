@@ -7,7 +7,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
-from properties.harness.case.values import Record, Returned
+from properties.harness.case.values import Raised, Record, Returned
 from properties.harness.subject.deviation import Condition
 
 _LATEST = 4
@@ -261,6 +261,32 @@ def _chunk_before_the_last(case: Case, _: Profile) -> bool:
     )
 
 
+def _keeps_every_boundary(settings: dict[str, Any]) -> bool:
+    return _speculates(settings) and settings.get("mamba_cache_mode") == "all"
+
+
+def _drafts_passed_there(case: Case, _: Profile) -> bool:
+    """Whether a row with drafts passed the block's end that the wrong block may be hit as."""
+    there, size = _about(case)["tokens"], settings_of(case).get("block_size", 4)
+    rows = [one for step in _steps(case) for one in step.values() if one["drafts"]]
+    passed = any(one["computed"] < there <= one["computed"] + one["tokens"] for one in rows)
+    return bool(there % size == 0 and passed)
+
+
+def _was_in_a_later_column(case: Case, _: Profile) -> bool:
+    """Whether the request that reads wrong conv rows ran a row with drafts whose last one was in a later block than its state is."""
+    about, size = _about(case), settings_of(case).get("block_size", 4)
+    rows = [step[about["request"]] for step in _steps(case)[:-1] if about["request"] in step]
+    last = (about["tokens"] - 1) // size
+    later = any(one["drafts"] and (one["computed"] + one["tokens"] - 1) // size > last for one in rows)
+    return bool(about["conv"] and later)
+
+
+def _lacks_the_column_before(case: Case, _: Profile) -> bool:
+    ended = case.actual[-1] if case.actual else None
+    return isinstance(ended, Raised) and "block_idx_last_scheduled_token_prev_step" in ended.message
+
+
 def _all(*conditions: Callable[[Case, Profile], bool]) -> Callable[[Case, Profile], bool]:
     return lambda case, profile: all(one(case, profile) for one in conditions)
 
@@ -317,6 +343,11 @@ LIVE: Mapping[str, Condition] = {
         _engine(lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))),
         lambda case, _: _has_work(case),
     ),
+    "drafts_past_a_boundary": Condition(
+        _engine(_keeps_every_boundary), _all(_wrong(_somebodys), _drafts_passed_there)
+    ),
+    "conv_rows_in_a_later_column": Condition(_engine(_keeps_every_boundary), _was_in_a_later_column),
+    "decode_without_the_column_before": Condition(_engine(_keeps_every_boundary), _lacks_the_column_before),
     "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _crossed_there),
     "hits_inside_blocks": Condition(
         _engine(_hits_inside_blocks), _all(_begins_in_its_last_block, _hit_inside, _not_alone)

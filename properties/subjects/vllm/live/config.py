@@ -88,6 +88,7 @@ class LiveSettings:
     num_spec: int = 0
     method: str = "ngram"
     prefix_caching: bool = True
+    mamba_cache_mode: str = "align"
     async_scheduling: bool = False
     prefix_match_unit: int = 0
     retention_interval: int = -1
@@ -105,7 +106,7 @@ class LiveSettings:
 
     @property
     def mode(self) -> str:
-        return "align" if self.prefix_caching else "none"
+        return self.mamba_cache_mode if self.prefix_caching else "none"
 
     @property
     def mamba_block_size(self) -> int:

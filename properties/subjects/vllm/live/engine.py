@@ -29,6 +29,7 @@ from properties.subjects.vllm.live.config import (
 )
 from properties.subjects.vllm.live.connection import LiveConnection
 from properties.subjects.vllm.live.contents import accessed, held
+from properties.subjects.vllm.live.modes import require_mode
 from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
@@ -89,6 +90,7 @@ class LiveEngine:
     """
 
     def __init__(self, settings: LiveSettings) -> None:
+        require_mode(settings)
         self.settings = settings
         os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(settings.runner == "V2"))
         dim_first = get_conv_state_layout() == "DS"
@@ -230,7 +232,8 @@ class LiveEngine:
             found["rows"], found["stray"] = self.worker.rows, self.worker.stray
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
-            depth = self.config.max_concurrent_batches
+            # Before 0.25 it is the executor that says so.
+            depth = getattr(self.config, "max_concurrent_batches", 1 + self.settings.async_scheduling)
             if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
                 return found | self._observed()
             self._update(found)

@@ -1,119 +1,12 @@
-"""The forward of an engine of lives: it reads states where the metadata send it, tells what it found, and writes the next ones.
+"""The forward of an engine of lives: it reads states where the metadata send it, tells what it found, and writes the next ones."""
 
-It follows the metadata as the release's layers do: a prefill reads the state in its block and leaves the one after its last
-token there; a speculative decode reads the temporal state in the column of the last accepted token, and conv rows from the
-same offset on, and leaves a temporal state for each token in a column of its own.
-"""
-
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
+from properties.subjects.vllm.live.accesses import LiveAccess, accesses
 from properties.subjects.vllm.live.config import CONV_WIDTH
 from properties.subjects.vllm.live.states import LiveLayer, LiveMemory
-
-
-@dataclasses.dataclass(frozen=True)
-class LiveAccess:
-    """Where one row's states are in one group: `tokens` of the batch, blocks to read, and (block, token) to write."""
-
-    tokens: tuple[int, ...]
-    initial: bool
-    block: int
-    temporal_block: int
-    first_row: int
-    temporal: tuple[tuple[int, int], ...]
-    window_end: int
-    window_rows: int
-    checkpoint: tuple[int, int] | None = None
-    """A block for the state after so many of the tokens."""
-
-
-def _decode(tokens: Sequence[int], blocks: Sequence[int], accepted: int) -> LiveAccess:
-    last = len(tokens) - 1
-    return LiveAccess(
-        tuple(tokens),
-        True,
-        blocks[0],
-        blocks[accepted - 1],
-        accepted - 1,
-        tuple((blocks[at], at) for at in range(len(tokens))),
-        last,
-        CONV_WIDTH - 1 + last,
-    )
-
-
-def _prefill(
-    tokens: Sequence[int], block: int, initial: bool, checkpoint: tuple[int, int] | None
-) -> LiveAccess:
-    last = len(tokens) - 1
-    return LiveAccess(
-        tuple(tokens), initial, block, block, 0, ((block, last),), last, CONV_WIDTH - 1, checkpoint
-    )
-
-
-def _checkpoints(found: Any, rows: int) -> list[tuple[int, int] | None]:
-    """By row of the prefills, the block of its checkpoint and the tokens before it."""
-    if found is None:
-        return [None] * rows
-    offsets, blocks = found.checkpoint_offsets.tolist(), found.state_indices.tolist()
-    return [(block, offset) if offset else None for block, offset in zip(blocks, offsets, strict=True)]
-
-
-def accesses(metadata: Any) -> Iterator[LiveAccess]:
-    """What a group's layers do with the batch, row by row; rows without tokens are padding."""
-    found = _gdn(metadata) if hasattr(metadata, "num_spec_decodes") else _mamba(metadata)
-    return (access for access in found if access.tokens)
-
-
-def _rows(indices: Any) -> list[list[int]]:
-    return (indices.unsqueeze(-1) if indices.dim() == 1 else indices).tolist()
-
-
-def _mamba(m: Any) -> Iterator[LiveAccess]:
-    if m.num_decodes:
-        blocks = _rows(m.state_indices_tensor_d)
-        starts = (
-            list(range(m.num_decodes + 1)) if m.query_start_loc_d is None else m.query_start_loc_d.tolist()
-        )
-        counts = None if m.num_accepted_tokens is None else m.num_accepted_tokens.tolist()
-        for row in range(m.num_decodes):
-            yield _decode(range(starts[row], starts[row + 1]), blocks[row], counts[row] if counts else 1)
-    if m.num_prefills:
-        blocks, initial = _rows(m.state_indices_tensor_p), m.has_initial_states_p.tolist()
-        starts = [m.num_decode_tokens + start for start in m.query_start_loc_p.tolist()]
-        checkpoints = _checkpoints(getattr(m, "checkpoint_meta", None), m.num_prefills)
-        for row in range(m.num_prefills):
-            yield _prefill(
-                range(starts[row], starts[row + 1]), blocks[row][0], bool(initial[row]), checkpoints[row]
-            )
-
-
-def _gdn(m: Any) -> Iterator[LiveAccess]:
-    if m.num_spec_decodes:
-        starts, counts = m.spec_query_start_loc.tolist(), m.num_accepted_tokens.tolist()
-        places = (
-            range(starts[m.num_spec_decodes]) if m.spec_token_indx is None else m.spec_token_indx.tolist()
-        )
-        blocks = _rows(m.spec_state_indices_tensor)
-        for row in range(m.num_spec_decodes):
-            yield _decode(places[starts[row] : starts[row + 1]], blocks[row], counts[row])
-    if not m.num_prefills + m.num_decodes:
-        return
-    starts = m.non_spec_query_start_loc.tolist()
-    places = range(starts[-1]) if m.non_spec_token_indx is None else m.non_spec_token_indx.tolist()
-    blocks = _rows(m.non_spec_state_indices_tensor)
-    initial = None if m.has_initial_state is None else m.has_initial_state.tolist()
-    # Where no row is speculative, decodes are peeled off a batch with prefills.
-    peeled = m.num_decodes if m.num_prefills and not m.num_spec_decodes else 0
-    checkpoints = _checkpoints(getattr(m, "checkpoint", None), len(starts) - 1)
-    for row in range(len(starts) - 1):
-        tokens = places[starts[row] : starts[row + 1]]
-        if initial is None or row < peeled:
-            yield _decode(tokens, blocks[row], 1) if tokens else _prefill(tokens, 0, False, None)
-        else:
-            yield _prefill(tokens, blocks[row][0], bool(initial[row]), checkpoints[row])
 
 
 class LiveForward:
@@ -140,7 +33,7 @@ class LiveForward:
 
     def recurrent(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the group's layers as its metadata say."""
-        found = list(accesses(metadata))
+        found = list(accesses(metadata, self.memory.settings))
         told = []
         for access in found:
             read = [self._read(layer, access) for layer in layers]
@@ -167,22 +60,20 @@ class LiveForward:
                 self.states[at].add(state)
             states.append(state)
         rows = [*window, *states]
-        if access.block > 0:
-            layer.write_window(access.block, rows[-access.window_rows :])
+        if access.window_block > 0:
+            layer.write_window(access.window_block, rows[-access.window_rows :])
         # As Mamba-2's layer: its convolution leaves its rows before a checkpoint is saved, and the scan its state after that.
-        if access.checkpoint is not None and access.checkpoint[0] > 0:
-            block, before = access.checkpoint
-            layer.write_window(block, rows[before : before + CONV_WIDTH - 1])
-            if layer.kind != "short_conv":
-                layer.write_temporal(block, states[before - 1])
+        for block, conv, temporal in access.boundaries:
+            if block > 0:
+                layer.write_window(block, _of_step(rows, conv, CONV_WIDTH - 1))
+                if layer.kind != "short_conv":
+                    layer.write_temporal(block, *_of_step(states, temporal - 1, 1))
         for block, at in access.temporal:
             if block > 0 and layer.kind != "short_conv":
                 layer.write_temporal(block, states[at])
 
     def _tell(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
-        written = {block for block, _ in access.temporal} | {access.block}
-        if access.checkpoint is not None:
-            written.add(access.checkpoint[0])
+        written = {block for block, *_ in (*access.temporal, *access.boundaries)} | {access.window_block}
         told = {
             "group": group,
             "initial": access.initial,
@@ -231,3 +122,8 @@ class LiveForward:
 def _one(states: set[int]) -> int:
     """The state that all layers are in; of layers that differ a number of all of theirs."""
     return next(iter(states)) if len(states) == 1 else advanced(hash(tuple(sorted(states))), 0)
+
+
+def _of_step(states: list[int], first: int, count: int) -> list[int]:
+    """So many from `first` on, where the step has them all."""
+    return states[first : first + count] if 0 <= first <= len(states) - count else [UNKNOWN] * count

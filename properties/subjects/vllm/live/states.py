@@ -85,7 +85,7 @@ class LiveMemory:
     """All layers of an engine, group by group; group 0 is attention. New memory holds what is nobody's state."""
 
     def __init__(self, settings: LiveSettings, dim_first: bool) -> None:
-        self.dim_first = dim_first
+        self.settings, self.dim_first = settings, dim_first
         page = page_size(settings, dim_first) // 8
         self.pools = [
             torch.full((settings.num_blocks, page), 0x5A5A5A5A5A5A5A5, dtype=torch.int64)

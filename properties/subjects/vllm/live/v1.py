@@ -56,6 +56,9 @@ class LiveWorkerV1(LiveWorker):
         module = importlib.import_module(_FIRST_RUNNER)
         host = HostTorch(torch)
         vars(module).update(torch=host, get_pp_group=one_rank, EagleProposer=planned_model_drafts())
+        if "is_pin_memory_available" in vars(module):
+            # Without a device there is nothing to pin memory for, whatever the platform says.
+            vars(module)["is_pin_memory_available"] = lambda: False
         # The release's n-gram search needs numba, and is not what is run.
         sys.modules["vllm.v1.spec_decode.ngram_proposer"] = planned_ngrams()
         context = self.config.compilation_config.static_forward_context

@@ -168,7 +168,9 @@ def planned_ngrams() -> Any:
 
         def load_model(self, *_: Any) -> None: ...
 
-        def propose(self, _count: Any, sampled: Any, *_: Any, **__: Any) -> list[list[int]]:
+        def propose(self, *arguments: Any, **__: Any) -> list[list[int]]:
+            # Before 0.25 it is not told how many drafts are wanted.
+            sampled = next(one for one in arguments if isinstance(one, list))
             return [self.live.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
 
     return SimpleNamespace(NgramProposer=NgramProposer)
