@@ -22,6 +22,13 @@ def device(trial: Bench) -> str:
 
 
 @pytest.fixture
+def on_cpu(device: str) -> None:
+    """For what runs kernels in this process, and wants them executed."""
+    if device != "cpu":
+        pytest.skip("in this process kernels are compiled, and the test needs them executed")
+
+
+@pytest.fixture
 def signals_are_heard() -> Iterator[None]:
     """Under nohup, and in the background of a script, SIGINT and SIGHUP are ignored, in all that is started there too."""
     before = {

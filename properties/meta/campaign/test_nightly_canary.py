@@ -114,6 +114,7 @@ def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, 
         listen(bench, tmp_path, TruePort(bench.subject, "cpu"))
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:

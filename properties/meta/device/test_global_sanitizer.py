@@ -415,6 +415,7 @@ def test_each_launch_is_told_before_it_is_made(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_case_that_captures_graphs_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

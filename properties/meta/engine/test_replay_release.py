@@ -136,6 +136,7 @@ def replayed(trace: Path, out: Path, subject: str, *options: str) -> tuple[int, 
     return code, json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_all_requests_are_served_by_the_subject_s_own_engine(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +165,7 @@ def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path
     assert counts["hits"] > 0
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_violation_that_is_not_declared_is_told_once_and_drawn(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_violation_that_is_not_declared_is_told_once_and_drawn(
     assert "r0" not in picture
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_the_picture_of_a_late_violation_has_the_numbers_of_its_steps(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +191,7 @@ def test_the_picture_of_a_late_violation_has_the_numbers_of_its_steps(
     assert ">step 4, the forward: " in (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_an_engine_that_raises_ends_the_replay(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +200,7 @@ def test_an_engine_that_raises_ends_the_replay(
     assert content["violations"][0]["message"] == "LiveEngine.step raises IndexError: out of range"
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_what_is_interrupted_leaves_what_is_known(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +218,7 @@ def test_what_is_interrupted_leaves_what_is_known(
     assert (code, content["outcome"], content["counts"]["steps"]) == (INCOMPLETE, "interrupted", 2)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -235,6 +241,7 @@ def test_what_cannot_be_replayed_is_refused(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_subject_without_an_engine_of_its_own_has_none_to_drive(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

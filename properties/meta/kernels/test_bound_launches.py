@@ -216,12 +216,6 @@ def test_a_hook_before_runs_sees_every_launch(
     assert heard == [len(kernel.arg_names)] * 2
 
 
-@pytest.fixture
-def on_cpu(device: str) -> None:
-    if device != "cpu":
-        pytest.skip("kernels are executed on a CPU only")
-
-
 @pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_later_launches_are_counted_and_made_as_the_state_says(
