@@ -502,7 +502,9 @@ class Campaign:
         return stands or bool(report)
 
     def _is_known(self, case: Case) -> bool:
-        name = next((name for name, one in self.defects.all.items() if one.declared.shows_in(case)), None)
+        profile = self.subject.profile
+        shown = (name for name, one in self.defects.all.items() if one.declared.shows_in(case, profile))
+        name = next(shown, None)
         if name is None:
             return False
         self.defects.all[name].properties[case.property_name] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from oracle.profile import Profile
 from properties.harness.campaign.defects import names_of
 from properties.harness.case import Case
 from properties.harness.subject import KnownDeviation
@@ -16,14 +17,17 @@ class Heard:
     `hidden`: the sanitizer's finding was one of them.
 
     Args:
+        profile: the rules by which the subject's release goes, for conditions that ask about them.
         on_first: is told the name of a defect and the first case that shows it.
     """
 
-    def __init__(self, declared: tuple[KnownDeviation, ...], on_first: Callable[[str, Case], None]) -> None:
+    def __init__(
+        self, declared: tuple[KnownDeviation, ...], profile: Profile, on_first: Callable[[str, Case], None]
+    ) -> None:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
         self.shown: Counter[str] = Counter()
         self.hidden = False
-        self._on_first = on_first
+        self._profile, self._on_first = profile, on_first
         self._met: set[str] = set()
 
     def clear(self) -> None:
@@ -44,4 +48,4 @@ class Heard:
 
     def which(self, case: Case) -> str | None:
         """The name of the known defect that a case shows."""
-        return next((name for name, one in self.declared.items() if one.shows_in(case)), None)
+        return next((name for name, one in self.declared.items() if one.shows_in(case, self._profile)), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oracle.profile import DOCUMENTS, Profile
+from oracle.profile import Profile
 
 if TYPE_CHECKING:
     from properties.harness.case import Case
@@ -39,7 +39,7 @@ class Condition:
     inputs: Callable[[Case, Profile], bool] = _in_every_release
     outcome: Callable[[Case, Profile], bool] = _in_every_release
 
-    def __call__(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
+    def __call__(self, case: Case, profile: Profile) -> bool:
         return self.inputs(case, profile) and self.outcome(case, profile)
 
 
@@ -88,7 +88,7 @@ class Symptom:
             and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
-    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
+    def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a case's failure is one of the symptom's."""
         return case.failure is not None and self.fits(case.failure) and self.condition(case, profile)
 
@@ -143,7 +143,7 @@ class KnownDeviation:
         """Whether it may show in the property of that name and id."""
         return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
-    def shows_in(self, case: Case, profile: Profile = DOCUMENTS) -> bool:
+    def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's."""
         return (
             self.covers(case.property_name, case.property_id)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from oracle.profile import DOCUMENTS
 from properties.harness.campaign.defects import pending_name
 from properties.harness.campaign.heard import Heard
 from properties.harness.campaign.workers import exploration
@@ -34,6 +35,7 @@ from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.coverage import EXECUTED, Branch, Coverage, How
+from properties.harness.subject.deviation import Condition
 from properties.meta.breakages.broken import Pipe, a_case, a_property, module, toy
 from properties.subjects import KnownDeviation, Symptom
 
@@ -579,10 +581,20 @@ def test_a_defect_is_heard_of_where_its_circumstance_holds_and_told_once() -> No
     told: list[str] = []
     symptom = Symptom("refusal", "divide", "the call")
     one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
-    heard = Heard((one,), lambda name, case: told.append(name))
+    heard = Heard((one,), DOCUMENTS, lambda name, case: told.append(name))
     assert heard.known(a_case(subject="other")) is None
     assert [heard.known(a_case()), heard.known(a_case())] == [one, one]
     assert (heard.shown, told) == ({"one": 2}, ["one"])
+
+
+def test_a_defect_is_heard_of_by_the_rules_of_the_subject_s_release() -> None:
+    """As replays ask: a case that one calls new and the other known would be both."""
+    released = replace(DOCUMENTS, gdn_plain_decodes=not DOCUMENTS.gdn_plain_decodes)
+    condition = Condition(lambda _, profile: profile == released)
+    symptom = Symptom("refusal", "divide", "the call", condition=condition)
+    one = KnownDeviation("toys_*", "bug", symptom, id="one")
+    for profile, expected in ((DOCUMENTS, None), (released, one)):
+        assert Heard((one,), profile, lambda *_: None).known(a_case()) is expected
 
 
 @pytest.mark.usefixtures("executed")

@@ -205,8 +205,8 @@ def test_the_count_in_place_leaves_what_was_there_before_and_nothing_else(tmp_pa
         "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
         tmp_path,
     )
-    assert CONDITIONS["count_in_place"](case)
-    assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]))
+    assert CONDITIONS["count_in_place"](case, DOCUMENTS)
+    assert not CONDITIONS["count_in_place"](with_pools(case, lambda held: held[::-1]), DOCUMENTS)
 
 
 def case_pool(case: Case) -> bytes:
@@ -254,8 +254,8 @@ def test_a_state_that_was_not_copied_is_the_count_in_place_s_whatever_else_table
         step.value.rows() for step in case.steps if isinstance(step, Let) and "table" in step.name
     )
     assert second[0][0] in first[0]
-    assert CONDITIONS["count_in_place"](case)
-    assert entry("accepted-count-in-place").shows_in(in_session(case, "slots"))
+    assert CONDITIONS["count_in_place"](case, DOCUMENTS)
+    assert entry("accepted-count-in-place").shows_in(in_session(case, "slots"), DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
 def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
     places: set[int], known: bool
 ) -> None:
-    assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1")) == known
+    assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1"), DOCUMENTS) == known
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_shift_is_known_beside_states_that_were_not_copied_because_of_the_coun
     """A request can show both: one warp sets the count back, and another one reads rows that are overwritten."""
     case = undone(places, *requests).in_order(order)
     shifted = with_pools(case, lambda pool: pool[:3] + case_pool(case)[5:6] + pool[4:])
-    assert CONDITIONS["shift_within_a_block"](shifted) == known
+    assert CONDITIONS["shift_within_a_block"](shifted, DOCUMENTS) == known
 
 
 @pytest.mark.usefixtures("executed")
@@ -314,10 +314,10 @@ def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(t
     )
     shifted = CONDITIONS["shift_within_a_block"]
     at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
-    assert shifted(at_once.in_order("warps:1"))
-    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"))
-    assert not shifted(at_once)
-    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]))
+    assert shifted(at_once.in_order("warps:1"), DOCUMENTS)
+    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"), DOCUMENTS)
+    assert not shifted(at_once, DOCUMENTS)
+    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]), DOCUMENTS)
 
 
 def without_order(step: Step) -> Step:
@@ -340,9 +340,9 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     case = failing(wrong, name, lambda one: one.failure is not None and one.failure.part == "pool")
     assert case is not None
     one = entry("channel-first-taken-for-rows")
-    assert one.shows_in(case)
-    assert one.shows_in(in_session(case, "rows"))
-    assert not one.shows_in(with_pools(case, lambda held: held[::-1]))
+    assert one.shows_in(case, DOCUMENTS)
+    assert one.shows_in(in_session(case, "rows"), DOCUMENTS)
+    assert not one.shows_in(with_pools(case, lambda held: held[::-1]), DOCUMENTS)
 
 
 @pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
@@ -354,7 +354,7 @@ def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
     step = Call("preprocess_mamba", (), environment=((LAYOUT_VARIABLE, layout),))
     failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
     case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)
-    assert CONDITIONS["channel_first_step"](case) == known
+    assert CONDITIONS["channel_first_step"](case, DOCUMENTS) == known
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

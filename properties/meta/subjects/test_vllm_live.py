@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oracle.profile import DOCUMENTS
 from properties.harness.case import Case
 from properties.harness.case.failure import Failure
 from properties.harness.case.values import Raised, Record, Returned, call, record
@@ -149,7 +150,7 @@ CROSSES: Row = (2, 7, 0, True)
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
-    assert LIVE[name](case) is matches
+    assert LIVE[name](case, DOCUMENTS) is matches
 
 
 CONNECTED: dict[str, Any] = {"connector": "sync"}
@@ -179,7 +180,7 @@ def told(case: Case, **of_connector: Any) -> Case:
     ],
 )  # fmt: skip
 def test_a_state_that_is_copied_before_it_is_loaded_was_loaded_in_its_step(case: Case, matches: bool) -> None:
-    assert LIVE["loaded_in_its_step"](case) is matches
+    assert LIVE["loaded_in_its_step"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
     failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any], matches: bool
 ) -> None:
     case = told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
-    assert LIVE["stuck_after_a_failed_load"](case) is matches
+    assert LIVE["stuck_after_a_failed_load"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_reset_finds_blocks_of_steps_in_flight_with_a_connector_and_steps_that
     connector: str, overlaps: bool, matches: bool
 ) -> None:
     case = ends_with(rows=HIT, connector=connector, async_scheduling=overlaps)
-    assert LIVE["connected_and_overlapped"](case) is matches
+    assert LIVE["connected_and_overlapped"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
     case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
     without = Returned(record("LiveStep", scheduled={}, findings=()))
     actual = (*case.actual[:-2], without, case.actual[-1]) if sits_out else case.actual
-    assert LIVE["sat_a_step_out"](replace(case, actual=actual)) is matches
+    assert LIVE["sat_a_step_out"](replace(case, actual=actual), DOCUMENTS) is matches
 
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:

@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Record, Returned
 from properties.harness.subject.deviation import Condition
+from properties.subjects.vllm_conditions.lives import (
+    about_of,
+    all_of,
+    decided_of,
+    of_engine,
+    of_wrong_state,
+    settings_of,
+    steps_of,
+)
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
 
 
-def settings_of(case: Case) -> dict[str, Any]:
-    """What the engine of the case is like, where that is not as usual."""
-    return dict(case.calls[0].named["settings"].fields)
-
-
-def _engine(asked: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile], bool]:
-    return lambda case, _: asked(settings_of(case))
-
-
-def _about(case: Case) -> dict[str, Any]:
-    """What `LiveLaws` tells of the wrong state that breaks the law of the failure; nothing where there is none."""
-    law = case.failure.part.rpartition(".")[2] if case.failure is not None else ""
-    ended = case.actual[-1] if case.actual else None
-    step = ended.value if isinstance(ended, Returned) else None
-    findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
-    told = next((dict(about) for broken, *_, about in findings if broken == law), {})
-    return {"request": "", "tokens": -1, "found": (), "conv": False} | told
-
-
 def _loads_at_once(settings: dict[str, Any]) -> bool:
     return settings.get("connector") == "sync" and bool(settings.get("prefix_caching", True))
-
-
-def _steps(case: Case) -> list[dict[str, Mapping[str, Any]]]:
-    """What the scheduler decided, step by step, for each request of the step."""
-    ended = (one.value for one in case.actual if isinstance(one, Returned))
-    steps = [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
-    return [{name: dict(decided) for name, decided in dict(one["scheduled"]).items()} for one in steps]
-
-
-def _decided(case: Case) -> Mapping[str, Any]:
-    """As `_steps`, of the last step for the request whose state is wrong; nothing of it where it had no part."""
-    steps = _steps(case)
-    nothing = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
-    return steps[-1].get(_about(case)["request"], nothing) if steps else nothing
-
-
-def _wrong(so: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Profile], bool]:
-    """Whether the wrong state is such a one."""
-    return lambda case, _: so(_about(case))
 
 
 def _own(about: dict[str, Any]) -> bool:
@@ -113,7 +84,7 @@ def _prompt_of(case: Case, name: str) -> int:
 
 def _loaded_in_its_step(case: Case, _: Profile) -> bool:
     """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
-    about, decided, ended = _about(case), _decided(case), case.actual[-1]
+    about, decided, ended = about_of(case), decided_of(case), case.actual[-1]
     step = ended.value if isinstance(ended, Returned) else None
     loaded = step["loaded"] if isinstance(step, Record) else ()
     found = any(
@@ -124,7 +95,7 @@ def _loaded_in_its_step(case: Case, _: Profile) -> bool:
 
 def _has_work(case: Case) -> bool:
     """Whether the last step before the call had rows."""
-    steps = _steps(case)
+    steps = steps_of(case)
     return bool(steps and steps[-1])
 
 
@@ -138,9 +109,9 @@ def _stuck_after_a_failed_load(case: Case, _: Profile) -> bool:
 
 def _sat_a_step_out(case: Case, _: Profile) -> bool:
     """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
-    name, steps = _about(case)["request"], _steps(case)
+    name, steps = about_of(case)["request"], steps_of(case)
     drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)
-    return drafted and name in steps[-1] and name not in steps[-2] and not _decided(case)["begins"]
+    return drafted and name in steps[-1] and name not in steps[-2] and not decided_of(case)["begins"]
 
 
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
@@ -149,7 +120,7 @@ def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     """
     longest = 1 + settings_of(case).get("num_spec", 0)
     prompt, lives = _prompt_of(case, name), 0
-    for step in _steps(case):
+    for step in steps_of(case):
         one = step.get(name)
         if one is None:
             continue
@@ -160,10 +131,10 @@ def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
 
 def _resumed_with_a_short_rest(case: Case, _: Profile) -> bool:
     """Whether such a row is of the request, or, since a block is named after its first owner, ended where the state should be."""
-    about = _about(case)
+    about = about_of(case)
     if _own(about) and any(_short_rests(case, about["request"])):
         return True
-    names = {name for step in _steps(case) for name in step}
+    names = {name for step in steps_of(case) for name in step}
     rests = (rest for name in names for rest in _short_rests(case, name))
     return _is_published(case) and any(first < about["tokens"] <= last for first, last in rests)
 
@@ -174,20 +145,20 @@ def _is_published(case: Case) -> bool:
 
 def _rows_moved(case: Case, _: Profile) -> bool:
     """Whether other requests than before were in one of the latest steps, so that rows could move."""
-    latest = [tuple(step) for step in _steps(case)[-_LATEST:]]
+    latest = [tuple(step) for step in steps_of(case)[-_LATEST:]]
     return len(set(latest)) > 1
 
 
 def _padded_prompt(case: Case, _: Profile) -> bool:
     """Whether the request that read a wrong state had computed nothing, and was filled up with placeholders."""
-    decided = _decided(case)
+    decided = decided_of(case)
     return bool(decided["computed"] == 0 and decided["drafts"] > 0)
 
 
 def _crossed_there(case: Case, _: Profile) -> bool:
     """Whether a step began inside of a recurrent block, passed its end, and that is where the wrong state should be."""
-    size, there = settings_of(case).get("block_size", 4), _about(case)["tokens"]
-    chunks = ((one["computed"], one["tokens"]) for step in _steps(case) for one in step.values())
+    size, there = settings_of(case).get("block_size", 4), about_of(case)["tokens"]
+    chunks = ((one["computed"], one["tokens"]) for step in steps_of(case) for one in step.values())
     return any(
         first % size and first // size * size + size == there < first + tokens for first, tokens in chunks
     )
@@ -195,20 +166,20 @@ def _crossed_there(case: Case, _: Profile) -> bool:
 
 def _begins_in_its_last_block(case: Case, _: Profile) -> bool:
     """Whether the request that reads a wrong key has just begun, by a hit, and the key is of the last block of the hit."""
-    settings, decided = settings_of(case), _decided(case)
+    settings, decided = settings_of(case), decided_of(case)
     size = settings.get("attention_block_size", 0) or settings.get("block_size", 4)
-    wrong = _about(case)["tokens"] - 1
+    wrong = about_of(case)["tokens"] - 1
     return bool(decided["begins"]) and 0 <= (decided["computed"] - 1) // size * size <= wrong
 
 
 def _not_alone(case: Case, _: Profile) -> bool:
-    return len(_steps(case)[-1]) > 1
+    return len(steps_of(case)[-1]) > 1
 
 
 def _hit_inside(case: Case, _: Profile) -> bool:
     settings = settings_of(case)
     size = settings.get("attention_block_size", 0) or settings.get("block_size", 4)
-    return bool(_decided(case)["computed"] % size)
+    return bool(decided_of(case)["computed"] % size)
 
 
 def _preempts_by_a_reset(case: Case, _: Profile) -> bool:
@@ -221,16 +192,16 @@ def _channels_first(case: Case, _: Profile) -> bool:
 
 def _accepted_onto_a_boundary(case: Case, _: Profile) -> bool:
     """Whether a step with drafts ended on a boundary by accepting some, and it is the temporal state there that is wrong."""
-    about, size = _about(case), settings_of(case).get("block_size", 4)
+    about, size = about_of(case), settings_of(case).get("block_size", 4)
     there = about["tokens"]
-    rows = [one for step in _steps(case) for one in step.values() if one["drafts"]]
+    rows = [one for step in steps_of(case) for one in step.values() if one["drafts"]]
     reached = any(one["computed"] + 1 < there <= one["computed"] + one["tokens"] for one in rows)
     return there > 0 and not there % size and not about["conv"] and reached
 
 
 def _column_of_a_hit(case: Case, _: Profile) -> bool:
     """Whether the request has just begun, and its hit ends in another column where blocks are as small as attention's."""
-    settings, decided = settings_of(case), _decided(case)
+    settings, decided = settings_of(case), decided_of(case)
     last = decided["computed"] - 1
     small, size = settings.get("attention_block_size", 0), settings.get("block_size", 4)
     return bool(decided["begins"]) and last >= 0 and last // small != last // size
@@ -238,22 +209,22 @@ def _column_of_a_hit(case: Case, _: Profile) -> bool:
 
 def _inside_of_a_block(case: Case, _: Profile) -> bool:
     """Whether the block may be hit as a number of tokens that ends inside of a recurrent block."""
-    return bool(_about(case)["tokens"] % settings_of(case).get("block_size", 4))
+    return bool(about_of(case)["tokens"] % settings_of(case).get("block_size", 4))
 
 
 def _plain_decode(case: Case, _: Profile) -> bool:
     """Whether the request that reads a wrong state decodes one token, without drafts."""
-    decided = _decided(case)
-    said = decided["computed"] >= _prompt_of(case, _about(case)["request"])
+    decided = decided_of(case)
+    said = decided["computed"] >= _prompt_of(case, about_of(case)["request"])
     return bool(said and decided["tokens"] == 1 and not decided["drafts"])
 
 
 def _chunk_before_the_last(case: Case, _: Profile) -> bool:
     """Whether a chunk of more than a block that is not its prompt's last one ends where the wrong conv rows should be."""
-    about, size = _about(case), settings_of(case).get("block_size", 4)
+    about, size = about_of(case), settings_of(case).get("block_size", 4)
     chunks = (
         (one["computed"] + one["tokens"], one["tokens"], _prompt_of(case, name))
-        for step in _steps(case)
+        for step in steps_of(case)
         for name, one in step.items()
     )
     return bool(about["conv"]) and any(
@@ -267,16 +238,16 @@ def _keeps_every_boundary(settings: dict[str, Any]) -> bool:
 
 def _drafts_passed_there(case: Case, _: Profile) -> bool:
     """Whether a row with drafts passed the block's end that the wrong block may be hit as."""
-    there, size = _about(case)["tokens"], settings_of(case).get("block_size", 4)
-    rows = [one for step in _steps(case) for one in step.values() if one["drafts"]]
+    there, size = about_of(case)["tokens"], settings_of(case).get("block_size", 4)
+    rows = [one for step in steps_of(case) for one in step.values() if one["drafts"]]
     passed = any(one["computed"] < there <= one["computed"] + one["tokens"] for one in rows)
     return bool(there % size == 0 and passed)
 
 
 def _was_in_a_later_column(case: Case, _: Profile) -> bool:
     """Whether the request that reads wrong conv rows ran a row with drafts whose last one was in a later block than its state is."""
-    about, size = _about(case), settings_of(case).get("block_size", 4)
-    rows = [step[about["request"]] for step in _steps(case)[:-1] if about["request"] in step]
+    about, size = about_of(case), settings_of(case).get("block_size", 4)
+    rows = [step[about["request"]] for step in steps_of(case)[:-1] if about["request"] in step]
     last = (about["tokens"] - 1) // size
     later = any(one["drafts"] and (one["computed"] + one["tokens"] - 1) // size > last for one in rows)
     return bool(about["conv"] and later)
@@ -287,70 +258,70 @@ def _lacks_the_column_before(case: Case, _: Profile) -> bool:
     return isinstance(ended, Raised) and "block_idx_last_scheduled_token_prev_step" in ended.message
 
 
-def _all(*conditions: Callable[[Case, Profile], bool]) -> Callable[[Case, Profile], bool]:
-    return lambda case, profile: all(one(case, profile) for one in conditions)
-
-
 LIVE: Mapping[str, Condition] = {
-    "accepted_count_of_another_row": Condition(_engine(_moves_counts), _all(_wrong(_own), _rows_moved)),
-    "drops_a_frame_for_each_draft": Condition(_engine(_overlaps_drafts), _preempts_by_a_reset),
-    "channel_first_engine": Condition(_engine(_speculates), _channels_first),
-    "first_token_of_an_engine": Condition(_wrong(_of_the_first_token)),
-    "first_token_of_gdn_in_an_engine": Condition(
-        _engine(lambda settings: "gdn" in settings["kinds"]), _wrong(_of_the_first_token)
+    "accepted_count_of_another_row": Condition(
+        of_engine(_moves_counts), all_of(of_wrong_state(_own), _rows_moved)
     ),
-    "took_in_placeholders": Condition(_engine(_speculates), _wrong(_with_placeholders)),
-    "padded_prompt": Condition(_engine(_speculates), _padded_prompt),
+    "drops_a_frame_for_each_draft": Condition(of_engine(_overlaps_drafts), _preempts_by_a_reset),
+    "channel_first_engine": Condition(of_engine(_speculates), _channels_first),
+    "first_token_of_an_engine": Condition(of_wrong_state(_of_the_first_token)),
+    "first_token_of_gdn_in_an_engine": Condition(
+        of_engine(lambda settings: "gdn" in settings["kinds"]), of_wrong_state(_of_the_first_token)
+    ),
+    "took_in_placeholders": Condition(of_engine(_speculates), of_wrong_state(_with_placeholders)),
+    "padded_prompt": Condition(of_engine(_speculates), _padded_prompt),
     "resumed_with_a_short_rest": Condition(
-        _engine(lambda settings: "mamba2" in settings["kinds"]),
-        _all(_wrong(_somebodys), _resumed_with_a_short_rest),
+        of_engine(lambda settings: "mamba2" in settings["kinds"]),
+        all_of(of_wrong_state(_somebodys), _resumed_with_a_short_rest),
     ),
     "unaligned_chunk_of_a_draft": Condition(
-        _engine(_drafts_with_a_model), _all(_wrong(_somebodys), _crossed_there)
+        of_engine(_drafts_with_a_model), all_of(of_wrong_state(_somebodys), _crossed_there)
     ),
-    "recurrent_hit_past_the_drop": Condition(_engine(_drafts_with_a_model), _begins_in_its_last_block),
+    "recurrent_hit_past_the_drop": Condition(of_engine(_drafts_with_a_model), _begins_in_its_last_block),
     "accepted_count_in_place": Condition(
-        _engine(_speculates), _all(_wrong(_somebodys), _accepted_onto_a_boundary)
+        of_engine(_speculates), all_of(of_wrong_state(_somebodys), _accepted_onto_a_boundary)
     ),
     "decode_without_drafts": Condition(
-        _engine(lambda settings: _speculates(settings) and "gdn" in settings["kinds"]),
-        _all(_wrong(_own), _plain_decode),
+        of_engine(lambda settings: _speculates(settings) and "gdn" in settings["kinds"]),
+        all_of(of_wrong_state(_own), _plain_decode),
     ),
     "saves_before_the_last_chunk": Condition(
-        _engine(lambda settings: _speculates(settings) and bool(settings.get("checkpoints"))),
-        _all(_wrong(_somebodys), _chunk_before_the_last),
+        of_engine(lambda settings: _speculates(settings) and bool(settings.get("checkpoints"))),
+        all_of(of_wrong_state(_somebodys), _chunk_before_the_last),
     ),
     "column_of_a_hit": Condition(
-        _engine(
+        of_engine(
             lambda settings: _smaller_attention_blocks(settings) and settings.get("runner", "V2") == "V2"
         ),
         _column_of_a_hit,
     ),
     "tail_published_again": Condition(
-        _engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
+        of_engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
         _inside_of_a_block,
     ),
-    "loads_at_once": Condition(_engine(_loads_at_once)),
-    "loaded_in_its_step": Condition(_engine(_loads_at_once), _loaded_in_its_step),
+    "loads_at_once": Condition(of_engine(_loads_at_once)),
+    "loaded_in_its_step": Condition(of_engine(_loads_at_once), _loaded_in_its_step),
     "sat_a_step_out": Condition(
-        _engine(lambda settings: _speculates(settings) and settings.get("runner") == "V1"),
-        _all(_wrong(_own), _sat_a_step_out),
+        of_engine(lambda settings: _speculates(settings) and settings.get("runner") == "V1"),
+        all_of(of_wrong_state(_own), _sat_a_step_out),
     ),
     "stuck_after_a_failed_load": Condition(
-        _engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
+        of_engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
     ),
     "connected_and_overlapped": Condition(
-        _engine(lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))),
+        of_engine(
+            lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))
+        ),
         lambda case, _: _has_work(case),
     ),
     "drafts_past_a_boundary": Condition(
-        _engine(_keeps_every_boundary), _all(_wrong(_somebodys), _drafts_passed_there)
+        of_engine(_keeps_every_boundary), all_of(of_wrong_state(_somebodys), _drafts_passed_there)
     ),
-    "conv_rows_in_a_later_column": Condition(_engine(_keeps_every_boundary), _was_in_a_later_column),
-    "decode_without_the_column_before": Condition(_engine(_keeps_every_boundary), _lacks_the_column_before),
-    "smaller_attention_blocks": Condition(_engine(_smaller_attention_blocks), _crossed_there),
+    "conv_rows_in_a_later_column": Condition(of_engine(_keeps_every_boundary), _was_in_a_later_column),
+    "decode_without_the_column_before": Condition(of_engine(_keeps_every_boundary), _lacks_the_column_before),
+    "smaller_attention_blocks": Condition(of_engine(_smaller_attention_blocks), _crossed_there),
     "hits_inside_blocks": Condition(
-        _engine(_hits_inside_blocks), _all(_begins_in_its_last_block, _hit_inside, _not_alone)
+        of_engine(_hits_inside_blocks), all_of(_begins_in_its_last_block, _hit_inside, _not_alone)
     ),
-    "saves_inside_blocks": Condition(_engine(_saves_inside_blocks), _crossed_there),
+    "saves_inside_blocks": Condition(of_engine(_saves_inside_blocks), _crossed_there),
 }

@@ -77,7 +77,7 @@ class Worker:
         self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
         self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         declared = () if setting.as_new else subject.known_deviations
-        self.heard = Heard(declared, self._keep_first)
+        self.heard = Heard(declared, subject.profile, self._keep_first)
         self.bench.known_by = self.heard.known
         self.troubles: list[str] = []
         """What could not be written, a sentence for each place and reason."""

@@ -144,7 +144,7 @@ class _Planting:
         self.lint.alike.add(pair)
         before = self.lint.planted.get(pair)
         if (before is None or before.passed_by) and symptom.condition.inputs(case, DOCUMENTS):
-            passed_by = entry.shows_in(replace(case, property_name=entry.names[0]))
+            passed_by = entry.shows_in(replace(case, property_name=entry.names[0]), DOCUMENTS)
             self.lint.planted[pair] = Planted(*pair, case, passed_by)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oracle.profile import DOCUMENTS
 from properties import subjects
 from properties.harness.case import Failure
 from properties.harness.execution.registry import load_properties
@@ -123,17 +124,17 @@ def test_a_defect_tells_its_title_and_where_it_shows(tmp_path: Path) -> None:
 def test_a_failure_is_a_defect_s_by_kind_function_place_exception_and_condition(
     tmp_path: Path, fields: dict[str, Any], shows: bool
 ) -> None:
-    assert narrowed(tmp_path, **fields).shows_in(a_case(failure=FAILURE)) is shows
+    assert narrowed(tmp_path, **fields).shows_in(a_case(failure=FAILURE), DOCUMENTS) is shows
 
 
 def test_one_of_several_symptoms_is_enough(tmp_path: Path) -> None:
     (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN])
-    assert known.shows_in(a_case(failure=FAILURE))
+    assert known.shows_in(a_case(failure=FAILURE), DOCUMENTS)
 
 
 def test_no_symptom_is_made_of_the_fields_of_two(tmp_path: Path) -> None:
     (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN | {"place": "result"}])
-    assert not known.shows_in(a_case(failure=FAILURE))
+    assert not known.shows_in(a_case(failure=FAILURE), DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -143,22 +144,22 @@ def test_no_symptom_is_made_of_the_fields_of_two(tmp_path: Path) -> None:
 )
 def test_an_entry_names_properties_or_their_ids(tmp_path: Path, properties: list[str], shows: bool) -> None:
     (known,) = read(tmp_path, NEEDED | {"properties": properties})
-    assert known.shows_in(a_case(failure=FAILURE, property_id="toys/divide")) is shows
+    assert known.shows_in(a_case(failure=FAILURE, property_id="toys/divide"), DOCUMENTS) is shows
 
 
 def test_a_case_of_another_property_shows_no_defect(tmp_path: Path) -> None:
-    assert not narrowed(tmp_path).shows_in(a_case(property_name="tops_turn", failure=FAILURE))
+    assert not narrowed(tmp_path).shows_in(a_case(property_name="tops_turn", failure=FAILURE), DOCUMENTS)
 
 
 def test_a_case_of_which_nothing_is_known_to_be_wrong_shows_no_defect(tmp_path: Path) -> None:
-    assert not narrowed(tmp_path).shows_in(a_case(failure=None))
+    assert not narrowed(tmp_path).shows_in(a_case(failure=None), DOCUMENTS)
 
 
 def test_what_the_case_says_in_words_does_not_matter(tmp_path: Path) -> None:
     said = replace(
         FAILURE, observed="result = 4", expected="should be 3", shown="cdiv(x=5, y=2)", rule="other"
     )
-    assert narrowed(tmp_path).shows_in(a_case(failure=said))
+    assert narrowed(tmp_path).shows_in(a_case(failure=said), DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -166,19 +167,19 @@ def test_what_the_case_says_in_words_does_not_matter(tmp_path: Path) -> None:
 )
 def test_a_place_is_told_without_its_indices(tmp_path: Path, place: str, shows: bool) -> None:
     known = narrowed(tmp_path, place="pool")
-    assert known.shows_in(a_case(failure=replace(FAILURE, place=place))) is shows
+    assert known.shows_in(a_case(failure=replace(FAILURE, place=place)), DOCUMENTS) is shows
 
 
 def test_a_failure_of_a_life_has_no_function(tmp_path: Path) -> None:
     known = narrowed(tmp_path, kind="value", function="", place=["read", "stored"])
     life = Failure("value", "in step 1, the forward reads zeros", place="read")
-    assert known.shows_in(a_case(failure=life))
-    assert not known.shows_in(a_case(failure=replace(life, place="written")))
-    assert not known.shows_in(a_case(failure=replace(life, function="divide")))
+    assert known.shows_in(a_case(failure=life), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(life, place="written")), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(life, function="divide")), DOCUMENTS)
 
 
 def test_a_failure_without_a_place_is_nobody_s(tmp_path: Path) -> None:
-    assert not narrowed(tmp_path, place="*l").shows_in(a_case(failure=replace(FAILURE, place="")))
+    assert not narrowed(tmp_path, place="*l").shows_in(a_case(failure=replace(FAILURE, place="")), DOCUMENTS)
 
 
 @pytest.mark.parametrize("name", sorted(NEEDED))

@@ -8,7 +8,6 @@ a scheduler's output and returns a model runner's; `drafts`, for the scheduler; 
 """
 
 import collections
-import dataclasses
 import hashlib
 import os
 import pickle
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
+from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.subjects.vllm.layout import get_conv_state_layout
@@ -31,6 +30,7 @@ from properties.subjects.vllm.live.connection import LiveConnection
 from properties.subjects.vllm.live.contents import accessed, held
 from properties.subjects.vllm.live.modes import require_mode
 from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.live.step import LiveStep
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
@@ -38,45 +38,6 @@ from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
 _RELEASE = ".".join(map(str, RELEASE))
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
-
-
-@dataclasses.dataclass(frozen=True)
-class LiveStep:
-    """What a step did.
-
-    Args:
-        scheduled: by request, what the scheduler decided: tokens computed before, tokens and drafts of the step, whether it begins.
-        preempted, finished: requests.
-        outputs: by request, the tokens that it said.
-        owners: (request, group, column, block) after the step.
-        published: (group, block, request, tokens) of each block that may be hit as so many tokens of the request.
-        free: blocks.
-        idle: nothing is left to do.
-        broken: what breaks each law.
-        findings: all that does: the law, what was seen, what should be, and what was found of whose state.
-        tables: as `owners`, while the forward runs.
-        accesses: which blocks each row of the forward used in each group, see `contents`.
-        held: what stands in the block of each of `owners`.
-        loaded, saved: (group, block, request, tokens) of blocks that a connector wrote, and read to save them.
-        unloaded: requests whose loads failed.
-    """
-
-    scheduled: dict[str, Any]
-    preempted: tuple[str, ...]
-    finished: tuple[str, ...]
-    outputs: dict[str, Any]
-    owners: tuple[Any, ...]
-    published: tuple[Any, ...]
-    free: int
-    idle: bool
-    broken: BrokenLaws
-    findings: tuple[Broken, ...]
-    tables: tuple[Any, ...]
-    accesses: tuple[Any, ...]
-    held: tuple[Any, ...]
-    loaded: tuple[Any, ...] = ()
-    saved: tuple[Any, ...] = ()
-    unloaded: tuple[str, ...] = ()
 
 
 class LiveEngine:
