@@ -22,6 +22,7 @@ LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
 """Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
 ENOUGH, ENOUGH_SLOW = 200, 20
 """Examples of a property, or of one whose examples take long, after which a defect should have shown in it."""
+_TIMES = 10
 
 
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ class Defect:
         elif tried:
             tried_here = set(rows) | {row.tested.id for row in rows.values()}
             all_of_it = not selected or set(self.declared.names) <= tried_here
-            enough = all_of_it and all(_tried_enough(row, slow) for row in of_it)
+            enough = all_of_it and all(_tried_enough(row, slow, self.declared.one_in) for row in of_it)
             self.standing = "no longer fails" if enough else "not tried enough"
             many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
             self.remark = f"{sum(row.counts.compared for row in tried):,} examples of {many} did not show it"
@@ -124,8 +125,8 @@ def _longest(budget: float) -> float:
     return max(LONGEST, PART * budget)
 
 
-def _tried_enough(row: Standing, slow: frozenset[str]) -> bool:
-    wanted = ENOUGH_SLOW if row.name in slow else ENOUGH
+def _tried_enough(row: Standing, slow: frozenset[str], one_in: int) -> bool:
+    wanted = max(ENOUGH_SLOW if row.name in slow else ENOUGH, _TIMES * one_in if one_in > 1 else 0)
     return row.status is Status.NOT_APPLICABLE or row.counts.compared >= wanted
 
 

@@ -104,6 +104,7 @@ class KnownDeviation:
         condition: narrows it further, to the cases for which it returns True.
         id: a short name of the defect, for those that show in several properties.
         title: the defect in a sentence.
+        one_in: about so many examples show it once, where that is rare: it is not said to be gone before ten times as many.
 
     Raises:
         ValueError: a declaration would match every property, or has no symptom.
@@ -115,6 +116,7 @@ class KnownDeviation:
     condition: Callable[[Case], bool] = field(default=_always)
     id: str = ""
     title: str = ""
+    one_in: int = 1
 
     def __post_init__(self) -> None:
         _require_narrow("property", self.property, "KnownDeviation")

@@ -9,6 +9,7 @@ The file is TOML with a table `[[known]]` for each defect:
     link        where it is told of
     why         what goes wrong, and how we know
     source      optional: the place in a release's source
+    one_in      optional: about so many examples show it once, where that is rare; it is not said to be gone before ten times as many
 
 and in it a table `[[known.symptoms]]` for each way in which it shows, with the fields of a failure:
 
@@ -36,7 +37,7 @@ from packaging.version import Version
 from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 
 _NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
-_OPTIONAL = ("source",)
+_OPTIONAL = ("source", "one_in")
 _NEEDED_OF_SYMPTOM = ("kind", "function", "place")
 _OPTIONAL_OF_SYMPTOM = ("exception", "condition")
 
@@ -93,14 +94,23 @@ def _made(
     entry: dict[str, Any], conditions: Mapping[str, Condition], path: Path
 ) -> tuple[KnownDeviation, str]:
     _require_fields(entry, _NEEDED, _OPTIONAL, path)
-    properties, symptoms = entry["properties"], entry["symptoms"]
+    properties, symptoms, one_in = entry["properties"], entry["symptoms"], entry.get("one_in", 1)
+    if type(one_in) is not int or one_in < 1:
+        raise ValueError(f"one_in = {one_in!r}, but should be an integer >= 1 [{path.name}]")
     if not isinstance(properties, list):
         raise ValueError(f"properties = {properties!r}, but should be a list of names [{path.name}]")
     if not isinstance(symptoms, list) or not all(isinstance(one, dict) for one in symptoms):
         raise ValueError(f"symptoms = {symptoms!r}, but should be tables [{path.name}]")
     try:
         shown = tuple(_symptom(one, conditions, path) for one in symptoms)
-        known = KnownDeviation(tuple(properties), entry["link"], shown, id=entry["id"], title=entry["title"])
+        known = KnownDeviation(
+            tuple(properties),
+            entry["link"],
+            shown,
+            id=entry["id"],
+            title=entry["title"],
+            one_in=one_in,
+        )
     except ValueError as error:
         raise ValueError(f"{error}, in {entry['id']} of {path.name}") from error
     return known, entry["versions"]

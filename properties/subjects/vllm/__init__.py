@@ -49,6 +49,7 @@ IN_WHAT_IS_REPLACED = frozenset(
     {
         "accepted-count-in-place-in-an-engine",
         "channel-first-shift-in-an-engine",
+        "checkpoint-before-the-last-chunk",
         "decode-without-drafts-after-accepted-ones",
         "first-token-in-a-real-engine",
         "first-token-of-a-uniform-batch",

@@ -101,6 +101,15 @@ def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> No
     assert defects.all["large"].standing == "not tried enough"
 
 
+@pytest.mark.parametrize(("compared", "expected"), [(2999, "not tried enough"), (3000, "no longer fails")])
+def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_once(
+    compared: int, expected: str
+) -> None:
+    defects = KnownDefects([replace(LARGE, one_in=300)], frozenset({"division_a"}))
+    defects.conclude({"division_a": row("division_a", compared)})
+    assert defects.all["large"].standing == expected
+
+
 def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
     one = row("division_a", 199)
     one.counts.examples = 300
