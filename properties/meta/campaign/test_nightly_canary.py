@@ -114,10 +114,11 @@ def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, 
         listen(bench, tmp_path, TruePort(bench.subject, "cpu"))
 
 
-@pytest.mark.usefixtures("on_cpu")
 def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
+    if device != "cpu":
+        pytest.skip("on a GPU the canary sings in a process of its own, which the test cannot silence")
     monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
     setting, pipe = Setting("impl", device, str(tmp_path), database="none"), Pipe()
