@@ -19,13 +19,20 @@ if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
+# Before 0.32: which quantised products the extension can do on this GPU.
+_ASKED_ON_IMPORT = (
+    "cutlass_scaled_mm_supports_fp8",
+    "cutlass_scaled_mm_supports_block_fp8",
+    "cutlass_group_gemm_supported",
+)
+
 
 class Unbuilt(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands in for compiled extensions that are not there, as in a checkout: nothing that is verified calls them."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
-        """An empty module for `vllm._C`, `vllm._C_stable_libtorch` and the like; asked only when nobody else has one."""
-        if re.fullmatch(r"vllm\._(\w+_)?C(_\w+)?", name):
+        """A module for `vllm._C`, `vllm._C_stable_libtorch` and the like; asked only when nobody else has one."""
+        if re.fullmatch(r"vllm\.(vllm_flash_attn\.)?_(\w+_)?C(_\w+)?", name):
             return importlib.machinery.ModuleSpec(name, self)
         return None
 
@@ -33,7 +40,11 @@ class Unbuilt(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Let Python make it."""
 
     def exec_module(self, module: Any) -> None:
-        """It stays empty."""
+        """It stays empty; what a release asks of its operators when it is imported is answered with no."""
+        if module.__name__ == "vllm._C_stable_libtorch":
+            for question in _ASKED_ON_IMPORT:
+                torch.library.define(f"_C::{question}", "(int cuda_device_capability) -> bool")
+                torch.library.impl(f"_C::{question}", "CompositeImplicitAutograd", lambda _: False)
 
 
 if torch.cuda.is_available():
