@@ -18,6 +18,8 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+# A few of its functions are for torch.compile, which has a C++ compiler build headers for half a minute on a new machine.
+os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
 
 # Before 0.32: which quantised products the extension can do on this GPU.
 _ASKED_ON_IMPORT = (
