@@ -105,7 +105,7 @@ class LiveRun:
         return outcome.value
 
 
-@prop("real-engine/v2", "provenance", ENGINE, story=stories_with_situations("V2"))
+@prop("real-engine/v2", "provenance", ENGINE, device="cpu", story=stories_with_situations("V2"))
 def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
@@ -115,7 +115,7 @@ def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_ex
     LiveRun(trial, story).run()
 
 
-@prop("real-engine/v1", "provenance", ENGINE, story=stories_with_situations("V1"))
+@prop("real-engine/v1", "provenance", ENGINE, device="cpu", story=stories_with_situations("V1"))
 def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
@@ -123,7 +123,7 @@ def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exa
     LiveRun(trial, story).run()
 
 
-@prop("real-engine/connector-v2", "provenance", ENGINE, story=connected_stories("V2"))
+@prop("real-engine/connector-v2", "provenance", ENGINE, device="cpu", story=connected_stories("V2"))
 def test_requests_in_the_release_with_its_second_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
@@ -133,7 +133,7 @@ def test_requests_in_the_release_with_its_second_runner_and_a_connector_live_by_
     LiveRun(trial, story).run()
 
 
-@prop("real-engine/connector-v1", "provenance", ENGINE, story=connected_stories("V1"))
+@prop("real-engine/connector-v1", "provenance", ENGINE, device="cpu", story=connected_stories("V1"))
 def test_requests_in_the_release_with_its_first_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
