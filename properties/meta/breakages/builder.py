@@ -32,8 +32,8 @@ BUILDERS = (
     Breakage(
         "rows of no token may come before others",
         "builders/host.py",
-        "if not (front and starts.item(0) == 0 and starts.item(filled) == starts.item(-1)):",
-        "if not starts.item(0) == 0:",
+        "if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
+        "if not (shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
         ("an_empty_row_before_another_is_refused",),
     ),
     Breakage(
@@ -170,8 +170,8 @@ BUILDERS = (
     Breakage(
         "a decode that drafted nothing is no speculative row",
         "builders/drafts.py",
-        "single = (batch.lengths == 1) & ~told",
-        "single = (batch.lengths == 0) & ~told",
+        "single = (batch.lengths == 1) & with_state",
+        "single = (batch.lengths == 0) & with_state",
         ("a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset",),
     ),
     Breakage(
