@@ -87,8 +87,8 @@ BUILDERS = (
     Breakage(
         "a graph is handed a copy of the state indices",
         "builders/base.py",
-        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows], ",
-        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows].clone(), ",
+        "ids_d, starts_d, counts_d, _ = staged",
+        "ids_d, starts_d, counts_d = staged[0].clone(), *staged[1:3]",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
@@ -156,9 +156,16 @@ BUILDERS = (
     Breakage(
         "a row that fills its block runs on the next one",
         "builders/blocks.py",
-        "self._ends(seq_lens, table.size(1)))",
-        "self._ends(seq_lens, table.size(1)), right=True)",
+        "self.ends(seq_lens, table.size(1)))",
+        "self.ends(seq_lens, table.size(1)), right=True)",
         ("every_field_of_the_metadata_is_what_its_sentence_says",),
+    ),
+    Breakage(
+        "in full graphs on the host, all rows run on the blocks of the first",
+        "builders/blocks.py",
+        "np.arange(self._rows)[:, None] * width",
+        "np.arange(self._rows)[:, None] * 0",
+        ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "block ids are kept in one byte",
@@ -191,22 +198,22 @@ BUILDERS = (
     Breakage(
         "the starts of GDN's decodes stay in the runner's memory",
         "builders/gdn.py",
-        "            starts = self.non_spec_query_start_loc[: rows + 1]\n",
-        "",
+        "            non_spec_query_start_loc=starts,\n",
+        "            non_spec_query_start_loc=m.query_start_loc,\n",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
         "padding behind speculative rows accepts no token",
         "builders/decodes.py",
-        "accepted[filled:].fill_(1)",
-        "accepted[filled:].fill_(0)",
+        "counts[rows] = 1",
+        "counts[rows] = 0",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "padding behind speculative rows is speculative",
         "builders/decodes.py",
-        "masks[filled:].fill_(False)",
-        "masks[filled:].fill_(True)",
+        "masks[rows] = False",
+        "masks[rows] = True",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
