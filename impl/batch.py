@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .checks import describe, int_at_least, one_of, refuse, start_offsets, tensor_of
+from .checks import describe, extremes, int_at_least, one_of, refuse, start_offsets, tensor_of
 from .types import MAMBA_CACHE_MODES
 
 
@@ -213,8 +213,8 @@ def check_longest(seq_lens: torch.Tensor, max_seq_len: int | None, longest: int,
         if bound > longest:
             refuse("max_seq_len", bound, f"<= {longest}, what block_table covers", function)
     elif seq_lens.is_cpu:
-        too_long = seq_lens.numpy() > longest
-        if np.count_nonzero(too_long):
-            row = int(too_long.argmax())
+        values = seq_lens.numpy()
+        if extremes(values)[1] > longest:
+            row = int((values > longest).argmax())
             rule = f"<= {longest}, what block_table covers"
-            refuse(f"seq_lens[{row}]", int(seq_lens[row]), rule, function)
+            refuse(f"seq_lens[{row}]", values.item(row), rule, function)

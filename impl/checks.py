@@ -38,6 +38,12 @@ def int_at_least(argument: str, value: object, least: int, function: str) -> int
     return number
 
 
+def extremes(values: npt.NDArray[Any]) -> tuple[int, int]:
+    """The least and the greatest of some integers, 0 and 0 of none."""
+    # NumPy's own minimum and maximum of so few take several times as long.
+    return (values.item(values.argmin()), values.item(values.argmax())) if values.size else (0, 0)
+
+
 def one_of(argument: str, value: object, choices: tuple[str, ...], function: str) -> None:
     """Refuse a string outside `choices`."""
     if not (isinstance(value, str) and value in choices):

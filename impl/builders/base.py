@@ -159,10 +159,12 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         graph = not prefills and self._runs_as_graph(batch.rows)
         if graph:
             stage = self._stage if counts is None else self._stage_counted
-            stage(table, seq_lens, common.query_start_loc, counts, batch.rows, batch.filled)
-            ids_d, ids_p = self.state_indices_tensor_d[: batch.rows], self._no_prefills(table, batch.rows)
+            staged = stage(table, seq_lens, common.query_start_loc, counts, batch.rows, batch.filled)
+            ids_d, starts_d, counts_d, _ = staged
+            ids_p = self._no_prefills(table, batch.rows)
         else:
             ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes)
+            starts_d, counts_d = self._counted(common.query_start_loc, counts, batch, decodes)
         metadata = self._new_metadata(
             num_prefills=prefills,
             num_prefill_tokens=prefill_tokens,
@@ -171,10 +173,10 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             num_reqs=batch.rows,
             state_indices_tensor_p=ids_p,
             state_indices_tensor_d=ids_d,
+            query_start_loc_d=starts_d,
+            num_accepted_tokens=counts_d,
             seq_lens=seq_lens,
         )
-        if counts is not None:
-            self._add_counts(metadata, common.query_start_loc, counts, batch, graph)
         if prefills:
             self._add_prefills(metadata, batch, computed)
         if self._mode == "all":
@@ -215,21 +217,20 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             self._no_ids = table.new_empty(0)
         return self._no_ids
 
-    def _add_counts(
-        self, metadata: M, starts: torch.Tensor, counts: torch.Tensor, batch: HostBatch, graph: bool
-    ) -> None:
-        decodes, filled = metadata.num_decodes, batch.filled
+    def _counted(
+        self, starts: torch.Tensor, counts: torch.Tensor | None, batch: HostBatch, decodes: int
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """The decodes' starts and accepted counts, padding overwritten; None without counts."""
+        if counts is None:
+            return None, None
+        filled = batch.filled
         if decodes < batch.rows:
             starts = starts[: decodes + 1]
         counts = counts[:decodes]
-        if graph:
-            starts = self.decode_query_start_loc[: decodes + 1]
-            counts = self.decode_num_accepted_tokens[:decodes]
-        else:
-            starts, counts = starts.to(torch.int32), counts.to(torch.int32, copy=filled < decodes)
-            if filled < decodes:
-                counts[filled:].fill_(1)
-        metadata.query_start_loc_d, metadata.num_accepted_tokens = starts, counts
+        starts, counts = starts.to(torch.int32), counts.to(torch.int32, copy=filled < decodes)
+        if filled < decodes:
+            counts[filled:].fill_(1)
+        return starts, counts
 
     def _add_prefills(self, metadata: M, batch: HostBatch, computed: Int64s | None) -> None:
         first, seq_lens = metadata.num_decodes, metadata.seq_lens

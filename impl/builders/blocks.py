@@ -1,5 +1,9 @@
 """From tokens to the columns of a block table, and to the blocks that hold the states."""
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from ..batch import check_longest
@@ -39,41 +43,33 @@ class StateBlocks:
         if self.mode == "align" and seq_lens.is_cpu:
             check_longest(seq_lens, None, (width - self._extra) * self.block_size, function)
 
-    def ids(
-        self,
-        table: torch.Tensor,
-        seq_lens: torch.Tensor,
-        columns: int,
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def ids(self, table: torch.Tensor, seq_lens: torch.Tensor, columns: int) -> torch.Tensor:
         """[R, columns] block ids in the table's dtype; in mode all the whole table.
 
-        Modes none and all return a view of the table, mode align a new tensor, or int32 `out`, filled.
+        Modes none and all return a view of the table, mode align a new tensor.
         """
         if self.mode == "all":
             return table
         if self.mode == "none":
             return table[:, :columns]
         # Beyond the table's last column there is one bucket more, so that the gather meets what is too long.
-        first = torch.bucketize(seq_lens.contiguous(), self._ends(seq_lens, table.size(1))).unsqueeze(1)
+        first = torch.bucketize(seq_lens.contiguous(), self.ends(seq_lens, table.size(1))).unsqueeze(1)
         if columns > 1:
             first = first + self._first_columns(columns, table.device)
-        if out is None or table.dtype != out.dtype:
-            return table.gather(1, first)
-        return torch.gather(table, 1, first, out=out)
+        return table.gather(1, first)
 
     def column_of_last(
         self, tokens: torch.Tensor, most: int, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """max(ceil(n / block_size) - 1, 0), int32, for each n of `tokens`, as long as that is at most `most`."""
-        return torch.bucketize(tokens.contiguous(), self._ends(tokens, most), out_int32=True, out=out)
+        return torch.bucketize(tokens.contiguous(), self.ends(tokens, most), out_int32=True, out=out)
 
     def column_of_next(self, tokens: torch.Tensor, most: int) -> torch.Tensor:
         """floor(n / block_size), int32, for each n >= 0 of `tokens`, as long as that is at most `most`."""
-        return torch.bucketize(tokens.contiguous(), self._ends(tokens, most), out_int32=True, right=True)
+        return torch.bucketize(tokens.contiguous(), self.ends(tokens, most), out_int32=True, right=True)
 
-    def _ends(self, tokens: torch.Tensor, most: int) -> torch.Tensor:
-        """The first `most` multiples of the block size: a token's column is the bucket that it falls into.
+    def ends(self, tokens: torch.Tensor, most: int) -> torch.Tensor:
+        """The first `most` multiples of the block size, or more: a token's column is the bucket that it falls into.
 
         That takes one kernel, where the formulas take four.
         """
@@ -87,3 +83,35 @@ class StateBlocks:
         if self._offsets.numel() != columns:
             self._offsets = torch.arange(columns, device=device)
         return self._offsets
+
+
+class HostLookup:
+    """What `StateBlocks.ids` returns of tensors on the CPU, by NumPy: for so few numbers torch takes several times as long.
+
+    For up to `rows` rows of `columns` blocks. What it keeps between builds depends on no batch.
+    """
+
+    def __init__(self, blocks: StateBlocks, rows: int, columns: int) -> None:
+        self._blocks, self._rows, self._columns = blocks, rows, columns
+        self._kind: tuple[int, npt.DTypeLike] | None = None
+        self._ends = self._places = np.empty(0, np.int64)
+
+    def __call__(self, table: torch.Tensor, seq_lens: torch.Tensor) -> npt.NDArray[Any]:
+        """[R, columns] block ids, in the modes none and all whole rows of the table.
+
+        Rows have no more tokens than the table holds, which `StateBlocks.check` has seen to.
+        """
+        ids: npt.NDArray[Any] = table.numpy()
+        if self._blocks.mode != "align":
+            return ids
+        lengths, (rows, width), columns = seq_lens.numpy(), ids.shape, self._columns
+        if self._kind != (width, lengths.dtype):
+            self._kind = width, lengths.dtype
+            self._ends = self._blocks.ends(seq_lens, width).numpy()
+            self._places = (np.arange(self._rows)[:, None] * width + np.arange(columns)).reshape(-1)
+        # One vector for all rows: with two dimensions, each of these steps takes twice as long.
+        first = self._ends.searchsorted(lengths)
+        if columns > 1:
+            first = first.repeat(columns)
+        ids = ids.reshape(-1)[self._places[: rows * columns] + first]
+        return ids.reshape(rows, columns)

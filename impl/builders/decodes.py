@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from ..bound import BoundLaunch
 from ..types import cdiv
-from .blocks import StateBlocks
-from .common import moved, moved_ids
+from .blocks import HostLookup, StateBlocks
+from .common import moved_ids
 from .kernels.decodes import stage_decodes_kernel
 
 _ROWS_PER_PROGRAM = 128
@@ -17,13 +18,27 @@ _TABLE = ("table_ptr", "table_row", "table_column", "table_width")
 _VECTORS = ("seq_lens_ptr", "starts_ptr", "counts_ptr")
 _ROWS = ("rows", "filled")
 
+Rows = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+
+
+class Fronts(dict[int, torch.Tensor]):
+    """The first entries of a buffer, by their number: graphs come in few sizes, and each slice takes time."""
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        super().__init__()
+        self._buffer = buffer
+
+    def __missing__(self, size: int) -> torch.Tensor:
+        front = self[size] = self._buffer[:size]
+        return front
+
 
 class StagedDecodes:
     """Writes what full graphs of decodes read: on a GPU in one launch, where torch needs one for each tensor.
 
-    Into buffers that keep their addresses: `ids` int32 [most rows, columns], `starts` int32 [most rows + 1] or None,
-    `counts` int32 [most rows] or None, `masks` bool [most rows] or None. `blocks`: which blocks of its table a row runs
-    on. `pad`: the block of rows without tokens.
+    Into buffers that keep their addresses: `ids` int32 [most rows, columns], or [most rows] for one column, `starts`
+    int32 [most rows + 1] or None, `counts` int32 [most rows] or None, `masks` bool [most rows] or None. `blocks`: which
+    blocks of its table a row runs on. `pad`: the block of rows without tokens.
     """
 
     def __init__(
@@ -36,7 +51,12 @@ class StagedDecodes:
         masks: torch.Tensor | None = None,
     ) -> None:
         self._blocks, self._pad = blocks, pad
-        self._ids, self._starts, self._counts, self._masks = ids, starts, counts, masks
+        self._ids = ids if ids.ndim == 2 else ids.unsqueeze(1)
+        self._starts, self._counts, self._masks = starts, counts, masks
+        self._ids_fronts = Fronts(ids)
+        self._fronts = [None if one is None else Fronts(one) for one in (starts, counts, masks)]
+        self._lookup = HostLookup(blocks, *self._ids.shape) if ids.is_cpu else None
+        self._outputs = [_as_read(one) for one in (self._ids, starts, counts, masks)]
         self._grid = (cdiv(ids.size(0) + 1, _ROWS_PER_PROGRAM), 1, 1)
         # Of a table of another width than the buffer, mode all copies what fits.
         self._in_one_launch = ids.device.type == "cuda" and blocks.mode != "all"
@@ -51,42 +71,51 @@ class StagedDecodes:
         counts: torch.Tensor | None,
         rows: int,
         filled: int,
-    ) -> None:
+    ) -> Rows:
         """Write the first `rows` rows, those from `filled` on as padding, without waiting.
 
-        `table` [rows, width], `seq_lens` [rows], `starts` [rows + 1], `counts` [>= rows] or None: int32 or int64 on the
-        device. A row of more tokens than its table holds fails there, as an index out of bounds does.
+        Returns ids, starts, counts and masks of these rows. `table` [rows, width], `seq_lens` [rows], `starts`
+        [rows + 1], `counts` [>= rows], or None if there is no buffer for them: int32 or int64 on the device. A row of
+        more tokens than its table holds fails there, as an index out of bounds does; on the host it was refused.
         """
         if self._in_one_launch:
             self._launch(table, (seq_lens, starts, counts), rows, filled)
+        elif self._lookup is None:
+            self._write(self._blocks.ids(table, seq_lens, self._ids.size(1)), starts, counts, rows, filled)
         else:
-            self._copy(table, seq_lens, starts, counts, rows, filled)
+            ids = self._lookup(table, seq_lens)
+            self._write(ids, _as_read(starts), _as_read(counts), rows, filled)
+        return self._rows(rows)
 
-    def _copy(
-        self,
-        table: torch.Tensor,
-        seq_lens: torch.Tensor,
-        starts: torch.Tensor,
-        counts: torch.Tensor | None,
-        rows: int,
-        filled: int,
-    ) -> None:
-        buffer, padded = self._ids[:rows], filled < rows
-        ids = self._blocks.ids(table, seq_lens, buffer.size(1), buffer)
-        if ids is not buffer:
-            moved_ids(buffer, ids)
-        if padded:
-            buffer[filled:].fill_(self._pad)
-        if self._starts is not None:
-            moved(self._starts, starts)
-        if self._counts is not None and counts is not None:
-            accepted = moved(self._counts, counts[:rows])
-            if padded:
-                accepted[filled:].fill_(1)
-        if self._masks is not None:
-            masks = self._masks[:rows].fill_(True)
-            if padded:
-                masks[filled:].fill_(False)
+    def _rows(self, rows: int) -> Rows:
+        starts, counts, masks = self._fronts
+        return (
+            self._ids_fronts[rows],
+            None if starts is None else starts[rows + 1],
+            None if counts is None else counts[rows],
+            None if masks is None else masks[rows],
+        )
+
+    def _write(self, ids: Any, starts: Any, counts: Any, rows: int, filled: int) -> None:
+        """Of tensors or of arrays, as the buffers are: each line means the same for both."""
+        ids_out, starts_out, counts_out, masks_out = self._outputs
+        moved_ids(ids_out[:filled], ids[:filled])
+        if starts_out is not None:
+            starts_out[: rows + 1] = starts
+        if counts_out is not None:
+            counts_out[:filled] = counts[:filled]
+        if masks_out is not None:
+            masks_out[:filled] = True
+        if filled < rows:
+            self._write_padding(slice(filled, rows))
+
+    def _write_padding(self, rows: slice) -> None:
+        ids, _, counts, masks = self._outputs
+        ids[rows] = self._pad
+        if counts is not None:
+            counts[rows] = 1
+        if masks is not None:
+            masks[rows] = False
 
     def _launch(
         self, table: torch.Tensor, vectors: Sequence[torch.Tensor | None], rows: int, filled: int
@@ -116,3 +145,8 @@ class StagedDecodes:
         # Asserted on the device, as the index of a gather is; checked sums would take registers for nothing.
         options = {"num_warps": 4, "debug": True, "sanitize_overflow": False}
         return BoundLaunch(stage_decodes_kernel, self._ids.device, self._grid, varying, constant, options)
+
+
+def _as_read(tensor: torch.Tensor | None) -> Any:
+    """A tensor on the CPU as an array, since NumPy takes a fraction of torch's time for so few numbers."""
+    return tensor.numpy() if tensor is not None and tensor.is_cpu else tensor

@@ -24,26 +24,27 @@ def spec_rows(
     Raises ValueError naming `num_decode_draft_tokens_cpu` or `num_accepted_tokens`.
     """
     spec = None if drafts is None else _drafted(batch, drafts, most, function)
-    told = batch.stateless
-    if spec is not None and told is not None:
-        spec &= ~told
+    with_state = None if batch.stateless is None else ~batch.stateless
+    if spec is not None and with_state is not None:
+        spec &= with_state
     if counts is None:
         if spec is not None and np.count_nonzero(spec):
             refuse("num_accepted_tokens", None, "given, since there are rows with drafts", function)
         return None
     check_counts(counts, batch.rows, device, function)
-    if told is not None:
-        single = (batch.lengths == 1) & ~told
+    if with_state is not None:
+        single = (batch.lengths == 1) & with_state
         spec = single if spec is None else spec | single
     if spec is None:
         spec = np.zeros(batch.rows, np.bool_)
     check_count_values(counts, spec, 1 + most, function)
-    if counts.is_cpu:
+    size = np.count_nonzero(spec)
+    if counts.is_cpu and size < batch.filled:
         # Every other row is read without an offset, so whatever it accepted beyond one token would be lost.
         values = counts.numpy()[: batch.rows]
         lost = (batch.lengths > 0) & ~spec & (values != 1)
         refuse_first("num_accepted_tokens", values, lost, "1 for a row without drafts", function)
-    return spec if np.count_nonzero(spec) else None
+    return spec if size else None
 
 
 def _drafted(batch: HostBatch, drafts: torch.Tensor, most: int, function: str) -> Marks:

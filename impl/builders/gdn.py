@@ -12,7 +12,7 @@ from ..checks import int_at_least, refuse
 from ..chunks import Arrays, chunk_offsets, chunk_rows, conv_programs, upload_packed
 from ..types import FLA_CHUNK_SIZE, NULL_BLOCK_ID
 from .common import StateMetadataBuilder
-from .decodes import StagedDecodes
+from .decodes import Fronts, StagedDecodes
 from .drafts import spec_rows
 from .host import (
     HostBatch,
@@ -69,13 +69,14 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         # Whatever the step, its tokens are these: nobody writes here again.
         self.spec_token_indx = torch.arange(rows, dtype=torch.int32, device=device)
         self.non_spec_token_indx = empty(rows)
+        self._tokens = Fronts(self.spec_token_indx)
+        self._no_tokens = self.non_spec_token_indx[:0]
         self.spec_query_start_loc = empty(rows + 1)
         self.non_spec_query_start_loc = empty(rows + 1)
         self.num_accepted_tokens = empty(rows)
         self._device = self.num_accepted_tokens.device
         stage = partial(StagedDecodes, self._blocks, NULL_BLOCK_ID)
-        column = self.non_spec_state_indices_tensor.unsqueeze(1)
-        self._stage_non_spec = stage(column, self.non_spec_query_start_loc)
+        self._stage_non_spec = stage(self.non_spec_state_indices_tensor, self.non_spec_query_start_loc)
         spec = self.spec_query_start_loc, self.num_accepted_tokens, self.spec_sequence_masks
         self._stage_spec = stage(self.spec_state_indices_tensor, *spec)
 
@@ -149,14 +150,12 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self, m: CommonAttentionMetadata, batch: HostBatch, split: tuple[int, int, int, int]
     ) -> GDNAttentionMetadata:
         decodes, _, decode_tokens, prefill_tokens = split
-        rows, filled, starts = batch.rows, batch.filled, m.query_start_loc
+        table, rows, filled = m.block_table_tensor, batch.rows, batch.filled
         prefills = max(filled - decodes, 0)
         if not prefills and self._runs_as_graph(rows):
-            self._stage_non_spec(m.block_table_tensor, m.seq_lens, starts, None, rows, filled)
-            starts = self.non_spec_query_start_loc[: rows + 1]
-            ids = self.non_spec_state_indices_tensor[:rows]
+            ids, starts, *_ = self._stage_non_spec(table, m.seq_lens, m.query_start_loc, None, rows, filled)
         else:
-            ids = self._ids(m, 1, filled)[:, 0]
+            ids, starts = self._ids(m, 1, filled)[:, 0], m.query_start_loc
         metadata = GDNAttentionMetadata(
             prefills,
             prefill_tokens,
@@ -255,13 +254,13 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         """All rows with tokens are speculative, and so the first `size` ones."""
         rows, tokens = batch.rows, batch.starts.item(size)
         if self._runs_as_graph(max(rows, tokens)):
-            self._stage_spec(m.block_table_tensor, m.seq_lens, m.query_start_loc, counts, rows, size)
-            ids, masks = self.spec_state_indices_tensor[:rows], self.spec_sequence_masks[:rows]
-            starts, counts = self.spec_query_start_loc[: rows + 1], self.num_accepted_tokens[:rows]
-            index, no_index = self.spec_token_indx[:tokens], self.non_spec_token_indx[:0]
+            ids, starts, accepted, masks = self._stage_spec(
+                m.block_table_tensor, m.seq_lens, m.query_start_loc, counts, rows, size
+            )
+            index, no_index = self._tokens[tokens], self._no_tokens
         else:
             ids = self._ids(m, 1 + self.num_spec, size)[:size]
-            starts, counts = m.query_start_loc[: size + 1].to(torch.int32), counts[:size].to(torch.int32)
+            starts, accepted = m.query_start_loc[: size + 1].to(torch.int32), counts[:size].to(torch.int32)
             masks = torch.ones(rows, dtype=torch.bool, device=self._device)
             if size < rows:
                 masks[size:].fill_(False)
@@ -280,7 +279,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
             spec_sequence_masks=masks,
             spec_token_indx=index,
             non_spec_token_indx=no_index,
-            num_accepted_tokens=counts,
+            num_accepted_tokens=accepted,
         )
 
 

@@ -15,6 +15,7 @@ from ..checks import (
     check_starts,
     describe,
     device_rows,
+    extremes,
     host_rows,
     int_at_least,
     refuse,
@@ -54,9 +55,9 @@ def read_batch(common: Any, device: torch.device, function: str) -> HostBatch:
     """
     rows = int_at_least("num_reqs", common.num_reqs, 0, function)
     starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
-    filled = _rows_before_padding(starts, function)
     lengths = starts[1:] - starts[:-1]
-    longest = lengths.item(lengths.argmax()) if rows else 0
+    shortest, longest = extremes(lengths)
+    filled = _rows_before_padding(starts, lengths, shortest, function)
     int_at_least("max_query_len", common.max_query_len, longest, function)
     tokens = int_at_least("num_actual_tokens", common.num_actual_tokens, starts.item(rows), function)
     bounds, fresh = _read_bounds(common.seq_lens_cpu_upper_bound, lengths, filled, function)
@@ -65,12 +66,13 @@ def read_batch(common: Any, device: torch.device, function: str) -> HostBatch:
     return HostBatch(rows, filled, tokens, longest, starts, lengths, bounds, stateless)
 
 
-def _rows_before_padding(starts: npt.NDArray[Any], function: str) -> int:
-    grows = starts[1:] > starts[:-1]
-    filled = int(np.count_nonzero(grows))
-    # That many rows with tokens, all of them at the front, and the same start everywhere behind them.
-    front = filled == grows.size or np.count_nonzero(grows[:filled]) == filled
-    if not (front and starts.item(0) == 0 and starts.item(filled) == starts.item(-1)):
+def _rows_before_padding(
+    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], shortest: int, function: str
+) -> int:
+    filled = lengths.size if shortest > 0 else int(np.count_nonzero(lengths))
+    # All rows with tokens are at the front. Differences of starts do not wrap around if none is negative.
+    front = filled == lengths.size or np.count_nonzero(lengths[:filled]) == filled
+    if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):
         _refuse_starts(starts, function)
     return filled
 
@@ -162,10 +164,12 @@ def check_count_values(counts: torch.Tensor, rows: int | Marks, most: int, funct
     """Refuse counts outside 1..most of those rows on the host; on a device that is a precondition."""
     if counts.is_cpu:
         values = counts.numpy()[: rows if isinstance(rows, int) else rows.size]
-        wrong = (values < 1) | (values > most)
-        if not isinstance(rows, int):
-            wrong &= rows
-        refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
+        least, greatest = extremes(values)
+        if least < 1 or greatest > most:
+            wrong = (values < 1) | (values > most)
+            if not isinstance(rows, int):
+                wrong &= rows
+            refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
 
 
 def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: str, function: str) -> None:

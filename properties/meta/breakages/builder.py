@@ -32,8 +32,8 @@ BUILDERS = (
     Breakage(
         "rows of no token may come before others",
         "builders/host.py",
-        "if not (front and starts.item(0) == 0 and starts.item(filled) == starts.item(-1)):",
-        "if not starts.item(0) == 0:",
+        "if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
+        "if not (shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
         ("an_empty_row_before_another_is_refused",),
     ),
     Breakage(
@@ -87,8 +87,8 @@ BUILDERS = (
     Breakage(
         "a graph is handed a copy of the state indices",
         "builders/base.py",
-        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows], ",
-        "ids_d, ids_p = self.state_indices_tensor_d[: batch.rows].clone(), ",
+        "ids_d, starts_d, counts_d, _ = staged",
+        "ids_d, starts_d, counts_d = staged[0].clone(), *staged[1:3]",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
@@ -156,9 +156,16 @@ BUILDERS = (
     Breakage(
         "a row that fills its block runs on the next one",
         "builders/blocks.py",
-        "self._ends(seq_lens, table.size(1)))",
-        "self._ends(seq_lens, table.size(1)), right=True)",
+        "self.ends(seq_lens, table.size(1)))",
+        "self.ends(seq_lens, table.size(1)), right=True)",
         ("every_field_of_the_metadata_is_what_its_sentence_says",),
+    ),
+    Breakage(
+        "in full graphs on the host, all rows run on the blocks of the first",
+        "builders/blocks.py",
+        "np.arange(self._rows)[:, None] * width",
+        "np.arange(self._rows)[:, None] * 0",
+        ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "block ids are kept in one byte",
@@ -170,8 +177,8 @@ BUILDERS = (
     Breakage(
         "a decode that drafted nothing is no speculative row",
         "builders/drafts.py",
-        "single = (batch.lengths == 1) & ~told",
-        "single = (batch.lengths == 0) & ~told",
+        "single = (batch.lengths == 1) & with_state",
+        "single = (batch.lengths == 0) & with_state",
         ("a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset",),
     ),
     Breakage(
@@ -191,22 +198,22 @@ BUILDERS = (
     Breakage(
         "the starts of GDN's decodes stay in the runner's memory",
         "builders/gdn.py",
-        "            starts = self.non_spec_query_start_loc[: rows + 1]\n",
-        "",
+        "            non_spec_query_start_loc=starts,\n",
+        "            non_spec_query_start_loc=m.query_start_loc,\n",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(
         "padding behind speculative rows accepts no token",
         "builders/decodes.py",
-        "accepted[filled:].fill_(1)",
-        "accepted[filled:].fill_(0)",
+        "counts[rows] = 1",
+        "counts[rows] = 0",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "padding behind speculative rows is speculative",
         "builders/decodes.py",
-        "masks[filled:].fill_(False)",
-        "masks[filled:].fill_(True)",
+        "masks[rows] = False",
+        "masks[rows] = True",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(

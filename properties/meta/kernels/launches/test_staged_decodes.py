@@ -57,6 +57,12 @@ def inputs(batch: Batch, device: str) -> tuple[torch.Tensor, ...]:
     return table, seq_lens, starts, draw(1, 4, batch.rows + 2, dtype=batch.counts)
 
 
+def through_tensors(stage: Any) -> None:
+    """Have it written as on a device without a launch, tensor by tensor."""
+    stage._in_one_launch, stage._lookup = False, None
+    stage._outputs = [stage._ids, stage._starts, stage._counts, stage._masks]
+
+
 def buffers(columns: int, device: str) -> list[torch.Tensor]:
     ids, starts, counts = (
         torch.full(shape, GUARD, dtype=torch.int32, device=device)
@@ -101,6 +107,46 @@ def test_batches_of_other_dtypes_and_sizes_follow_each_other(device: str) -> Non
         for stage in stages:
             stage(*inputs(batch, device), batch.rows, batch.filled)
         assert all(map(torch.equal, made, plain)), batch
+
+
+@pytest.mark.parametrize("mode", ["none", "align", "all"])
+def test_arrays_are_written_on_the_host_as_tensors_are_elsewhere(mode: str) -> None:
+    # In mode all, the buffer may be wider or narrower than the table.
+    for columns in (WIDTH - 2, WIDTH, WIDTH + 2) if mode == "all" else (1, 3):
+        made, plain = buffers(columns, "cpu"), buffers(columns, "cpu")
+        arrays, tensors = (
+            decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE, EXTRA), 0, *into)
+            for into in (made, plain)
+        )
+        through_tensors(tensors)
+        for batch in BATCHES + BATCHES[::-1]:
+            given = inputs(batch, "cpu")
+            found, expected = (stage(*given, batch.rows, batch.filled) for stage in (arrays, tensors))
+            assert all(map(torch.equal, made + [*found], plain + [*expected])), batch
+
+
+def test_lengths_and_tables_of_other_widths_follow_each_other_on_the_host() -> None:
+    made = buffers(2, "cpu")
+    arrays = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, *made)
+    for width, batch in product((WIDTH, WIDTH + 3, WIDTH + 1), BATCHES):
+        table, *vectors = inputs(batch, "cpu")
+        table = torch.nn.functional.pad(table, (0, width - WIDTH), value=GUARD)
+        ids, *_ = arrays(table, *vectors, batch.rows, batch.filled)
+        expected = blocks.StateBlocks("align", BLOCK_SIZE, EXTRA).ids(table, vectors[0], 2)
+        assert torch.equal(ids[: batch.filled], expected[: batch.filled].int())
+
+
+@pytest.mark.parametrize("columns", [None, 1, 3])
+def test_what_a_graph_reads_is_the_front_of_each_buffer(columns: int | None, device: str) -> None:
+    ids, *others = buffers(columns or 1, device)
+    ids = ids[:, 0].clone() if columns is None else ids
+    stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, ids, *others)
+    for batch in BATCHES:
+        found = stage(*inputs(batch, device), batch.rows, batch.filled)
+        sizes = (batch.rows, batch.rows + 1, batch.rows, batch.rows)
+        for one, buffer, size in zip(found, (ids, *others), sizes, strict=True):
+            assert one.size(0) == size
+            assert one.data_ptr() == buffer[:size].data_ptr()
 
 
 @pytest.mark.parametrize("mode", ["none", "align", "all"])
