@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -117,6 +118,8 @@ def broken(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def served(trace: Path, device: str, **options: Any) -> Serving:
     """Traffic before its first step."""
     chosen = ReplayOptions(trace=trace, device=device, max_num_seqs=4, tokens=64, **options)
+    # On a GPU as on a CPU: what is free there is free for the tests of other processes, too.
+    chosen = replace(chosen, blocks=chosen.blocks or chosen.scarce_blocks)
     engine = make_engine(chosen, load("impl"), device, 150)
     return Serving(engine, arrivals(trace, factor=chosen.factor), chosen)
 
