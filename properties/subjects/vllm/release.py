@@ -33,7 +33,7 @@ class Unbuilt(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands in for compiled extensions that are not there, as in a checkout: nothing that is verified calls them."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
-        """A module for `vllm._C`, `vllm._C_stable_libtorch` and the like; asked only when nobody else has one."""
+        """A module for `vllm._C`, `vllm._C_stable_libtorch` and the like. Python asks this finder last: real ones come first."""
         if re.fullmatch(r"vllm\.(vllm_flash_attn\.)?_(\w+_)?C(_\w+)?", name):
             return importlib.machinery.ModuleSpec(name, self)
         return None
