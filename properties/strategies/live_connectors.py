@@ -43,6 +43,10 @@ CONNECTED: Mapping[str, LiveStory] = {
             LiveTurns(times=3),
         ),
     ),
+    "drafts that end a request while its next step is in flight": LiveStory(
+        LiveWorld(connector="async", num_spec=2, method="eagle", async_scheduling=True),
+        (LiveAdd(20, max_tokens=3), LiveTurns((2,), times=4)),
+    ),
     "a load that takes steps": LiveStory(_LATE, (*_SAVED, _AGAIN)),
     "loads that are done in another order": LiveStory(
         replace(_LATE, load_steps=(3, 0)), (*_SAVED, _AGAIN, LiveTurns(), LiveAdd(2, shared=9))
