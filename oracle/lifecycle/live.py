@@ -8,10 +8,12 @@ any feature; when all requests are gone every block and slot is free. Source: co
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
+from oracle.lifecycle.owners import broken_by_owners
 from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
 
 Observed = Mapping[str, Any]
@@ -51,7 +53,7 @@ class LiveLaws:
             self._strays,
             self._published,
             self._transfers,
-            self._owners,
+            partial(broken_by_owners, num_blocks=self.num_blocks),
             self._outputs,
             self._left,
         ]
@@ -238,46 +240,6 @@ class LiveLaws:
         if kind == "temporal":
             return [] if found == request.state(count) else [found]
         return [] if tuple(found) == request.window(count, self.window) else found
-
-    def _owners(self, seen: Observed) -> Iterator[Broken]:
-        """Nothing is owned twice, but as a prefix that is shared."""
-        places: dict[int, set[tuple[int, int]]] = {}
-        counts: Counter[int] = Counter()
-        for _, group, column, block in seen["owners_after"]:
-            places.setdefault(block, set()).add((group, column))
-            counts[block] += 1
-        for block, found in places.items():
-            if len(found) > 1:
-                yield (
-                    "owned",
-                    f"block {block} is owned as {sorted(found)}",
-                    "should be one column of one group",
-                    {"group": min(found)[0], "block": block},
-                )
-        shared = {block for _, block, *_ in seen["published"]}
-        for block, count in counts.items():
-            if count > 1 and block not in shared:
-                yield (
-                    "owned",
-                    f"block {block} has {count} owners",
-                    "should have one, as no published prefix",
-                    {"group": min(places[block])[0], "block": block},
-                )
-        references = dict(seen["references"])
-        if seen.get("transfers") is not None:
-            counts.update(seen["transfers"].kept)
-        for block in sorted(references.keys() | counts.keys()):
-            if references.get(block, 0) != counts[block]:
-                yield (
-                    "owned",
-                    f"block {block} is counted {references.get(block, 0)} times",
-                    f"should be {counts[block]} times, once for each owner",
-                    {},
-                )
-                return
-        free = self.num_blocks - 1 - len(references)
-        if seen["free"] != free:
-            yield "free", f"free blocks = {seen['free']}", f"should be {free}", {}
 
     def _outputs(self, seen: Observed) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""

@@ -78,6 +78,10 @@ FINER_CONNECTED: Mapping[str, LiveStory] = {
         ),
         (LiveAdd(17), LiveTurns(times=2)),
     ),
+    "a state that a prefill saves on its way, and another request hits": LiveStory(
+        LiveWorld(connector="async", num_spec=1, method="eagle", async_scheduling=True, checkpoints=True),
+        (LiveAdd(9, max_tokens=2), LiveAdd(1, max_tokens=1, shared=8)),
+    ),
 }
 """Of engines that are the second runner's alone."""
 

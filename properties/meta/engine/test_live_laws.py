@@ -58,6 +58,13 @@ def test_a_step_that_is_right_breaks_nothing() -> None:
     assert laws().step(prefill()) == []
 
 
+def test_a_state_that_a_prefill_saved_on_its_way_may_be_shared_from_a_later_column() -> None:
+    seen = prefill()
+    seen["owners_after"] = [*seen["owners"], ("r1", 1, 1, 2)]
+    seen["references"] = [(1, 1), (2, 2)]
+    assert laws().step(seen) == []
+
+
 def starts_elsewhere(seen: dict[str, Any]) -> None:
     seen["rows"][0]["groups"][0]["temporal"] = (STATES[0],)
 
@@ -94,6 +101,22 @@ def shares_a_block_of_two_groups(seen: dict[str, Any]) -> None:
     seen["owners_after"] = [("r0", 0, 0, 1), ("r0", 1, 0, 1)]
 
 
+def shares_a_block_of_two_columns(seen: dict[str, Any]) -> None:
+    seen["owners_after"] = [*seen["owners"], ("r0", 1, 1, 2)]
+    seen["references"] = [(1, 1), (2, 2)]
+
+
+def shares_a_page_of_another_column(seen: dict[str, Any]) -> None:
+    seen["owners_after"] = [*seen["owners"], ("r1", 0, 1, 1)]
+    seen["references"] = [(1, 2), (2, 1)]
+
+
+def shares_what_may_not_be_hit(seen: dict[str, Any]) -> None:
+    seen["owners_after"] = [*seen["owners"], ("r1", 1, 0, 2)]
+    seen["references"] = [(1, 1), (2, 2)]
+    seen["published"] = seen["published"][:1]
+
+
 def forgets_to_count(seen: dict[str, Any]) -> None:
     seen["references"] = [(1, 1), (2, 2)]
 
@@ -122,6 +145,9 @@ def keeps_a_slot(seen: dict[str, Any]) -> None:
         (pads_into_a_block, "written"),
         (publishes_what_nobody_wrote, "published"),
         (shares_a_block_of_two_groups, "owned"),
+        (shares_a_block_of_two_columns, "owned"),
+        (shares_a_page_of_another_column, "owned"),
+        (shares_what_may_not_be_hit, "owned"),
         (forgets_to_count, "owned"),
         (loses_a_block, "free"),
         (says_something_else, "output"),

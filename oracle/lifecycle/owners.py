@@ -1,0 +1,52 @@
+"""The laws of whose the blocks are, on plain values.
+
+Every block is counted once for each owner, and is free without one. It has one owner, or several that share a prefix that may be
+hit: none of them twice, all in one group. Attention has it in the column of its tokens, whoever owns it. A recurrent state that a
+prefill saves on its way may stand in a later column of that request than in those of the requests that hit it.
+Source: the semantic invariant; for the later column the release's description of its prefill checkpoints.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from oracle.lifecycle.broken_laws import Broken
+
+_ATTENTION = 0
+
+
+def broken_by_owners(seen: Mapping[str, Any], num_blocks: int) -> Iterator[Broken]:
+    """What is owned twice, miscounted or lost."""
+    yield from _owned_twice(seen)
+    references = dict(seen["references"])
+    counts = Counter(block for *_, block in seen["owners_after"])
+    if seen.get("transfers") is not None:
+        counts.update(seen["transfers"].kept)
+    for block in sorted(references.keys() | counts.keys()):
+        if references.get(block, 0) != counts[block]:
+            yield (
+                "owned",
+                f"block {block} is counted {references.get(block, 0)} times",
+                f"should be {counts[block]} times, once for each owner",
+                {},
+            )
+            return
+    free = num_blocks - 1 - len(references)
+    if seen["free"] != free:
+        yield "free", f"free blocks = {seen['free']}", f"should be {free}", {}
+
+
+def _owned_twice(seen: Mapping[str, Any]) -> Iterator[Broken]:
+    owners: dict[int, list[tuple[str, int, int]]] = {}
+    for name, group, column, block in seen["owners_after"]:
+        owners.setdefault(block, []).append((name, group, column))
+    shared = {block for _, block, *_ in seen["published"]}
+    for block, found in owners.items():
+        names, groups, columns = (set(one) for one in zip(*found, strict=True))
+        about = {"group": min(groups), "block": block}
+        if len(names) < len(found) or len(groups) > 1 or (_ATTENTION in groups and len(columns) > 1):
+            places = ", ".join(f"column {column} of {name} in group {group}" for name, group, column in found)
+            yield "owned", f"block {block} is {places}", "should be one column of one group", about
+        if len(found) > 1 and block not in shared:
+            wanted = "should have one, as no published prefix"
+            yield "owned", f"block {block} has {len(found)} owners", wanted, about
