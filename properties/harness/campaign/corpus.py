@@ -157,22 +157,26 @@ def path_of(text: str, folder: Path) -> Path:
 
 def replayed(
     entry: CorpusFile, subject: Subject | str, device: str, port: Port | None = None
-) -> CorpusRecord:
-    """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; never raises.
+) -> tuple[CorpusRecord, Case | None]:
+    """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; and the case as it fails now, if it does. Never raises.
 
     Args:
         device: "cpu" or "cuda", for which the process is prepared.
         port: an open one of that subject and device, see `replay_case`.
     """
     if entry.case is None:
-        return CorpusRecord(entry.path.name, "UNREADABLE", entry.problem)
+        return CorpusRecord(entry.path.name, "UNREADABLE", entry.problem), None
     try:
         target = load(subject) if isinstance(subject, str) else subject
         found = replay_case(entry.case, target, device, port)
     except Exception as error:
         # A file may say anything, and one that means nothing is no reason to give up all the others.
-        return CorpusRecord(entry.path.name, "UNREADABLE", f"{type(error).__name__}: {error}")
-    return CorpusRecord(entry.path.name, found.verdict, found.message)
+        return CorpusRecord(entry.path.name, "UNREADABLE", f"{type(error).__name__}: {error}"), None
+    told = CorpusRecord(entry.path.name, found.verdict, found.message)
+    if found.verdict != "FAILED":
+        return told, None
+    same = bucket_of(found.case) == bucket_of(entry.case)
+    return told, found.case if same else replace(found.case, subject=target.name)
 
 
 def file_name(case: Case) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness.campaign import corpus
-from properties.harness.campaign.corpus import Corpus, file_name, path_of, replayed, sweep
+from properties.harness.campaign.corpus import Corpus, CorpusFile, file_name, path_of, replayed, sweep
 from properties.harness.case import SCHEMA, Case, Failure
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
@@ -28,7 +28,7 @@ from properties.harness.data.files import HOST
 from properties.harness.execution import registry
 from properties.meta.breakages.broken import ROOT, a_case, earlier_json, toy
 from properties.meta.processes import COMMANDS, Started, run_pytest
-from properties.subjects import KnownDeviation, Symptom
+from properties.subjects import KnownDeviation, Subject, Symptom
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
 LATER = {"date": "2026-11-28", "commit": "ba9876543210"}
@@ -549,7 +549,7 @@ FIXED = replace(FAILS, actual=(Returned(4),))
 def verdict(case: Case, folder: Path, device: str) -> str:
     Corpus(folder).add(case, first_seen=SEEN)
     (entry,) = Corpus(folder).entries()
-    return replayed(entry, "impl", device).verdict
+    return replayed(entry, "impl", device)[0].verdict
 
 
 @pytest.mark.parametrize(
@@ -565,10 +565,29 @@ def test_a_case_is_replayed(tmp_path: Path, device: str, case: Case, told: str) 
     assert verdict(case, tmp_path, device) == told
 
 
+def refuses(x: int, y: int) -> int:
+    raise TypeError(f"{x}, {y}")
+
+
+@pytest.mark.parametrize(
+    ("now", "subject"), [(lambda x, y: x - 1, "toy"), (refuses, "another")], ids=["as it did", "otherwise"]
+)
+def test_a_case_that_fails_is_told_as_it_fails_now(
+    tmp_path: Path, device: str, now: Callable[..., int], subject: str
+) -> None:
+    _, found = replayed(CorpusFile(tmp_path, FIXED), toy(cdiv=lambda x, y: x - y + 1), device)
+    assert found is not None
+    another = Subject("another", toy(cdiv=now).module)
+    told, failing = replayed(CorpusFile(tmp_path, replace(found, subject="toy")), another, device)
+    assert failing is not None
+    assert failing.message.startswith(told.message)
+    assert failing.subject == subject
+
+
 def test_a_subject_that_lacks_the_function_is_not_held_against_the_case(tmp_path: Path, device: str) -> None:
     Corpus(tmp_path).add(FAILS, first_seen=SEEN)
     (entry,) = Corpus(tmp_path).entries()
-    assert replayed(entry, toy(), device).verdict == "NOT APPLICABLE"
+    assert replayed(entry, toy(), device)[0].verdict == "NOT APPLICABLE"
 
 
 def test_a_graph_is_not_replayed_where_there_are_none(tmp_path: Path) -> None:
@@ -579,7 +598,7 @@ def test_a_graph_is_not_replayed_where_there_are_none(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_reported_as_such(tmp_path: Path, device: str) -> None:
     (tmp_path / "bad.json").write_text("{")
     (entry,) = Corpus(tmp_path).entries()
-    assert replayed(entry, "impl", device).verdict == "UNREADABLE"
+    assert replayed(entry, "impl", device)[0].verdict == "UNREADABLE"
 
 
 def test_a_case_written_by_this_version_replays_after_a_rename_of_a_strategy_and_of_a_test(
@@ -591,7 +610,7 @@ def test_a_case_written_by_this_version_replays_after_a_rename_of_a_strategy_and
         content = json.loads(entry.path.read_text())
         content |= {"property_name": "renamed_since", "sentence": "No test says this any more."}
         (tmp_path / entry.path.name).write_text(json.dumps(content))
-    records = [replayed(entry, "impl", device) for entry in Corpus(tmp_path).entries()]
+    records = [replayed(entry, "impl", device)[0] for entry in Corpus(tmp_path).entries()]
     assert [record for record in records if record.verdict != "FIXED"] == []
     assert len(records) == len(Corpus(KEPT).entries()) >= 10
 

@@ -62,7 +62,7 @@ def test_what_is_no_case_is_told_of_and_the_other_cases_of_the_corpus_are_replay
     written(tmp_path / "a.json", hostile)
     a_case().save(tmp_path / "b.json")
     first, second = Corpus(tmp_path).entries()
-    told = replayed(first, "impl", "cpu")
+    told, _ = replayed(first, "impl", "cpu")
     assert (told.file, told.verdict) == ("a.json", "UNREADABLE")
     assert hostile.refused in told.message
     assert second.case == a_case()

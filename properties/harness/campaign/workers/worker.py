@@ -155,9 +155,9 @@ class Worker:
         entry = read(path) or CorpusFile(path, None, "it is gone")
         with quietly():
             port = self.isolated_port() if isolated else self.watched
-            result = replayed(entry, self._judged, self.setting.device, port)
-        covered, case = self.take_coverage(), entry.case
-        if case is None or result.verdict != "FAILED":
+            result, case = replayed(entry, self._judged, self.setting.device, port)
+        covered = self.take_coverage()
+        if case is None:
             return Replayed(result, covered=covered)
         return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
 
