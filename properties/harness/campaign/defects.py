@@ -20,9 +20,8 @@ SHARE = 0.35
 """The part of a campaign that reports of known defects may take."""
 LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
 """Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
-ENOUGH, ENOUGH_SLOW = 200, 20
-"""Examples of a property, or of one whose examples take long, after which a defect should have shown in it."""
 _TIMES = 10
+"""As many times as it takes examples to show a defect once, after which it should have shown."""
 
 
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ class Defect:
         self.attempted = True
         return replace(self._task, shown=self.name, patience=seconds, deadline=seconds, enough=0)
 
-    def conclude(self, rows: Mapping[str, Standing], slow: frozenset[str], *, selected: bool = False) -> None:
+    def conclude(self, rows: Mapping[str, Standing], *, selected: bool = False) -> None:
         """What to think of it at the end of a campaign."""
         of_it = [row for row in rows.values() if self.declared.covers(row.name, row.tested.id)]
         tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.counts.compared > 0]
@@ -102,7 +101,7 @@ class Defect:
         elif tried:
             tried_here = set(rows) | {row.tested.id for row in rows.values()}
             all_of_it = not selected or set(self.declared.names) <= tried_here
-            enough = all_of_it and all(_tried_enough(row, slow, self.declared.one_in) for row in of_it)
+            enough = all_of_it and all(_tried_enough(row, self.declared.one_in) for row in of_it)
             self.standing = "no longer fails" if enough else "not tried enough"
             many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
             self.remark = f"{sum(row.counts.compared for row in tried):,} examples of {many} did not show it"
@@ -125,29 +124,20 @@ def _longest(budget: float) -> float:
     return max(LONGEST, PART * budget)
 
 
-def _tried_enough(row: Standing, slow: frozenset[str], one_in: int) -> bool:
-    wanted = max(ENOUGH_SLOW if row.name in slow else ENOUGH, _TIMES * one_in if one_in > 1 else 0)
-    return row.status is Status.NOT_APPLICABLE or row.counts.compared >= wanted
+def _tried_enough(row: Standing, one_in: int) -> bool:
+    return row.status is Status.NOT_APPLICABLE or row.counts.compared >= _TIMES * one_in
 
 
 class KnownDefects:
     """All that a subject declares, in its order.
 
     Args:
-        slow: properties of which an example takes as long as many of others.
         selected: whether only some properties are tried, so that those of a pattern may be others.
     """
 
-    def __init__(
-        self,
-        declared: Sequence[KnownDeviation],
-        slow: frozenset[str] = frozenset(),
-        *,
-        selected: bool = False,
-    ) -> None:
+    def __init__(self, declared: Sequence[KnownDeviation], *, selected: bool = False) -> None:
         named = zip(names_of(declared), declared, strict=True)
         self.all = {name: Defect(name, one) for name, one in named}
-        self._slow = slow
         self._selected = selected
 
     @property
@@ -189,7 +179,7 @@ class KnownDefects:
 
     def conclude(self, rows: Mapping[str, Standing]) -> None:
         for one in self.all.values():
-            one.conclude(rows, self._slow, selected=self._selected)
+            one.conclude(rows, selected=self._selected)
             if one.examples and not one.attempted:
                 one.remark = "not shrunk: no time was left"
 

@@ -48,7 +48,6 @@ def begun(plan: Plan) -> Beginning:
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     lives = frozenset(machines(tested))
-    launching = frozenset(name for name in chosen if tested[name].launches)
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,
@@ -70,7 +69,7 @@ def begun(plan: Plan) -> Beginning:
             seed=plan.seed,
         ),
         Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
-        KnownDefects(declared, lives | launching, selected=bool(plan.only) or plan.lives),
+        KnownDefects(declared, selected=bool(plan.only) or plan.lives),
         lives,
     )
 

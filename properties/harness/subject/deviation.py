@@ -93,6 +93,10 @@ class Symptom:
         return case.failure is not None and self.fits(case.failure) and self.condition(case, profile)
 
 
+ONE_IN = 20
+"""Where a declaration does not say how rare its defect is."""
+
+
 @dataclass(frozen=True)
 class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail in the way that `symptoms` say, for the reason at `link`.
@@ -104,7 +108,7 @@ class KnownDeviation:
         condition: narrows it further, to the cases for which it returns True.
         id: a short name of the defect, for those that show in several properties.
         title: the defect in a sentence.
-        one_in: about so many examples show it once, where that is rare: it is not said to be gone before ten times as many.
+        one_in: about so many examples of a property show it once: it is not said to be gone before ten times as many.
 
     Raises:
         ValueError: a declaration would match every property, or has no symptom.
@@ -116,7 +120,7 @@ class KnownDeviation:
     condition: Callable[[Case], bool] = field(default=_always)
     id: str = ""
     title: str = ""
-    one_in: int = 1
+    one_in: int = ONE_IN
 
     def __post_init__(self) -> None:
         _require_narrow("property", self.property, "KnownDeviation")

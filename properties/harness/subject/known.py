@@ -9,7 +9,8 @@ The file is TOML with a table `[[known]]` for each defect:
     link        where it is told of
     why         what goes wrong, and how we know
     source      optional: the place in a release's source
-    one_in      optional: about so many examples show it once, where that is rare; it is not said to be gone before ten times as many
+    one_in      optional: about so many examples of a property show it once, 20 if this is not given; it is not said to be gone
+                before ten times as many
 
 and in it a table `[[known.symptoms]]` for each way in which it shows, with the fields of a failure:
 
@@ -34,7 +35,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
+from properties.harness.subject.deviation import ONE_IN, Condition, KnownDeviation, Symptom
 
 _NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
 _OPTIONAL = ("source", "one_in")
@@ -94,7 +95,7 @@ def _made(
     entry: dict[str, Any], conditions: Mapping[str, Condition], path: Path
 ) -> tuple[KnownDeviation, str]:
     _require_fields(entry, _NEEDED, _OPTIONAL, path)
-    properties, symptoms, one_in = entry["properties"], entry["symptoms"], entry.get("one_in", 1)
+    properties, symptoms, one_in = entry["properties"], entry["symptoms"], entry.get("one_in", ONE_IN)
     if type(one_in) is not int or one_in < 1:
         raise ValueError(f"one_in = {one_in!r}, but should be an integer >= 1 [{path.name}]")
     if not isinstance(properties, list):
