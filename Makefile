@@ -70,7 +70,7 @@ PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check 
 .PHONY: help test fuzz nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> NIGHTLY_ARGS="--redis URL"; of merge: DIRS="shard0 shard1"'
@@ -161,7 +161,7 @@ table: $(READY)  ## regenerate the tables of README and docs
 check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
 	@$(RUN) table --check
 
-ci: test lint types check-table  ## what .ci/run checks
+ci: test lint types check-table  ## test, lint, types and check-table; .ci/run has the slow tests, too (PYTEST_ARGS=--slow)
 
 clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info

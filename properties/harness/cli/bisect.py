@@ -43,7 +43,7 @@ def add_bisect(commands: Any) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="try every one, and not only as many as one change after the other takes",
+        help="try every release or commit, instead of bisecting between those whose verdicts differ",
     )
     parser.add_argument(
         "--time-limit",

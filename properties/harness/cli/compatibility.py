@@ -11,7 +11,7 @@ from properties.harness.releases.start import go_on_in_release
 
 __all__ = ["add_compatibility", "go_on_in_release"]
 
-RELEASES = "0.20.2,0.22.1,0.24.0,0.25.1,0.26.0,0.27.1,0.28.0,0.29.0,0.31.0,0.33.0"
+RELEASES = "0.20.2,0.22.1,0.24.0,0.25.1,0.26.0,0.27.1,0.28.0,0.29.0,0.31.0,0.32.0,0.33.0"
 
 
 def add_compatibility(commands: Any) -> None:

@@ -80,7 +80,9 @@ def parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
     add_only_option(fuzz)
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
-    fuzz.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    fuzz.add_argument(
+        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
+    )
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(fuzz)
     add_known_options(fuzz)
@@ -142,7 +144,7 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
         "--only",
         choices=("builders", "align", "host"),
         default="",
-        help="half of it; host: of align mode what the host takes",
+        help="builders: host time of the metadata builders; align: device time of the copies of align mode; host: host time of their calls (default: builders and align)",
     )
     parser.add_argument(
         "--subject",

@@ -35,7 +35,7 @@ def add_port_options(parser: argparse.ArgumentParser) -> None:
         "--in-process",
         dest="isolated",
         action="store_false",
-        help="run it where inputs are searched (default on a CPU); a fault or a hang there ends everything",
+        help="run it in the process that searches inputs (default on a CPU); after a fault or a hang that process is replaced",
     )
     parser.add_argument(
         "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"

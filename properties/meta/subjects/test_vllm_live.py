@@ -14,7 +14,7 @@ from properties.harness.case.failure import Failure
 from properties.harness.case.values import Raised, Record, Returned, call, record
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.strategies.live import LiveWorld
-from properties.subjects.vllm_conditions.live import LIVE
+from properties.subjects.vllm_conditions import CONDITIONS
 
 PLACEHOLDERS = ("r1", 3, (0, 0))
 DRAFT = ("r1", 3, (7,))
@@ -47,7 +47,13 @@ def ends_with(
     **settings: Any,
 ) -> Case:
     """A life that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
-    about = {"request": request, "tokens": tokens, "found": found, "conv": conv}
+    about = {
+        "request": request,
+        "tokens": tokens,
+        "found": found,
+        "conv": conv,
+        "group": int(law != "attention"),
+    }
     last = step(rows[-1], beside, (law, "seen", "wanted", about))
     actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
     made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
@@ -150,7 +156,7 @@ CROSSES: Row = (2, 7, 0, True)
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
-    assert LIVE[name](case, DOCUMENTS) is matches
+    assert CONDITIONS[name](case, DOCUMENTS) is matches
 
 
 CONNECTED: dict[str, Any] = {"connector": "sync"}
@@ -180,7 +186,47 @@ def told(case: Case, **of_connector: Any) -> Case:
     ],
 )  # fmt: skip
 def test_a_state_that_is_copied_before_it_is_loaded_was_loaded_in_its_step(case: Case, matches: bool) -> None:
-    assert LIVE["loaded_in_its_step"](case, DOCUMENTS) is matches
+    assert CONDITIONS["loaded_in_its_step"](case, DOCUMENTS) is matches
+
+
+@pytest.mark.parametrize(
+    ("case", "matches"),
+    [
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
+        (told(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=(LOADED,)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=((8, 1, 0, False),), **CONNECTED)), False),
+        (told(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
+        (told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
+    ],
+)  # fmt: skip
+def test_a_hit_without_its_block_was_never_loaded(case: Case, matches: bool) -> None:
+    assert CONDITIONS["hit_without_its_block"](case, DOCUMENTS) is matches
+
+
+OWNS = (("r1", 0, 0, 5),)
+STUCK: dict[str, Any] = {"scheduled": {}, "loaded": (LOADED,), "owners": OWNS}
+
+
+@pytest.mark.parametrize(
+    ("connector", "drafts", "changes", "matches"),
+    [
+        ("async", 1, {}, True),
+        ("sync", 1, {}, False),
+        ("async", 0, {}, False),
+        ("async", 1, {"scheduled": {"r1": {}}}, False),
+        ("async", 1, {"owners": ()}, False),
+        ("async", 1, {"loaded": ()}, False),
+        ("async", 1, {"unloaded": ("r1",)}, False),
+    ],
+)
+def test_requests_that_were_loaded_are_stuck_with_what_they_have(
+    connector: str, drafts: int, changes: dict[str, Any], matches: bool
+) -> None:
+    case = told(ends_with(rows=HIT, connector=connector, num_spec=drafts), **(STUCK | changes))
+    assert CONDITIONS["stuck_after_loads"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -196,7 +242,7 @@ def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
     failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any], matches: bool
 ) -> None:
     case = told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
-    assert LIVE["stuck_after_a_failed_load"](case, DOCUMENTS) is matches
+    assert CONDITIONS["stuck_after_a_failed_load"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -206,7 +252,7 @@ def test_a_reset_finds_blocks_of_steps_in_flight_with_a_connector_and_steps_that
     connector: str, overlaps: bool, matches: bool
 ) -> None:
     case = ends_with(rows=HIT, connector=connector, async_scheduling=overlaps)
-    assert LIVE["connected_and_overlapped"](case, DOCUMENTS) is matches
+    assert CONDITIONS["connected_and_overlapped"](case, DOCUMENTS) is matches
 
 
 @pytest.mark.parametrize(
@@ -220,7 +266,7 @@ def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
     case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
     without = Returned(record("LiveStep", scheduled={}, findings=()))
     actual = (*case.actual[:-2], without, case.actual[-1]) if sits_out else case.actual
-    assert LIVE["sat_a_step_out"](replace(case, actual=actual), DOCUMENTS) is matches
+    assert CONDITIONS["sat_a_step_out"](replace(case, actual=actual), DOCUMENTS) is matches
 
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:

@@ -11,6 +11,7 @@ from properties.harness.subject.deviation import Condition
 from properties.subjects.vllm_conditions.align import ALIGN
 from properties.subjects.vllm_conditions.builders import BUILDERS
 from properties.subjects.vllm_conditions.live import LIVE
+from properties.subjects.vllm_conditions.live_connectors import LIVE_CONNECTORS
 from properties.subjects.vllm_conditions.stateless import STATELESS
 
-CONDITIONS: Mapping[str, Condition] = {**ALIGN, **BUILDERS, **LIVE, **STATELESS}
+CONDITIONS: Mapping[str, Condition] = {**ALIGN, **BUILDERS, **LIVE, **LIVE_CONNECTORS, **STATELESS}

@@ -7,7 +7,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
-from properties.harness.case.values import Raised, Record, Returned
+from properties.harness.case.values import Raised
 from properties.harness.subject.deviation import Condition
 from properties.subjects.vllm_conditions.lives import (
     about_of,
@@ -15,27 +15,15 @@ from properties.subjects.vllm_conditions.lives import (
     decided_of,
     of_engine,
     of_wrong_state,
+    own,
     settings_of,
+    somebodys,
+    speculates,
     steps_of,
 )
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
-
-
-def _loads_at_once(settings: dict[str, Any]) -> bool:
-    return settings.get("connector") == "sync" and bool(settings.get("prefix_caching", True))
-
-
-def _own(about: dict[str, Any]) -> bool:
-    """States of the request itself, after another count of tokens or after drafts."""
-    found = about["found"]
-    return bool(found) and all(owner == about["request"] for owner, _, _ in found)
-
-
-def _somebodys(about: dict[str, Any]) -> bool:
-    """States of requests, or zeros. A block may be named after another request than the one that wrote it."""
-    return bool(about["found"]) and all(owner != "?" for owner, _, _ in about["found"])
 
 
 def _with_placeholders(about: dict[str, Any]) -> bool:
@@ -58,16 +46,12 @@ def _saves_inside_blocks(settings: dict[str, Any]) -> bool:
     return bool(settings.get("checkpoints")) and _hits_inside_blocks(settings)
 
 
-def _speculates(settings: dict[str, Any]) -> bool:
-    return bool(settings.get("num_spec", 0) > 0)
-
-
 def _drafts_with_a_model(settings: dict[str, Any]) -> bool:
-    return _speculates(settings) and settings.get("method") == "eagle"
+    return speculates(settings) and settings.get("method") == "eagle"
 
 
 def _overlaps_drafts(settings: dict[str, Any]) -> bool:
-    return _speculates(settings) and bool(settings.get("async_scheduling"))
+    return speculates(settings) and bool(settings.get("async_scheduling"))
 
 
 def _moves_counts(settings: dict[str, Any]) -> bool:
@@ -80,38 +64,6 @@ def _prompt_of(case: Case, name: str) -> int:
     """Tokens of the request's prompt."""
     adds = (call.named for call in case.calls if call.function.endswith("add_request"))
     return next((len(one["prompt"]) for one in adds if one["id"] == name), 0)
-
-
-def _loaded_in_its_step(case: Case, _: Profile) -> bool:
-    """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
-    about, decided, ended = about_of(case), decided_of(case), case.actual[-1]
-    step = ended.value if isinstance(ended, Returned) else None
-    loaded = step["loaded"] if isinstance(step, Record) else ()
-    found = any(
-        name == about["request"] and group and tokens == about["tokens"] for group, _, name, tokens in loaded
-    )
-    return bool(decided["begins"]) and decided["computed"] == about["tokens"] and found
-
-
-def _has_work(case: Case) -> bool:
-    """Whether the last step before the call had rows."""
-    steps = steps_of(case)
-    return bool(steps and steps[-1])
-
-
-def _stuck_after_a_failed_load(case: Case, _: Profile) -> bool:
-    """Whether nothing runs any more since a load failed."""
-    ended = (one.value for one in case.actual if isinstance(one, Returned))
-    steps = [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
-    failed = [at for at, step in enumerate(steps) if step["unloaded"]]
-    return bool(failed) and not steps[-1]["scheduled"] and not steps[-1]["loaded"]
-
-
-def _sat_a_step_out(case: Case, _: Profile) -> bool:
-    """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
-    name, steps = about_of(case)["request"], steps_of(case)
-    drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)
-    return drafted and name in steps[-1] and name not in steps[-2] and not decided_of(case)["begins"]
 
 
 def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
@@ -132,7 +84,7 @@ def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
 def _resumed_with_a_short_rest(case: Case, _: Profile) -> bool:
     """Whether such a row is of the request, or, since a block is named after its first owner, ended where the state should be."""
     about = about_of(case)
-    if _own(about) and any(_short_rests(case, about["request"])):
+    if own(about) and any(_short_rests(case, about["request"])):
         return True
     names = {name for step in steps_of(case) for name in step}
     rests = (rest for name in names for rest in _short_rests(case, name))
@@ -233,7 +185,7 @@ def _chunk_before_the_last(case: Case, _: Profile) -> bool:
 
 
 def _keeps_every_boundary(settings: dict[str, Any]) -> bool:
-    return _speculates(settings) and settings.get("mamba_cache_mode") == "all"
+    return speculates(settings) and settings.get("mamba_cache_mode") == "all"
 
 
 def _drafts_passed_there(case: Case, _: Profile) -> bool:
@@ -260,34 +212,34 @@ def _lacks_the_column_before(case: Case, _: Profile) -> bool:
 
 LIVE: Mapping[str, Condition] = {
     "accepted_count_of_another_row": Condition(
-        of_engine(_moves_counts), all_of(of_wrong_state(_own), _rows_moved)
+        of_engine(_moves_counts), all_of(of_wrong_state(own), _rows_moved)
     ),
     "drops_a_frame_for_each_draft": Condition(of_engine(_overlaps_drafts), _preempts_by_a_reset),
-    "channel_first_engine": Condition(of_engine(_speculates), _channels_first),
+    "channel_first_engine": Condition(of_engine(speculates), _channels_first),
     "first_token_of_an_engine": Condition(of_wrong_state(_of_the_first_token)),
     "first_token_of_gdn_in_an_engine": Condition(
         of_engine(lambda settings: "gdn" in settings["kinds"]), of_wrong_state(_of_the_first_token)
     ),
-    "took_in_placeholders": Condition(of_engine(_speculates), of_wrong_state(_with_placeholders)),
-    "padded_prompt": Condition(of_engine(_speculates), _padded_prompt),
+    "took_in_placeholders": Condition(of_engine(speculates), of_wrong_state(_with_placeholders)),
+    "padded_prompt": Condition(of_engine(speculates), _padded_prompt),
     "resumed_with_a_short_rest": Condition(
         of_engine(lambda settings: "mamba2" in settings["kinds"]),
-        all_of(of_wrong_state(_somebodys), _resumed_with_a_short_rest),
+        all_of(of_wrong_state(somebodys), _resumed_with_a_short_rest),
     ),
     "unaligned_chunk_of_a_draft": Condition(
-        of_engine(_drafts_with_a_model), all_of(of_wrong_state(_somebodys), _crossed_there)
+        of_engine(_drafts_with_a_model), all_of(of_wrong_state(somebodys), _crossed_there)
     ),
     "recurrent_hit_past_the_drop": Condition(of_engine(_drafts_with_a_model), _begins_in_its_last_block),
     "accepted_count_in_place": Condition(
-        of_engine(_speculates), all_of(of_wrong_state(_somebodys), _accepted_onto_a_boundary)
+        of_engine(speculates), all_of(of_wrong_state(somebodys), _accepted_onto_a_boundary)
     ),
     "decode_without_drafts": Condition(
-        of_engine(lambda settings: _speculates(settings) and "gdn" in settings["kinds"]),
-        all_of(of_wrong_state(_own), _plain_decode),
+        of_engine(lambda settings: speculates(settings) and "gdn" in settings["kinds"]),
+        all_of(of_wrong_state(own), _plain_decode),
     ),
     "saves_before_the_last_chunk": Condition(
-        of_engine(lambda settings: _speculates(settings) and bool(settings.get("checkpoints"))),
-        all_of(of_wrong_state(_somebodys), _chunk_before_the_last),
+        of_engine(lambda settings: speculates(settings) and bool(settings.get("checkpoints"))),
+        all_of(of_wrong_state(somebodys), _chunk_before_the_last),
     ),
     "column_of_a_hit": Condition(
         of_engine(
@@ -299,23 +251,8 @@ LIVE: Mapping[str, Condition] = {
         of_engine(lambda settings: _hits_inside_blocks(settings) and bool(settings.get("async_scheduling"))),
         _inside_of_a_block,
     ),
-    "loads_at_once": Condition(of_engine(_loads_at_once)),
-    "loaded_in_its_step": Condition(of_engine(_loads_at_once), _loaded_in_its_step),
-    "sat_a_step_out": Condition(
-        of_engine(lambda settings: _speculates(settings) and settings.get("runner") == "V1"),
-        all_of(of_wrong_state(_own), _sat_a_step_out),
-    ),
-    "stuck_after_a_failed_load": Condition(
-        of_engine(lambda settings: bool(settings.get("failing_loads"))), _stuck_after_a_failed_load
-    ),
-    "connected_and_overlapped": Condition(
-        of_engine(
-            lambda settings: bool(settings.get("connector")) and bool(settings.get("async_scheduling"))
-        ),
-        lambda case, _: _has_work(case),
-    ),
     "drafts_past_a_boundary": Condition(
-        of_engine(_keeps_every_boundary), all_of(of_wrong_state(_somebodys), _drafts_passed_there)
+        of_engine(_keeps_every_boundary), all_of(of_wrong_state(somebodys), _drafts_passed_there)
     ),
     "conv_rows_in_a_later_column": Condition(of_engine(_keeps_every_boundary), _was_in_a_later_column),
     "decode_without_the_column_before": Condition(of_engine(_keeps_every_boundary), _lacks_the_column_before),

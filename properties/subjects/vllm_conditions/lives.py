@@ -50,3 +50,18 @@ def of_wrong_state(so: Callable[[dict[str, Any]], bool]) -> Callable[[Case, Prof
 
 def all_of(*conditions: Callable[[Case, Profile], bool]) -> Callable[[Case, Profile], bool]:
     return lambda case, profile: all(one(case, profile) for one in conditions)
+
+
+def own(about: dict[str, Any]) -> bool:
+    """States of the request itself, after another count of tokens or after drafts."""
+    found = about["found"]
+    return bool(found) and all(owner == about["request"] for owner, _, _ in found)
+
+
+def somebodys(about: dict[str, Any]) -> bool:
+    """States of requests, or zeros. A block may be named after another request than the one that wrote it."""
+    return bool(about["found"]) and all(owner != "?" for owner, _, _ in about["found"])
+
+
+def speculates(settings: dict[str, Any]) -> bool:
+    return bool(settings.get("num_spec", 0) > 0)
