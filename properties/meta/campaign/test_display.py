@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from properties.harness.campaign.record import CampaignRecord, KnownRecord
-from properties.harness.campaign.terminal.display import summary
+from properties.harness.campaign.terminal.display import conclusion, summary
 from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.campaign.terminal.told import known_table
 from properties.harness.execution.registry import load_properties
@@ -62,6 +62,14 @@ def test_what_became_of_a_known_defect_is_told_in_words(width: int) -> None:
     known = [KnownRecord(f"an-id-{name}", "A title of a few words", standing=name) for name in STANDINGS]
     text = "\n".join(printed(known_table(known), width))
     assert [name for name in STANDINGS if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
+)
+def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, told: str) -> None:
+    known = [KnownRecord(f"id-{number}", standing="no longer fails") for number in range(gone)]
+    assert f"{told}; " in conclusion(a_record(known=known))
 
 
 STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")

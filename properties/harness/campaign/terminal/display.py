@@ -210,6 +210,7 @@ def conclusion(record: CampaignRecord) -> str:
     standings = [one.standing for one in record.known]
     for standing in dict.fromkeys(standings):
         count = standings.count(standing)
-        told.append(f"{count} known defect{'s' * (count > 1)} {standing}")
+        what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")
+        told.append(f"{count} known defect{'s' * (count > 1)} {what}")
     early = "interrupted; " if record.interrupted else ""
     return f"{early}{', '.join(told)}; {record.examples:,} examples in {record.seconds:.0f} s"
