@@ -269,6 +269,30 @@ def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
     assert CONDITIONS["sat_a_step_out"](replace(case, actual=actual), DOCUMENTS) is matches
 
 
+@pytest.mark.parametrize(
+    ("beside", "found", "runner", "matches"),
+    [
+        ((0, 2, 0, False), DRAFT, "V2", True),
+        ((0, 3, 0, False), DRAFT, "V2", False),
+        ((4, 2, 0, False), DRAFT, "V2", False),
+        ((0, 2, 0, False), ANOTHERS, "V2", False),
+        ((0, 2, 0, False), DRAFT, "V1", False),
+    ],
+    ids=["shorter", "as long", "behind its prompt", "another's state", "the first runner"],
+)
+def test_drafts_were_behind_a_shorter_row_of_a_prompt(
+    beside: Row, found: Any, runner: str, matches: bool
+) -> None:
+    case = ends_with(found, rows=(PROMPT, DECODE, DECODE), runner=runner, **SPECULATES)
+    names = ("computed", "tokens", "drafts", "begins")
+    rows = {"r1": dict(zip(names, DECODE, strict=True)), "r0": dict(zip(names, beside, strict=True))}
+    both = Returned(record("LiveStep", scheduled=rows, findings=()))
+    add = call("LiveEngine.add_request", id="r0", prompt=(1, 2), max_tokens=9)
+    actual = (*case.actual[:2], Returned(None), *case.actual[2:-2], both, case.actual[-1])
+    case = replace(case, steps=(*case.steps[:2], add, *case.steps[2:]), actual=actual)
+    assert CONDITIONS["drafted_behind_a_shorter_row"](case, DOCUMENTS) is matches
+
+
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
     """Both sides have the default; the adapter's cannot be imported without a release."""
     text = (ROOT / "properties/subjects/vllm/live/config.py").read_text(encoding="utf-8")

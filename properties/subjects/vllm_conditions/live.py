@@ -171,6 +171,19 @@ def _plain_decode(case: Case, _: Profile) -> bool:
     return bool(said and decided["tokens"] == 1 and not decided["drafts"])
 
 
+def _drafted_behind_a_shorter_row(case: Case, _: Profile) -> bool:
+    """Whether the request that reads a wrong state had a row with drafts beside one of fewer tokens that is in its prompt."""
+    name, steps = about_of(case)["request"], steps_of(case)[:-1]
+    return any(
+        step[name]["drafts"]
+        and one["tokens"] < step[name]["tokens"]
+        and one["computed"] < _prompt_of(case, other)
+        for step in steps
+        if name in step
+        for other, one in step.items()
+    )
+
+
 def _chunk_before_the_last(case: Case, _: Profile) -> bool:
     """Whether a chunk of more than a block that is not its prompt's last one ends where the wrong conv rows should be."""
     about, size = about_of(case), settings_of(case).get("block_size", 4)
@@ -236,6 +249,10 @@ LIVE: Mapping[str, Condition] = {
     "decode_without_drafts": Condition(
         of_engine(lambda settings: speculates(settings) and "gdn" in settings["kinds"]),
         all_of(of_wrong_state(own), _plain_decode),
+    ),
+    "drafted_behind_a_shorter_row": Condition(
+        of_engine(lambda settings: speculates(settings) and settings.get("runner", "V2") == "V2"),
+        all_of(of_wrong_state(own), _drafted_behind_a_shorter_row),
     ),
     "saves_before_the_last_chunk": Condition(
         of_engine(lambda settings: speculates(settings) and bool(settings.get("checkpoints"))),
