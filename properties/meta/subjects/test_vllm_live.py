@@ -206,6 +206,23 @@ def test_a_hit_without_its_block_was_never_loaded(case: Case, matches: bool) -> 
     assert CONDITIONS["hit_without_its_block"](case, DOCUMENTS) is matches
 
 
+WITHOUT: dict[str, Any] = {"connector": "async", "prefix_caching": False, **SPECULATES}
+
+
+@pytest.mark.parametrize(
+    ("case", "matches"),
+    [
+        (told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=(LOADED,)), True),
+        (told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
+        (told(ends_with(ZEROS, tokens=8, rows=((8, 1, 0, False),), **WITHOUT), loaded=(LOADED,)), False),
+        (told(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=(LOADED,)), False),
+        (told(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=(LOADED,)), False),
+    ],
+)  # fmt: skip
+def test_a_loaded_request_begins_as_a_decode(case: Case, matches: bool) -> None:
+    assert CONDITIONS["begins_as_a_decode"](case, DOCUMENTS) is matches
+
+
 OWNS = (("r1", 0, 0, 5),)
 STUCK: dict[str, Any] = {"scheduled": {}, "loaded": (LOADED,), "owners": OWNS}
 
@@ -275,10 +292,11 @@ def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
         ((0, 2, 0, False), DRAFT, "V2", True),
         ((0, 3, 0, False), DRAFT, "V2", False),
         ((4, 2, 0, False), DRAFT, "V2", False),
+        ((0, 2, 0, False), NOBODYS, "V2", True),
         ((0, 2, 0, False), ANOTHERS, "V2", False),
         ((0, 2, 0, False), DRAFT, "V1", False),
     ],
-    ids=["shorter", "as long", "behind its prompt", "another's state", "the first runner"],
+    ids=["shorter", "as long", "behind its prompt", "unwritten", "another's state", "the first runner"],
 )
 def test_drafts_were_behind_a_shorter_row_of_a_prompt(
     beside: Row, found: Any, runner: str, matches: bool

@@ -171,14 +171,21 @@ def _plain_decode(case: Case, _: Profile) -> bool:
     return bool(said and decided["tokens"] == 1 and not decided["drafts"])
 
 
+def _unwritten_or_own(about: dict[str, Any]) -> bool:
+    """States of the request itself, or what no request has written."""
+    return bool(about["found"]) and all(
+        owner in (about["request"], "?", "") for owner, _, _ in about["found"]
+    )
+
+
 def _drafted_behind_a_shorter_row(case: Case, _: Profile) -> bool:
     """Whether the request that reads a wrong state had a row with drafts beside one of fewer tokens that is in its prompt."""
-    name, steps = about_of(case)["request"], steps_of(case)[:-1]
+    name, steps = about_of(case)["request"], steps_of(case)
     return any(
         step[name]["drafts"]
         and one["tokens"] < step[name]["tokens"]
         and one["computed"] < _prompt_of(case, other)
-        for step in steps
+        for step in (steps if _is_published(case) else steps[:-1])
         if name in step
         for other, one in step.items()
     )
@@ -252,7 +259,7 @@ LIVE: Mapping[str, Condition] = {
     ),
     "drafted_behind_a_shorter_row": Condition(
         of_engine(lambda settings: speculates(settings) and settings.get("runner", "V2") == "V2"),
-        all_of(of_wrong_state(own), _drafted_behind_a_shorter_row),
+        all_of(of_wrong_state(_unwritten_or_own), _drafted_behind_a_shorter_row),
     ),
     "saves_before_the_last_chunk": Condition(
         of_engine(lambda settings: speculates(settings) and bool(settings.get("checkpoints"))),

@@ -66,6 +66,12 @@ def _hit_without_its_block(case: Case, _: Profile) -> bool:
     return bool(decided["begins"]) and 0 < about["tokens"] <= decided["computed"] and not loaded
 
 
+def _begins_as_a_decode(case: Case, _: Profile) -> bool:
+    """Whether the request that reads a wrong state has just begun, behind tokens that were loaded."""
+    decided = decided_of(case)
+    return bool(decided["begins"]) and decided["computed"] > 0 and any(_loads_of(case))
+
+
 def _has_work(case: Case) -> bool:
     """Whether the last step before the call had rows."""
     steps = steps_of(case)
@@ -111,5 +117,15 @@ LIVE_CONNECTORS: Mapping[str, Condition] = {
         lambda case, _: _has_work(case),
     ),
     "hit_without_its_block": Condition(of_engine(_connected), _hit_without_its_block),
+    "begins_as_a_decode": Condition(
+        of_engine(
+            lambda settings: (
+                speculates(settings)
+                and settings.get("runner", "V2") == "V2"
+                and not settings.get("prefix_caching", True)
+            )
+        ),
+        _begins_as_a_decode,
+    ),
     "stuck_after_loads": Condition(of_engine(_waits_with_drafts), _stuck_after_loads),
 }
