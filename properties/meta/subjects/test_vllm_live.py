@@ -290,17 +290,24 @@ def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
     ("beside", "found", "runner", "matches"),
     [
         ((0, 2, 0, False), DRAFT, "V2", True),
-        ((0, 3, 0, False), DRAFT, "V2", False),
+        ((0, 3, 0, False), DRAFT, "V2", True),
+        ((0, 4, 0, False), DRAFT, "V2", False),
         ((4, 2, 0, False), DRAFT, "V2", False),
         ((0, 2, 0, False), NOBODYS, "V2", True),
         ((0, 2, 0, False), ANOTHERS, "V2", False),
         ((0, 2, 0, False), DRAFT, "V1", False),
     ],
-    ids=["shorter", "as long", "behind its prompt", "unwritten", "another's state", "the first runner"],
+    ids=[
+        "shorter",
+        "as long",
+        "longer",
+        "behind its prompt",
+        "unwritten",
+        "another's state",
+        "the first runner",
+    ],
 )
-def test_drafts_were_behind_a_shorter_row_of_a_prompt(
-    beside: Row, found: Any, runner: str, matches: bool
-) -> None:
+def test_drafts_were_behind_a_row_of_a_prompt(beside: Row, found: Any, runner: str, matches: bool) -> None:
     case = ends_with(found, rows=(PROMPT, DECODE, DECODE), runner=runner, **SPECULATES)
     names = ("computed", "tokens", "drafts", "begins")
     rows = {"r1": dict(zip(names, DECODE, strict=True)), "r0": dict(zip(names, beside, strict=True))}
@@ -308,7 +315,7 @@ def test_drafts_were_behind_a_shorter_row_of_a_prompt(
     add = call("LiveEngine.add_request", id="r0", prompt=(1, 2), max_tokens=9)
     actual = (*case.actual[:2], Returned(None), *case.actual[2:-2], both, case.actual[-1])
     case = replace(case, steps=(*case.steps[:2], add, *case.steps[2:]), actual=actual)
-    assert CONDITIONS["drafted_behind_a_shorter_row"](case, DOCUMENTS) is matches
+    assert CONDITIONS["drafted_behind_a_prompt"](case, DOCUMENTS) is matches
 
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:

@@ -178,12 +178,13 @@ def _unwritten_or_own(about: dict[str, Any]) -> bool:
     )
 
 
-def _drafted_behind_a_shorter_row(case: Case, _: Profile) -> bool:
-    """Whether the request that reads a wrong state had a row with drafts beside one of fewer tokens that is in its prompt."""
+def _drafted_behind_a_prompt(case: Case, _: Profile) -> bool:
+    """Whether the wrong state is of a request that had a row with drafts beside one of no more tokens that is in its prompt."""
     name, steps = about_of(case)["request"], steps_of(case)
     return any(
         step[name]["drafts"]
-        and one["tokens"] < step[name]["tokens"]
+        and other != name
+        and one["tokens"] <= step[name]["tokens"]
         and one["computed"] < _prompt_of(case, other)
         for step in (steps if _is_published(case) else steps[:-1])
         if name in step
@@ -257,9 +258,9 @@ LIVE: Mapping[str, Condition] = {
         of_engine(lambda settings: speculates(settings) and "gdn" in settings["kinds"]),
         all_of(of_wrong_state(own), _plain_decode),
     ),
-    "drafted_behind_a_shorter_row": Condition(
+    "drafted_behind_a_prompt": Condition(
         of_engine(lambda settings: speculates(settings) and settings.get("runner", "V2") == "V2"),
-        all_of(of_wrong_state(_unwritten_or_own), _drafted_behind_a_shorter_row),
+        all_of(of_wrong_state(_unwritten_or_own), _drafted_behind_a_prompt),
     ),
     "saves_before_the_last_chunk": Condition(
         of_engine(lambda settings: speculates(settings) and bool(settings.get("checkpoints"))),

@@ -1,6 +1,6 @@
 """The forward of an engine of lives: it reads states where the metadata send it, tells what it found, and writes the next ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
@@ -98,8 +98,11 @@ class LiveForward:
         block_size: int,
     ) -> None:
         """Run the attention layers: the pages of each row's block table, and a slot for each of its tokens."""
-        for number, row in enumerate(self.rows):
-            pages = table[number]
+        pages_read = [
+            set(pages[: -(-count // block_size)]) for pages, count in zip(table, computed, strict=False)
+        ]
+        for number in self._writers_first(pages_read, slots, block_size):
+            row, pages = self.rows[number], table[number]
             read = []
             for layer in layers:
                 last = -(-computed[number] // block_size)
@@ -117,6 +120,23 @@ class LiveForward:
                     if slots[at] >= block_size:
                         layer.write_key(slots[at] // block_size, slots[at] % block_size, state)
             row["slots"] = tuple(slots[at] for at in tokens)
+
+    def _writers_first(
+        self, pages_read: Sequence[set[int]], slots: Sequence[int], block_size: int
+    ) -> Iterator[int]:
+        """The rows, each behind those that write what it reads: the keys of a batch are written before its attention reads any."""
+        written: list[set[int]] = [set() for _ in self.rows]
+        for at, number in self._row_of.items():
+            if slots[at] >= block_size:
+                written[number].add(slots[at] // block_size)
+        waiting = list(range(len(self.rows)))
+        while waiting:
+            ready = (
+                one
+                for one in waiting
+                if all(one == by or not pages_read[one] & written[by] for by in waiting)
+            )
+            yield waiting.pop(waiting.index(next(ready, waiting[0])))
 
 
 def _one(states: set[int]) -> int:
