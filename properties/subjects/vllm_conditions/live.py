@@ -180,13 +180,13 @@ def _unwritten_or_own(about: dict[str, Any]) -> bool:
 
 def _drafted_behind_a_prompt(case: Case, _: Profile) -> bool:
     """Whether the wrong state is of a request that had a row with drafts beside one of no more tokens that is in its prompt."""
-    name, steps = about_of(case)["request"], steps_of(case)
+    name = about_of(case)["request"]
     return any(
         step[name]["drafts"]
         and other != name
         and one["tokens"] <= step[name]["tokens"]
         and one["computed"] < _prompt_of(case, other)
-        for step in (steps if _is_published(case) else steps[:-1])
+        for step in steps_of(case)
         if name in step
         for other, one in step.items()
     )
