@@ -190,7 +190,8 @@ class LiveOffers:
         """Whether blocks of a request that is gone are kept until they are saved."""
         name = request.request_id
         self._requests.pop(name, None)
-        if name in self.loads or not self.settings.saves_at_end:
+        # Preempted while its last step was in flight, it has none.
+        if name in self.loads or not self.settings.saves_at_end or not any(blocks):
             return False
         if not self.settings.prefix_caching:
             told = self._waits_for_its_end(request) and len(request.output_token_ids) == 1
