@@ -1,9 +1,9 @@
 """The laws of whose the blocks are, on plain values.
 
-Every block is counted once for each owner, and is free without one. It has one owner, or several that share a prefix that may be
-hit: none of them twice, all in one group. Attention has it in the column of its tokens, whoever owns it. A recurrent state that a
-prefill saves on its way may stand in a later column of that request than in those of the requests that hit it.
-Source: the semantic invariant; for the later column the release's description of its prefill checkpoints.
+Every block is counted once for each owner, and is free without one. No block has two owners but as a prefix that is shared. Then all
+owners are of one group, and each has the block once. A page of keys is in the same column for all of them, since its tokens are at
+the same positions. The column of a recurrent state is the request's own affair: what its rows read is another law.
+Source: the semantic invariant.
 """
 
 from collections import Counter

@@ -58,7 +58,7 @@ def test_a_step_that_is_right_breaks_nothing() -> None:
     assert laws().step(prefill()) == []
 
 
-def test_a_state_that_a_prefill_saved_on_its_way_may_be_shared_from_a_later_column() -> None:
+def test_a_shared_state_may_be_in_another_column_of_each_owner() -> None:
     seen = prefill()
     seen["owners_after"] = [*seen["owners"], ("r1", 1, 1, 2)]
     seen["references"] = [(1, 1), (2, 2)]
@@ -98,7 +98,8 @@ def publishes_what_nobody_wrote(seen: dict[str, Any]) -> None:
 
 
 def shares_a_block_of_two_groups(seen: dict[str, Any]) -> None:
-    seen["owners_after"] = [("r0", 0, 0, 1), ("r0", 1, 0, 1)]
+    seen["owners_after"] = [*seen["owners"], ("r1", 0, 0, 2)]
+    seen["references"] = [(1, 1), (2, 2)]
 
 
 def shares_a_block_of_two_columns(seen: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ import properties.subjects.vllm.release
 """
 
 
-def test_beside_a_gpu_extensions_that_are_not_there_are_told_to_do_nothing() -> None:
+def test_beside_a_gpu_missing_extensions_are_imported_and_can_do_nothing() -> None:
     script = """
 import vllm._C, vllm._moe_C, vllm.vllm_flash_attn._vllm_fa2_C, vllm._C_stable_libtorch
 print(torch.ops._C.cutlass_scaled_mm_supports_fp8(90), torch.ops._C.cutlass_group_gemm_supported(90))
