@@ -157,16 +157,18 @@ class MambaSpecDecodeGPUContext:
     def _keep_states(self, rows: Sequence[StateRow], tables: Sequence[torch.Tensor]) -> None:
         for name in STATE_FIELDS:
             vector = getattr(self, name)
-            vector[: len(rows)] = torch.tensor([getattr(row, name) for row in rows], dtype=vector.dtype)
+            values = torch.tensor([getattr(row, name) for row in rows], dtype=vector.dtype)
+            vector[: len(rows)].copy_(values, non_blocking=True)
         addresses = [signed(table.data_ptr()) for table in tables]
-        self.block_table_ptrs.copy_(torch.tensor(addresses))
+        self.block_table_ptrs.copy_(torch.tensor(addresses), non_blocking=True)
         most = tile_bytes(self.counters.device)
         entries = [
             (*row.entry(addresses[row.state_group_indices]), first, end)
             for row in rows
             for first, end in row.tiles(most)
         ]
-        self.tiles = torch.tensor(entries, dtype=torch.int64, device=self.counters.device).view(-1, 8)
+        tiles = torch.tensor(entries, dtype=torch.int64).view(-1, 8)
+        self.tiles = tiles.to(self.counters.device, non_blocking=True)
 
     def run_fused_postprocess(
         self,

@@ -149,7 +149,6 @@ class InProcess:
             cause = error.__cause__
             assert cause is not None
             return Raised(name_of(type(cause)), message_of(cause), *self._traces(call, scope))
-        self._builder.allocator.pull()
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
         return Returned(described, *self._traces(call, scope))
@@ -211,8 +210,11 @@ class InProcess:
 
     def _wait(self) -> None:
         """Until everything that the call has started is done, copies to host memory among it."""
-        if self.device != "cpu":
-            torch.cuda.synchronize()
+        # The download is asked for first: where processes share a GPU, each wait is for all of their turns. What an
+        # engine launches next would not wait for other streams of the subject's either.
+        with self._builder.allocator.fetching():
+            if self.device != "cpu":
+                torch.cuda.synchronize()
 
     @contextmanager
     def _sync_debug_mode(self) -> Iterator[None]:

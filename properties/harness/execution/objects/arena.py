@@ -7,6 +7,8 @@ the subject runs; what the subject has written is downloaded once, after the cal
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,7 +39,7 @@ class Arena:
     """Memory on `device`, handed out from its beginning on in every example.
 
     The image holds what the device does, but for what was written to the image since (`flush` uploads it) and for what a subject
-    has written since (`pull` downloads it).
+    has written since (`pull` and `fetching` download it).
     """
 
     def __init__(self, device: str, nbytes: int = ARENA_BYTES) -> None:
@@ -128,12 +130,21 @@ class Arena:
             self._memory[begin:end].copy_(self._image[begin:end], non_blocking=True)
         self._unsent.clear()
 
-    def pull(self) -> None:
-        """The image holds what the device does."""
+    @contextmanager
+    def fetching(self) -> Iterator[None]:
+        """The image holds what the device does, once whoever enters this has waited for the device."""
         if self._stale and self._used:
             self._upload()
-            self._image[: self._used].copy_(self._memory[: self._used])
+            self._image[: self._used].copy_(self._memory[: self._used], non_blocking=True)
+        yield
         self._stale = False
+
+    def pull(self) -> None:
+        """The image holds what the device does."""
+        if self._stale:
+            with self.fetching():
+                if self._used and self.device != "cpu":
+                    torch.cuda.current_stream().synchronize()
 
     def imaged(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The same view of the image, None where the tensor does not lie in this memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -179,6 +180,10 @@ class Allocator:
         """The subject may look at everything, and write to it."""
         if self.arena is not None:
             self.arena.flush()
+
+    def fetching(self) -> AbstractContextManager[None]:
+        """As `pull`, once whoever enters this has waited for the device."""
+        return nullcontext() if self.arena is None else self.arena.fetching()
 
     def pull(self) -> None:
         """What the subject has written can be looked at."""

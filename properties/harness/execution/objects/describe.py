@@ -7,7 +7,7 @@ What cannot be described becomes a record `Undescribable`, which no rule expects
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice
@@ -28,6 +28,7 @@ from properties.harness.execution.objects.blocks import (
     window,
 )
 from properties.harness.execution.objects.build import Bound
+from properties.harness.execution.objects.transfer import on_host
 
 _ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
 MISSING = record("Missing")
@@ -57,8 +58,8 @@ class Describer:
         """`result` as a value: its parts, and tensors by what they hold or by which of the arguments they are."""
         return _Description(self, scope, by_content).of(result, path)
 
-    def tensor(self, tensor: torch.Tensor) -> Tensor:
-        """The tensor by its elements.
+    def tensor(self, tensor: torch.Tensor, read: torch.Tensor | None = None) -> Tensor:
+        """The tensor by its elements; `read` has them, flat, where they are on the host already.
 
         Raises:
             _NotPlainError: it has none that can be told.
@@ -67,9 +68,16 @@ class Describer:
         _require_few(tensor.numel())
         if tensor.dtype.is_complex:
             raise _NotPlainError(f"elements of {tensor.dtype}")
-        elements = self._imaged(tensor).reshape(-1).tolist()
+        elements = (self._imaged(tensor).reshape(-1) if read is None else read).tolist()
         name = str(tensor.dtype).removeprefix("torch.")
         return Tensor(name, tuple(tensor.shape), _numbers(elements), on=place)
+
+    def read(self, found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """As `on_host`, of those of which no image is there."""
+        if self.device == "cpu":
+            return []
+        tensors = (one for one in found if type(one) is torch.Tensor)
+        return on_host(one for one in tensors if self._imaged(one) is one)
 
     def array(self, array: np.ndarray) -> Tensor:
         """The NumPy array by its elements; raises as `tensor`."""
@@ -159,13 +167,17 @@ def _subject_code() -> Iterator[None]:
 
 @dataclass
 class _Description:
-    """One result on its way to plain data; `inside` are the objects that the one in hand is part of."""
+    """One result on its way to plain data; `inside` are the objects that the one in hand is part of.
+
+    `read`: tensors that were read together with others, by their ids, each with what it holds.
+    """
 
     describer: Describer
     scope: Scope
     by_content: bool
     inside: list[int] = field(default_factory=list)
     parts: int = 0
+    read: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
     def of(self, found: Any, path: str) -> Value:
         self.parts += 1
@@ -215,20 +227,24 @@ class _Description:
         return found
 
     def _tensor(self, found: torch.Tensor, path: str) -> Value:
-        if self.by_content:
-            return self.describer.tensor(found)
-        if id(found) in self.scope.paths:
+        if id(found) in self.scope.paths and not self.by_content:
             return SameAs(self.scope.paths[id(found)])
-        described = self.describer.tensor(found)
+        _, read = self.read.get(id(found), (None, None))
+        described = self.describer.tensor(found, read)
+        if self.by_content:
+            return described
         self.scope.add(path, Allocation(found, found, guarded=False))
         return described
 
     def _items(self, found: Any, path: str) -> Value:
-        items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
+        parts = self._some(iter(found))
+        self._read(parts)
+        items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
         return items if issubclass(type(found), list) else tuple(items)
 
     def _dict(self, found: Any, path: str) -> Value:
         items = self._some(iter(found.items()))
+        self._read(item for _, item in items)
         plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if _is_plain_key(key)}
         if len(plain) == len(items):
             return plain
@@ -237,24 +253,38 @@ class _Description:
 
     def _fields(self, found: Any, path: str) -> Record:
         kind = _name(type(found))
+        held = [
+            (plain_text(one.name), _attribute(found, one.name)) for one in self._some(iter(fields(found)))
+        ]
+        self._read(item for _, item in held)
         described: list[tuple[str, Value]] = []
-        for one in self._some(iter(fields(found))):
-            name = plain_text(one.name)
-            try:
-                with _subject_code():
-                    item = getattr(found, one.name)
-            except _NotPlainError as error:
-                # The record goes without a field that was never set.
-                if not isinstance(error.__cause__, AttributeError):
-                    described.append((name, undescribable(found, str(error))))
-            else:
+        for name, item in held:
+            if not isinstance(item, _NotPlainError):
                 described.append((name, self._field(kind, name, item, path)))
+            # The record goes without a field that was never set.
+            elif not isinstance(item.__cause__, AttributeError):
+                described.append((name, undescribable(found, str(item))))
         return Record(kind, tuple(described))
+
+    def _read(self, parts: Iterable[Any]) -> None:
+        known = () if self.by_content else self.scope.paths
+        pairs = self.describer.read(one for one in parts if id(one) not in known)
+        # With the tensor, or else another one could come to have its id.
+        self.read.update((id(pair[0]), pair) for pair in pairs)
 
     def _field(self, kind: str, name: str, item: Any, path: str) -> Value:
         if (kind, name) in _ADDRESS_FIELDS and type(item) is int:
             return self.scope.address(item)
         return self.of(item, f"{path}.{name}")
+
+
+def _attribute(found: Any, name: str) -> Any:
+    """An attribute of an object of the subject's, or the `_NotPlainError` that stands for what it raised."""
+    try:
+        with _subject_code():
+            return getattr(found, name)
+    except _NotPlainError as error:
+        return error
 
 
 _SCALARS = (type(None), bool, int, float, str)
