@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,22 +16,30 @@ def on_host(found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
     Left out: what lies on the host, subclasses of `Tensor`, and what cannot be read as one run of bytes.
     """
-    far = {id(one): one for one in found if _is_small_and_far(one)}
-    if len(far) < 2:
-        return []
+    far = {id(one): one for one in found if type(one) is torch.Tensor and one.is_cuda and has_few_bytes(one)}
+    by_device: dict[torch.device, list[torch.Tensor]] = {}
+    for one in far.values():
+        by_device.setdefault(one.device, []).append(one)
+    return [pair for tensors in by_device.values() if len(tensors) > 1 for pair in read_together(tensors)]
+
+
+def read_together(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each of these tensors of one device, all with few bytes, with its elements on the host, flat."""
     # The larger elements first, so that those of each tensor lie where its dtype may be viewed.
-    ordered = sorted(far.values(), key=lambda one: -one.element_size())
+    ordered = sorted(tensors, key=lambda one: -one.element_size())
     together = torch.cat([one.detach().reshape(-1).view(torch.uint8) for one in ordered]).cpu()
     sizes = [one.numel() * one.element_size() for one in ordered]
-    pieces = zip(ordered, together.split(sizes), strict=True)
-    return [(one, piece.view(one.dtype)) for one, piece in pieces]
+    return [(one, piece.view(one.dtype)) for one, piece in zip(ordered, together.split(sizes), strict=True)]
 
 
-def _is_small_and_far(found: Any) -> bool:
-    if type(found) is not torch.Tensor or found.device.type != "cuda" or found.layout is not torch.strided:
+def has_few_bytes(found: torch.Tensor) -> bool:
+    """Whether its elements are one run of bytes that is there, and is short."""
+    if found.layout is not torch.strided or found.is_quantized or not found.is_contiguous():
         return False
-    if found.is_quantized or found.is_neg() or found.is_complex() or not found.is_contiguous():
+    # The bytes of these are not yet what the elements are, or not one number each.
+    if found.is_neg() or found.is_complex():
         return False
     # Views of a storage that was made smaller since have elements that are no longer there.
-    end = (found.storage_offset() + found.numel()) * found.element_size()
-    return 0 < found.numel() * found.element_size() <= _LARGEST and end <= found.untyped_storage().nbytes()
+    nbytes = found.numel() * found.element_size()
+    end = found.storage_offset() * found.element_size() + nbytes
+    return 0 < nbytes <= _LARGEST and end <= found.untyped_storage().nbytes()
