@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from properties.harness.execution.objects import describe
 from properties.harness.execution.objects.blocks import Scope
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.transfer import has_few_bytes, on_host, read_together
@@ -22,6 +23,8 @@ def test_tensors_of_any_dtype_and_shape_are_read_with_their_own_elements(device:
     shapes: list[tuple[int, ...]] = [(), (1,), (3,), (2, 3)]
     tensors = [numbered(dtype, device, *shape) for shape in shapes for dtype in DTYPES]
     tensors += [numbered(torch.int32, device, 9)[2:5], torch.full((2,), torch.nan, device=device)]
+    # One element is contiguous at any stride.
+    tensors += [numbered(torch.int32, device, 4, 2)[:1, 1], numbered(torch.int64, device, 4)[::4]]
     read = read_together(tensors)
     assert sorted(map(id, tensors)) == sorted(id(one) for one, _ in read)
     for tensor, host in read:
@@ -78,3 +81,11 @@ def test_a_result_says_the_same_whether_its_tensors_were_read_together(device: s
             describer.read = lambda found: []  # type: ignore[method-assign]
         told.append(describer.result(result, "result", Scope(paths={id(known): "x"})))
     assert told[0] == told[1]
+
+
+def test_where_tensors_cannot_be_read_together_each_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(found: object) -> None:
+        raise RuntimeError(f"cannot read {found}")
+
+    monkeypatch.setattr(describe, "on_host", refuse)
+    assert Describer("cuda").read([torch.ones(2), torch.ones(3)]) == []

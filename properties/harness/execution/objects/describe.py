@@ -77,7 +77,12 @@ class Describer:
         if self.device == "cpu":
             return []
         tensors = (one for one in found if type(one) is torch.Tensor)
-        return on_host(one for one in tensors if self._imaged(one) is one)
+        try:
+            with _subject_code():
+                return on_host(one for one in tensors if self._imaged(one) is one)
+        except _NotPlainError:
+            # Each is read alone then, and which one it was is told of that one.
+            return []
 
     def array(self, array: np.ndarray) -> Tensor:
         """The NumPy array by its elements; raises as `tensor`."""

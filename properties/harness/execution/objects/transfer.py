@@ -27,7 +27,9 @@ def read_together(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, t
     """Each of these tensors of one device, all with few bytes, with its elements on the host, flat."""
     # The larger elements first, so that those of each tensor lie where its dtype may be viewed.
     ordered = sorted(tensors, key=lambda one: -one.element_size())
-    together = torch.cat([one.detach().reshape(-1).view(torch.uint8) for one in ordered]).cpu()
+    # One element is contiguous at any stride, and its bytes may be viewed at a stride of one only.
+    flat = [one.detach().as_strided((one.numel(),), (1,)) for one in ordered]
+    together = torch.cat([one.view(torch.uint8) for one in flat]).cpu()
     sizes = [one.numel() * one.element_size() for one in ordered]
     return [(one, piece.view(one.dtype)) for one, piece in zip(ordered, together.split(sizes), strict=True)]
 
