@@ -6,9 +6,7 @@ What cannot be described becomes a record `Undescribable`, which no rule expects
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from properties.harness.case.raised import from_outside, name_of, plain_text, spelled
+from properties.harness.case.raised import plain_text
 from properties.harness.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
 from properties.harness.execution.objects.blocks import (
     Allocation,
@@ -28,21 +26,25 @@ from properties.harness.execution.objects.blocks import (
     window,
 )
 from properties.harness.execution.objects.build import Bound
+from properties.harness.execution.objects.plain import (
+    SCALARS,
+    NotPlainError,
+    attribute,
+    is_plain_key,
+    numbers,
+    part_of_scalar,
+    require_few,
+    scalar,
+    subject_code,
+    type_name,
+    undescribable,
+)
 from properties.harness.execution.objects.transfer import on_host
 
 _ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
 MISSING = record("Missing")
-_OUR_RECORDS = frozenset({"Damaged", "Missing", "Undescribable"})
 _DEEPEST = 50
 _MOST_PARTS = 100_000
-_MOST_ELEMENTS = 1 << 24
-_LONGEST_INT = 4096
-_LONGEST_TEXT = 1_000_000
-
-
-def undescribable(found: Any, why: str) -> Record:
-    """What stands for an object of the subject's that cannot be told as plain data."""
-    return record("Undescribable", type=name_of(type(found)), why=why)
 
 
 class Describer:
@@ -62,15 +64,15 @@ class Describer:
         """The tensor by its elements; `read` has them, flat, where they are on the host already.
 
         Raises:
-            _NotPlainError: it has none that can be told.
+            NotPlainError: it has none that can be told.
         """
         place = self._place(tensor)
-        _require_few(tensor.numel())
+        require_few(tensor.numel())
         if tensor.dtype.is_complex:
-            raise _NotPlainError(f"elements of {tensor.dtype}")
+            raise NotPlainError(f"elements of {tensor.dtype}")
         elements = (self._imaged(tensor).reshape(-1) if read is None else read).tolist()
         name = str(tensor.dtype).removeprefix("torch.")
-        return Tensor(name, tuple(tensor.shape), _numbers(elements), on=place)
+        return Tensor(name, tuple(tensor.shape), numbers(elements), on=place)
 
     def read(self, found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """As `on_host`, of those of which no image is there."""
@@ -78,24 +80,24 @@ class Describer:
             return []
         tensors = (one for one in found if type(one) is torch.Tensor)
         try:
-            with _subject_code():
+            with subject_code():
                 return on_host(one for one in tensors if self._imaged(one) is one)
-        except _NotPlainError:
+        except NotPlainError:
             # Each is read alone then, and which one it was is told of that one.
             return []
 
     def array(self, array: np.ndarray) -> Tensor:
         """The NumPy array by its elements; raises as `tensor`."""
-        _require_few(array.size)
+        require_few(array.size)
         if array.dtype.kind not in "biuf":
-            raise _NotPlainError(f"elements of {array.dtype}")
+            raise NotPlainError(f"elements of {array.dtype}")
         place: Place = "host" if self.device != "cpu" else "device"
-        return Tensor(str(array.dtype), array.shape, _numbers(array.reshape(-1).tolist()), on=place)
+        return Tensor(str(array.dtype), array.shape, numbers(array.reshape(-1).tolist()), on=place)
 
     def _place(self, tensor: torch.Tensor) -> Place:
         kind = tensor.device.type
         if kind not in ("cpu", torch.device(self.device).type):
-            raise _NotPlainError(f"on device {tensor.device}")
+            raise NotPlainError(f"on device {tensor.device}")
         return "host" if self.device != "cpu" and kind == "cpu" else "device"
 
     def observed(self, names: dict[str, Bound], name: str) -> Value:
@@ -115,11 +117,11 @@ class Describer:
     def _below(self, found: Any, path: str) -> Value:
         """What an object of the subject's holds there."""
         try:
-            with _subject_code():
+            with subject_code():
                 for part in filter(None, path.split(".")):
                     found = getattr(found, part)
                 return self._contents(found)
-        except _NotPlainError as error:
+        except NotPlainError as error:
             return (
                 MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
             )
@@ -143,31 +145,11 @@ class Describer:
             found.dtype is torch.uint8 or found.is_floating_point()
         ):
             place = self._place(found)
-            _require_few(found.numel())
+            require_few(found.numel())
             raw = raw_bytes(self._imaged(found))
             shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
             return Tensor("uint8", shape, raw, on=place)
         return self.result(found, "", Scope(), by_content=True)
-
-
-class _NotPlainError(Exception):
-    """It cannot be described, for this reason; its cause is what the subject raised, if it did."""
-
-
-@contextmanager
-def _subject_code() -> Iterator[None]:
-    """Attributes, iterators and tensors of the subject's may raise anything; here it is `_NotPlainError`.
-
-    What says that the device lacks memory, or has had a fault, is left to whoever knows about devices.
-    """
-    try:
-        yield
-    except (_NotPlainError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError):
-        raise
-    except BaseException as error:
-        if from_outside(error):
-            raise
-        raise _NotPlainError(spelled(error)) from error
 
 
 @dataclass
@@ -188,13 +170,13 @@ class _Description:
         self.parts += 1
         try:
             # Of these no code of the subject's is run, and most parts are such.
-            if type(found) in _SCALARS:
-                return _scalar(found)
+            if type(found) in SCALARS:
+                return scalar(found)
             if type(found) in (tuple, list):
                 return self._nested(found, path, self._items)
-            with _subject_code():
+            with subject_code():
                 return self._described(found, path)
-        except _NotPlainError as error:
+        except NotPlainError as error:
             return undescribable(found, str(error))
 
     def _described(self, found: Any, path: str) -> Value:
@@ -210,13 +192,13 @@ class _Description:
             return self._nested(found, path, self._items)
         if issubclass(kind, np.ndarray):
             return self.describer.array(found)
-        return _part_of_scalar(found) if issubclass(kind, (int, float, str)) else Record(_name(kind), ())
+        return part_of_scalar(found) if issubclass(kind, (int, float, str)) else Record(type_name(kind), ())
 
     def _nested(self, found: Any, path: str, described: Callable[[Any, str], Value]) -> Value:
         if id(found) in self.inside:
-            raise _NotPlainError("it holds itself")
+            raise NotPlainError("it holds itself")
         if len(self.inside) >= _DEEPEST:
-            raise _NotPlainError(f"nested more than {_DEEPEST} deep")
+            raise NotPlainError(f"nested more than {_DEEPEST} deep")
         self.inside.append(id(found))
         try:
             return described(found, path)
@@ -228,7 +210,7 @@ class _Description:
         room = max(0, _MOST_PARTS - self.parts)
         found = list(islice(items, room + 1))
         if len(found) > room:
-            raise _NotPlainError(f"more than {_MOST_PARTS} parts")
+            raise NotPlainError(f"more than {_MOST_PARTS} parts")
         return found
 
     def _tensor(self, found: torch.Tensor, path: str) -> Value:
@@ -250,21 +232,19 @@ class _Description:
     def _dict(self, found: Any, path: str) -> Value:
         items = self._some(iter(found.items()))
         self._read(item for _, item in items)
-        plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if _is_plain_key(key)}
+        plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if is_plain_key(key)}
         if len(plain) == len(items):
             return plain
         pairs = [(self.of(key, path), self.of(item, path)) for key, item in items]
         return record("Dict", items=pairs)
 
     def _fields(self, found: Any, path: str) -> Record:
-        kind = _name(type(found))
-        held = [
-            (plain_text(one.name), _attribute(found, one.name)) for one in self._some(iter(fields(found)))
-        ]
+        kind = type_name(type(found))
+        held = [(plain_text(one.name), attribute(found, one.name)) for one in self._some(iter(fields(found)))]
         self._read(item for _, item in held)
         described: list[tuple[str, Value]] = []
         for name, item in held:
-            if not isinstance(item, _NotPlainError):
+            if not isinstance(item, NotPlainError):
                 described.append((name, self._field(kind, name, item, path)))
             # The record goes without a field that was never set.
             elif not isinstance(item.__cause__, AttributeError):
@@ -281,66 +261,3 @@ class _Description:
         if (kind, name) in _ADDRESS_FIELDS and type(item) is int:
             return self.scope.address(item)
         return self.of(item, f"{path}.{name}")
-
-
-def _attribute(found: Any, name: str) -> Any:
-    """An attribute of an object of the subject's, or the `_NotPlainError` that stands for what it raised."""
-    try:
-        with _subject_code():
-            return getattr(found, name)
-    except _NotPlainError as error:
-        return error
-
-
-_SCALARS = (type(None), bool, int, float, str)
-
-
-def _scalar(found: Any) -> Value:
-    """None, a number or a text as it is, where it can be written down."""
-    if type(found) is int and found.bit_length() > _LONGEST_INT:
-        raise _NotPlainError(f"{found.bit_length()} bits")
-    if type(found) is str:
-        if len(found) > _LONGEST_TEXT:
-            raise _NotPlainError(f"{len(found)} characters")
-        return plain_text(found)
-    return math.nan if type(found) is float and math.isnan(found) else found
-
-
-def _part_of_scalar(found: Any) -> Record:
-    """A number or a text of a type of its own, such as an enumeration's: not what the rules mean by that value."""
-    plain = next(kind for kind in (int, float, str) if issubclass(type(found), kind))
-    read = {int: int.__index__, float: float.__float__, str: str.__str__}[plain]
-    return record(_name(type(found)), value=_scalar(read(found)))
-
-
-def _is_plain_key(key: Any) -> bool:
-    """Whether nothing about a key of a dict has to be changed to write it down."""
-    return type(key) in _SCALARS and _scalar(key) == key
-
-
-def _name(kind: type) -> str:
-    """The name of a type of the subject's, apart from the records that we make."""
-    name = name_of(kind)
-    return f"{name} of the subject" if name in _OUR_RECORDS else name
-
-
-def _require_few(count: int) -> None:
-    # A view can have more elements than there is memory.
-    if count > _MOST_ELEMENTS:
-        raise _NotPlainError(f"{count} elements")
-
-
-def _numbers(elements: list[Any]) -> tuple[int, ...]:
-    """Elements as numbers, truth values among them.
-
-    Raises:
-        TypeError: an element is no number, as in a masked array.
-    """
-    kinds = set(map(type, elements))
-    if kinds == {int}:
-        return tuple(elements)
-    # NaN is one object everywhere, so that what holds it equals itself.
-    plain: list[Any] = [math.nan if one != one else one for one in elements]  # noqa: PLR0124
-    if kinds <= {int, float}:
-        return tuple(plain)
-    return tuple(map(int, plain))
