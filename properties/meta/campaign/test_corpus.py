@@ -26,6 +26,7 @@ from properties.harness.case.values import Refusal, Returned, call
 from properties.harness.cli import main as cli
 from properties.harness.data.files import HOST
 from properties.harness.execution import registry
+from properties.harness.execution.port import ordinary_port
 from properties.meta.breakages.broken import ROOT, a_case, earlier_json, toy
 from properties.meta.processes import COMMANDS, Started, run_pytest
 from properties.subjects import KnownDeviation, Subject, Symptom
@@ -575,10 +576,13 @@ def refuses(x: int, y: int) -> int:
 def test_a_case_that_fails_is_told_as_it_fails_now(
     tmp_path: Path, device: str, now: Callable[..., int], subject: str
 ) -> None:
-    _, found = replayed(CorpusFile(tmp_path, FIXED), toy(cdiv=lambda x, y: x - y + 1), device)
+    # A worker, which replays where there is a GPU, knows subjects by their names only.
+    wrong = toy(cdiv=lambda x, y: x - y + 1)
+    _, found = replayed(CorpusFile(tmp_path, FIXED), wrong, device, ordinary_port(wrong, device))
     assert found is not None
     another = Subject("another", toy(cdiv=now).module)
-    told, failing = replayed(CorpusFile(tmp_path, replace(found, subject="toy")), another, device)
+    failed = CorpusFile(tmp_path, replace(found, subject="toy"))
+    told, failing = replayed(failed, another, device, ordinary_port(another, device))
     assert failing is not None
     assert failing.message.startswith(told.message)
     assert failing.subject == subject

@@ -284,13 +284,23 @@ def test_what_was_written_on_the_device_is_in_the_image_after_a_pull() -> None:
     assert shown.tolist() == [0, 9]
 
 
-def test_an_image_that_may_be_out_of_date_is_not_shown() -> None:
+def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_else_when_it_is_looked_at() -> None:
     arena = Arena("cpu", 1024)
     assert arena.reserve(16) == 0
-    memory = arena.memory(0, 16)
+    memory, (image, _) = arena.memory(0, 16), arena.image_at(0, 16)
     arena.flush()
-    with pytest.raises(AssertionError, match=r"^the device may hold something else"):
-        arena.imaged(memory)
+    memory[5] = 9
+    shown = arena.imaged(memory[4:6])
+    assert shown is not None
+    assert shown.tolist() == [0, 9]
+    arena.flush()
+    memory[5] = 8
+    with arena.fetching():
+        assert image[5] == 8
+    # Nobody has run since, so that nothing has to be fetched again.
+    memory[5] = 7
+    arena.pull()
+    assert image[5] == 8
 
 
 def test_a_tensor_of_somebody_else_has_no_image() -> None:

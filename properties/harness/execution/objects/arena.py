@@ -147,13 +147,13 @@ class Arena:
                     torch.cuda.current_stream().synchronize()
 
     def imaged(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The same view of the image, None where the tensor does not lie in this memory."""
+        """The same view of the image, which is fetched where nobody has; None where the tensor lies elsewhere."""
         if not self._used or tensor.device.type != self._memory.device.type:
             return None
         begin = tensor.data_ptr() - self._first
         if not 0 <= begin < self._used:
             return None
-        assert not self._stale, "the device may hold something else"
+        self.pull()
         itemsize = tensor.element_size()
         typed = self._image[begin % itemsize :]
         typed = typed[: typed.numel() // itemsize * itemsize].view(tensor.dtype)
