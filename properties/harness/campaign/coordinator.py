@@ -330,7 +330,6 @@ class Campaign:
         elif isinstance(message, ExamplesRun):
             if isinstance(seat.task, Explore) and not seat.task.shown:
                 self.ledger.progress(message.property, message.examples, message.compared)
-                seat.examples += message.examples
         elif isinstance(message, Gone):
             self._gone(seat, message.why)
         else:

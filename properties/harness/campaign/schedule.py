@@ -77,7 +77,7 @@ class Schedule:
         Args:
             left: seconds of the budget.
         """
-        if left <= 0 or (not self._by_time and self._unassigned(seats) <= 0):
+        if left <= 0:
             return None
         if self._first:
             return self._to_try(left)
@@ -87,7 +87,7 @@ class Schedule:
             return replace(self._lost.popleft(), patience=left, deadline=deadline)
         if not self._queue and not self._turn(seats):
             return None
-        return self._sized(self._chosen(seat), seats, left)
+        return self._sized(self._chosen(seat), left)
 
     def _to_try(self, left: float) -> Explore:
         name = self._first.popleft()
@@ -122,12 +122,6 @@ class Schedule:
         """Have a task done next that was lost."""
         self._lost.append(task)
 
-    def _unassigned(self, seats: Iterable[Seat]) -> int:
-        """Examples of the budget that are neither run nor in hand."""
-        tasks = ((seat.task, seat.examples) for seat in seats)
-        in_hand = (max(0, one.max_examples - ran) for one, ran in tasks if isinstance(one, Explore))
-        return (self._plan.examples or 0) - self._ledger.examples - sum(in_hand)
-
     def _chosen(self, seat: Seat) -> Explore:
         """The next task, if possible of a property that this worker or none has explored: it has its strategies ready."""
         homes = (self._homes.get(task.property, seat) for task in self._queue)
@@ -155,9 +149,9 @@ class Schedule:
         chosen.sort(key=self._urgency)
         times = -(-len(seats) // len(chosen)) if chosen and self._by_time else 1
         tasks = (self._explore(one, number) for number in range(times) for one in chosen)
-        self._queue.extend(tasks if self._by_time else self._shared(tasks, seats))
-        self.done += 1
-        return bool(chosen)
+        self._queue.extend(tasks if self._by_time else self._shared(tasks))
+        self.done += bool(self._queue)
+        return bool(self._queue)
 
     def _has_few(self, standing: Standing) -> bool:
         return bool(standing.unshrunk) or self._missing(standing) > 0
@@ -191,9 +185,9 @@ class Schedule:
         seed = seed_of(self._plan, self._plan.first_round + nth, name if not number else f"{name}#{number}")
         return Explore(name, seed, 0)
 
-    def _shared(self, tasks: Iterable[Explore], seats: Sequence[Seat]) -> Iterator[Explore]:
-        """What is left of the examples goes to the tasks in this order, whoever is first to take one."""
-        left = self._unassigned(seats)
+    def _shared(self, tasks: Iterable[Explore]) -> Iterator[Explore]:
+        """What is left of the examples goes to the tasks in this order; what shrinking takes beyond that, only later rounds lack."""
+        left = (self._plan.examples or 0) - self._ledger.examples
         for task in tasks:
             fixed = _FIXED_LIVES if task.property in self._lives else _FIXED_EXAMPLES
             size = min(self._ledger.standings[task.property].weight * fixed, left)
@@ -201,14 +195,12 @@ class Schedule:
             if size > 0:
                 yield replace(task, max_examples=size)
 
-    def _sized(self, task: Explore, seats: Sequence[Seat], left: float) -> Explore:
+    def _sized(self, task: Explore, left: float) -> Explore:
         standing = self._ledger.standings[task.property]
         # What has ended a worker would do so in every round.
         isolated = standing.deaths > 0
         sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
         if not self._by_time:
-            # Shrinking takes examples that nobody has counted on.
-            sized = replace(sized, max_examples=min(task.max_examples, self._unassigned(seats)))
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(standing)) > 0:
             half = self._few(standing) // 2

@@ -21,7 +21,6 @@ class Seat:
     """A worker that is only asked what it does."""
 
     task: Explore | None = None
-    examples: int = 0
 
 
 @dataclass
@@ -102,3 +101,40 @@ def test_another_seed_has_other_explorations() -> None:
 def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
     slow, fast = (Played(1, speed).tasks(12)[-1].max_examples for speed in (10, 1000))
     assert slow < fast
+
+
+def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
+    """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
+    plan = Plan("toys", examples=budget, seed=7)
+    ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
+    schedule = Schedule(plan, ledger, frozenset(), 0)
+    seats, done = [Seat() for _ in range(workers)], list[Explore]()
+    while True:
+        for seat in seats:
+            seat.task = schedule.next(seat, seats, float("inf"))  # type: ignore[arg-type]
+        busy = [seat for seat in seats if seat.task is not None]
+        if not busy:
+            told = [(one.property, one.seed, one.max_examples) for one in done]
+            return told, ledger.examples
+        for seat in busy:
+            assert seat.task is not None
+            ran = seat.task.max_examples + (shrinking if seat.task.property == NAMES[0] else 0)
+            message = Explored(seat.task.property, "passed", 1.0, counts=Counts(ran, ran))
+            ledger.explored(message, 0.0)
+            schedule.ended(seat.task, message)
+            done.append(seat.task)
+            seat.task = None
+
+
+def test_shrinking_takes_nothing_of_what_other_properties_get_in_the_same_round() -> None:
+    plain, ran = ran_in_all(1, 150, 0)
+    assert sum(size for _, _, size in plain) == ran == 150
+    shrunk, ran = ran_in_all(1, 150, 500)
+    assert shrunk == plain[: len(NAMES)]
+    assert {name for name, _, _ in shrunk} == set(NAMES)
+    assert ran == 500 + sum(size for _, _, size in shrunk)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_a_campaign_in_examples_runs_the_same_explorations_with_any_number_of_workers(workers: int) -> None:
+    assert sorted(ran_in_all(workers, 150, 70)[0]) == sorted(ran_in_all(1, 150, 70)[0])

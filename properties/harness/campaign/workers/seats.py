@@ -21,7 +21,7 @@ _STOP_SECONDS = 5.0
 
 @dataclass(eq=False)
 class Seat:
-    """A worker, what it is busy with, and how many examples of that it has told of.
+    """A worker, and what it is busy with.
 
     `ready`: it has imported what it needs. `heard` is when it was heard of last, `stuck` for how long it had been at one step of an
     example by then, in seconds.
@@ -31,13 +31,12 @@ class Seat:
     pipe: Connection
     gpu: Gpu
     task: Task | None = None
-    examples: int = 0
     ready: bool = False
     heard: float = field(default_factory=time.monotonic)
     stuck: float = 0.0
 
     def give(self, task: Task) -> None:
-        self.task, self.examples, self.stuck = task, 0, 0.0
+        self.task, self.stuck = task, 0.0
         self.heard = time.monotonic()
         # One that has died since is found out when it is listened to.
         with suppress(BrokenPipeError):
