@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .checks import describe, extremes, int_at_least, one_of, refuse, start_offsets, tensor_of
+from .checks import describe, int_at_least, one_of, refuse, start_offsets, tensor_of
 from .types import MAMBA_CACHE_MODES
 
 
@@ -186,7 +186,11 @@ def mamba_get_block_table_tensor(
     width = block_table.size(1)
     if width < 1 + extra:
         refuse("block_table", describe(block_table), f"at least {1 + extra} columns wide", function)
-    check_longest(seq_lens, max_seq_len, (width - extra) * block_size, function)
+    longest = (width - extra) * block_size
+    if max_seq_len is not None:
+        _check_bound(max_seq_len, longest, function)
+    elif seq_lens.is_cpu:
+        check_longest(seq_lens.numpy(), longest, function)
     # Clamped before the subtraction and widened after it: neither the smallest integer nor a huge block
     # size can wrap around.
     last_token = seq_lens.clamp(min=1).to(torch.int64) - 1
@@ -206,15 +210,16 @@ def _check_table(block_table: torch.Tensor, seq_lens: torch.Tensor, function: st
         refuse("seq_lens", describe(seq_lens), rule, function)
 
 
-def check_longest(seq_lens: torch.Tensor, max_seq_len: int | None, longest: int, function: str) -> None:
-    """Refuse a bound above `longest`, or without one the first such row, if rows are on the host."""
-    if max_seq_len is not None:
-        bound = int_at_least("max_seq_len", max_seq_len, 0, function)
-        if bound > longest:
-            refuse("max_seq_len", bound, f"<= {longest}, what block_table covers", function)
-    elif seq_lens.is_cpu:
-        values = seq_lens.numpy()
-        if extremes(values)[1] > longest:
-            row = int((values > longest).argmax())
-            rule = f"<= {longest}, what block_table covers"
-            refuse(f"seq_lens[{row}]", values.item(row), rule, function)
+def _check_bound(max_seq_len: int, longest: int, function: str) -> None:
+    bound = int_at_least("max_seq_len", max_seq_len, 0, function)
+    if bound > longest:
+        refuse("max_seq_len", bound, f"<= {longest}, what block_table covers", function)
+
+
+def check_longest(seq_lens: npt.NDArray[Any], longest: int, function: str) -> None:
+    """Refuse the first row on the host that is longer than `longest`, what its table covers."""
+    # NumPy's own maximum of so few takes several times as long.
+    if seq_lens.size and seq_lens.item(seq_lens.argmax()) > longest:
+        row = int((seq_lens > longest).argmax())
+        rule = f"<= {longest}, what block_table covers"
+        refuse(f"seq_lens[{row}]", seq_lens.item(row), rule, function)

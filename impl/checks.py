@@ -32,7 +32,7 @@ def as_int(argument: str, value: object, function: str) -> int:
 
 def int_at_least(argument: str, value: object, least: int, function: str) -> int:
     """`value` as a Python int that is >= `least`."""
-    number = as_int(argument, value, function)
+    number = value if type(value) is int else as_int(argument, value, function)
     if number < least:
         refuse(argument, number, f">= {least}", function)
     return number
@@ -130,8 +130,7 @@ def device_rows(
     """`value` itself, if it is an int32 or int64 tensor of that rank and many rows on the device."""
     if (
         isinstance(value, torch.Tensor)
-        and value.ndim == ndim
-        and value.size(0) == rows
+        and (value.shape == (rows,) if ndim == 1 else value.ndim == ndim and value.size(0) == rows)
         and value.dtype in INDEX_DTYPES
         and value.device == device
     ):

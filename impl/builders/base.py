@@ -14,13 +14,13 @@ from .blocks import StateBlocks
 from .common import StateMetadataBuilder, moved, moved_ids, tokens_before
 from .decodes import StagedDecodes
 from .host import (
+    BatchReader,
     HostBatch,
     check_count_values,
     check_counts,
     check_decodes_have_state,
     computed_on_host,
     own_tokens,
-    read_batch,
     split_batch,
 )
 from .metadata import BaseMambaAttentionMetadata
@@ -77,6 +77,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             self.decode_num_accepted_tokens = empty(rows)
             self.decode_query_start_loc = empty(rows + 1)
         self._device = self.state_indices_tensor_d.device
+        self._read_batch = BatchReader(self._device)
         stage = partial(StagedDecodes, self._blocks, PAD_SLOT_ID, self.state_indices_tensor_d)
         self._stage = self._stage_counted = stage()
         if self.use_spec_decode:
@@ -95,7 +96,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         graph is that large. Source: document 1, build_for_cudagraph_capture.
         """
         function, m = "build_for_cudagraph_capture", common_attn_metadata
-        batch = read_batch(m, self._device, function)
+        batch = self._read_batch(m, function)
         if m.max_query_len != 1 + self.num_spec_tokens:
             refuse("max_query_len", m.max_query_len, f"{1 + self.num_spec_tokens}", function)
         if batch.rows > self.decode_cudagraph_max_bs:
@@ -118,7 +119,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         accepted, 1..1+m. If it is given, rows of up to 1+m tokens count as decodes, otherwise of one.
 
         Raises ValueError naming the attribute of `common_attn_metadata` that is not in order (see
-        `read_batch`); `is_prefilling` (a decode without prior state); `num_accepted_tokens` (with m > 0 and
+        `BatchReader`); `is_prefilling` (a decode without prior state); `num_accepted_tokens` (with m > 0 and
         decodes: None, its form, on the host its values); `block_table_tensor` (too narrow); `seq_lens` (on
         the host: more than the table holds); `seq_lens_cpu_upper_bound` (None, where the prefills are cut
         into chunks and `seq_lens` is not on the host). Nothing is written then. Source: document 1, build.
@@ -132,9 +133,9 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         num_accepted_tokens: torch.Tensor | None = None,
     ) -> M:
         function = "build"
-        batch = read_batch(common_attn_metadata, self._device, function)
+        batch = self._read_batch(common_attn_metadata, function)
         split = split_batch(batch, 1 if num_accepted_tokens is None else 1 + self.num_spec_tokens)
-        check_decodes_have_state(batch, split[0], common_attn_metadata.seq_lens, function)
+        check_decodes_have_state(batch, split[0], function)
         return self._assemble(common_attn_metadata, batch, split, num_accepted_tokens, function)
 
     def _assemble(
@@ -147,7 +148,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
     ) -> M:
         decodes, prefills, decode_tokens, prefill_tokens = split
         table, seq_lens = common.block_table_tensor, common.seq_lens
-        self._blocks.check("block_table_tensor", table, seq_lens, 1 + self.num_spec_tokens, function)
+        self._blocks.check("block_table_tensor", table, batch.seq_lens, 1 + self.num_spec_tokens, function)
         if self.use_spec_decode and decodes:
             counts = check_counts(counts, decodes, self._device, function)
             check_count_values(counts, min(decodes, batch.filled), 1 + self.num_spec_tokens, function)
@@ -155,12 +156,11 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             counts = None
         computed = None
         if prefills and self._chunk_size_p is not None:
-            computed = computed_on_host(batch, seq_lens, decodes, function)
+            computed = computed_on_host(batch, decodes, function)
         graph = not prefills and self._runs_as_graph(batch.rows)
         if graph:
             stage = self._stage if counts is None else self._stage_counted
-            staged = stage(table, seq_lens, common.query_start_loc, counts, batch.rows, batch.filled)
-            ids_d, starts_d, counts_d, _ = staged
+            ids_d, starts_d, counts_d, _ = stage(common, batch, counts, batch.filled)
             ids_p = self._no_prefills(table, batch.rows)
         else:
             ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes)
@@ -305,10 +305,11 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             refuse("num_speculative_tokens", self.num_spec_tokens, "0", function)
         rows = decodes + metadata.num_prefills
         device_rows("blk_table", blk_table, rows, self._device, function, ndim=2)
-        self._blocks.check("blk_table", blk_table, metadata.seq_lens, 1, function)
-        ids = self._blocks.ids(blk_table, metadata.seq_lens, 1)
+        seq_lens = metadata.seq_lens
+        self._blocks.check("blk_table", blk_table, seq_lens.numpy() if seq_lens.is_cpu else None, 1, function)
+        ids = self._blocks.ids(blk_table, seq_lens, 1)
         ids_d, ids_p = self._at_split(blk_table, ids, decodes)
-        padding = (metadata.seq_lens == 0).unsqueeze(1)
+        padding = (seq_lens == 0).unsqueeze(1)
         updated = copy(metadata)
         updated.state_indices_tensor_d = ids_d.masked_fill(padding[:decodes], PAD_SLOT_ID)
         padding_p = padding[decodes:] if self._mode == "all" else padding[decodes:, 0]

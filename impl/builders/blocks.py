@@ -26,13 +26,18 @@ class StateBlocks:
         self._offsets = torch.empty(0)
 
     def check(
-        self, argument: str, table: torch.Tensor, seq_lens: torch.Tensor, columns: int, function: str
+        self,
+        argument: str,
+        table: torch.Tensor,
+        seq_lens: npt.NDArray[Any] | None,
+        columns: int,
+        function: str,
     ) -> None:
         """Refuse a table without room for `columns` states per row.
 
-        In mode align, `seq_lens` on the host are checked against it. On a device they are not read, since
-        that would wait for it: that a row has at most (width - num_speculative_blocks) * block_size tokens is
-        a precondition there, and the gather's device assert guards the table.
+        In mode align, `seq_lens` are checked against it, if they are on the host. On a device they are not
+        read, since that would wait for it: that a row has at most (width - num_speculative_blocks) *
+        block_size tokens is a precondition there, and the gather's device assert guards the table.
         """
         if self.mode == "all":
             return
@@ -40,8 +45,8 @@ class StateBlocks:
         if width < max(columns, 1 + self._extra):
             rule = f"at least {max(columns, 1 + self._extra)} columns wide"
             refuse(argument, describe(table), rule, function)
-        if self.mode == "align" and seq_lens.is_cpu:
-            check_longest(seq_lens, None, (width - self._extra) * self.block_size, function)
+        if self.mode == "align" and seq_lens is not None:
+            check_longest(seq_lens, (width - self._extra) * self.block_size, function)
 
     def ids(self, table: torch.Tensor, seq_lens: torch.Tensor, columns: int) -> torch.Tensor:
         """[R, columns] block ids in the table's dtype; in mode all the whole table.
@@ -96,7 +101,7 @@ class HostLookup:
         self._kind: tuple[int, npt.DTypeLike] | None = None
         self._ends = self._places = np.empty(0, np.int64)
 
-    def __call__(self, table: torch.Tensor, seq_lens: torch.Tensor) -> npt.NDArray[Any]:
+    def __call__(self, table: torch.Tensor, seq_lens: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[R, columns] block ids, in the modes none and all whole rows of the table.
 
         Rows have no more tokens than the table holds, which `StateBlocks.check` has seen to.
@@ -104,14 +109,13 @@ class HostLookup:
         ids: npt.NDArray[Any] = table.numpy()
         if self._blocks.mode != "align":
             return ids
-        lengths, (rows, width), columns = seq_lens.numpy(), ids.shape, self._columns
-        if self._kind != (width, lengths.dtype):
-            self._kind = width, lengths.dtype
-            self._ends = self._blocks.ends(seq_lens, width).numpy()
+        (rows, width), columns = ids.shape, self._columns
+        if self._kind != (width, seq_lens.dtype):
+            self._kind = width, seq_lens.dtype
+            self._ends = self._blocks.ends(torch.from_numpy(seq_lens), width).numpy()
             self._places = (np.arange(self._rows)[:, None] * width + np.arange(columns)).reshape(-1)
         # One vector for all rows: with two dimensions, each of these steps takes twice as long.
-        first = self._ends.searchsorted(lengths)
+        first = self._ends.searchsorted(seq_lens)
         if columns > 1:
             first = first.repeat(columns)
-        ids = ids.reshape(-1)[self._places[: rows * columns] + first]
-        return ids.reshape(rows, columns)
+        return ids.take(self._places[: rows * columns] + first).reshape(rows, columns)

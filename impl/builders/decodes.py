@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from ..batch import CommonAttentionMetadata
 from ..bound import BoundLaunch
 from ..types import cdiv
 from .blocks import HostLookup, StateBlocks
 from .common import moved_ids
+from .host import HostBatch
 from .kernels.decodes import stage_decodes_kernel
 
 _ROWS_PER_PROGRAM = 128
@@ -65,26 +67,26 @@ class StagedDecodes:
 
     def __call__(
         self,
-        table: torch.Tensor,
-        seq_lens: torch.Tensor,
-        starts: torch.Tensor,
+        common: CommonAttentionMetadata,
+        batch: HostBatch,
         counts: torch.Tensor | None,
-        rows: int,
         filled: int,
     ) -> Rows:
-        """Write the first `rows` rows, those from `filled` on as padding, without waiting.
+        """Write the rows of a batch, those from `filled` on as padding, without waiting.
 
-        Returns ids, starts, counts and masks of these rows. `table` [rows, width], `seq_lens` [rows], `starts`
-        [rows + 1], `counts` [>= rows], or None if there is no buffer for them: int32 or int64 on the device. A row of
-        more tokens than its table holds fails there, as an index out of bounds does; on the host it was refused.
+        Returns ids, starts, counts and masks of these rows. `batch`: what was read of `common`. `counts` [>= rows] int32 or
+        int64 on the device, or None if there is no buffer for them. A row of more tokens than its table holds fails
+        there, as an index out of bounds does; on the host it was refused.
         """
+        table, rows = common.block_table_tensor, batch.rows
         if self._in_one_launch:
-            self._launch(table, (seq_lens, starts, counts), rows, filled)
-        elif self._lookup is None:
-            self._write(self._blocks.ids(table, seq_lens, self._ids.size(1)), starts, counts, rows, filled)
+            self._launch(table, (common.seq_lens, common.query_start_loc, counts), rows, filled)
+        elif self._lookup is None or batch.seq_lens is None:
+            ids = self._blocks.ids(table, common.seq_lens, self._ids.size(1))
+            self._write(ids, common.query_start_loc, counts, rows, filled)
         else:
-            ids = self._lookup(table, seq_lens)
-            self._write(ids, _as_read(starts), _as_read(counts), rows, filled)
+            # The host's own starts, which are the same.
+            self._write(self._lookup(table, batch.seq_lens), batch.starts, _as_read(counts), rows, filled)
         return self._rows(rows)
 
     def _rows(self, rows: int) -> Rows:

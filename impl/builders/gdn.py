@@ -15,11 +15,11 @@ from .common import StateMetadataBuilder
 from .decodes import Fronts, StagedDecodes
 from .drafts import spec_rows
 from .host import (
+    BatchReader,
     HostBatch,
     Marks,
     check_decodes_have_state,
     own_tokens,
-    read_batch,
     split_batch,
 )
 from .metadata import GDNAttentionMetadata
@@ -75,6 +75,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self.non_spec_query_start_loc = empty(rows + 1)
         self.num_accepted_tokens = empty(rows)
         self._device = self.num_accepted_tokens.device
+        self._read_batch = BatchReader(self._device)
         stage = partial(StagedDecodes, self._blocks, NULL_BLOCK_ID)
         self._stage_non_spec = stage(self.non_spec_state_indices_tensor, self.non_spec_query_start_loc)
         spec = self.spec_query_start_loc, self.num_accepted_tokens, self.spec_sequence_masks
@@ -123,7 +124,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         is, which is right if nobody accepted more than one token.
 
         Raises ValueError naming the attribute of `common_attn_metadata` that is not in order (see
-        `read_batch`); `is_prefilling` (a decode without prior state); `num_decode_draft_tokens_cpu` (form,
+        `BatchReader`); `is_prefilling` (a decode without prior state); `num_decode_draft_tokens_cpu` (form,
         not in -1..m, or not the query length less one); `num_accepted_tokens` (None with drafts, form, on the
         host values); `block_table_tensor` (too narrow); `seq_lens` (on the host: more than the table holds).
         Nothing is written then. Source: document 3, build.
@@ -137,23 +138,23 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
                 assert counts is not None
                 return self._build_spec(m, batch, spec, counts)
         split = split_batch(batch, 1)
-        check_decodes_have_state(batch, split[0], m.seq_lens, function)
+        check_decodes_have_state(batch, split[0], function)
         return self._build_non_spec(m, batch, split)
 
     def _read(self, common: CommonAttentionMetadata, function: str) -> HostBatch:
-        batch = read_batch(common, self._device, function)
+        batch = self._read_batch(common, function)
         table, columns = common.block_table_tensor, 1 + self.num_spec
-        self._blocks.check("block_table_tensor", table, common.seq_lens, columns, function)
+        self._blocks.check("block_table_tensor", table, batch.seq_lens, columns, function)
         return batch
 
     def _build_non_spec(
         self, m: CommonAttentionMetadata, batch: HostBatch, split: tuple[int, int, int, int]
     ) -> GDNAttentionMetadata:
         decodes, _, decode_tokens, prefill_tokens = split
-        table, rows, filled = m.block_table_tensor, batch.rows, batch.filled
+        rows, filled = batch.rows, batch.filled
         prefills = max(filled - decodes, 0)
         if not prefills and self._runs_as_graph(rows):
-            ids, starts, *_ = self._stage_non_spec(table, m.seq_lens, m.query_start_loc, None, rows, filled)
+            ids, starts, *_ = self._stage_non_spec(m, batch, None, filled)
         else:
             ids, starts = self._ids(m, 1, filled)[:, 0], m.query_start_loc
         metadata = GDNAttentionMetadata(
@@ -254,9 +255,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         """All rows with tokens are speculative, and so the first `size` ones."""
         rows, tokens = batch.rows, batch.starts.item(size)
         if self._runs_as_graph(max(rows, tokens)):
-            ids, starts, accepted, masks = self._stage_spec(
-                m.block_table_tensor, m.seq_lens, m.query_start_loc, counts, rows, size
-            )
+            ids, starts, accepted, masks = self._stage_spec(m, batch, counts, size)
             index, no_index = self._tokens[tokens], self._no_tokens
         else:
             ids = self._ids(m, 1 + self.num_spec, size)[:size]

@@ -26,13 +26,28 @@ Marks = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
+class Queries:
+    """The queries of a batch of `rows` rows, as its starts tell them.
+
+    `filled`: rows before the padding, which is the rows of no token at the back. `lengths` [rows], their maximum is
+    `longest`. `raw`: the starts in memory.
+    """
+
+    rows: int
+    filled: int
+    longest: int
+    lengths: npt.NDArray[Any]
+    raw: bytes
+
+
+@dataclass(slots=True)
 class HostBatch:
     """A batch of `rows` rows that is in order.
 
-    `filled`: rows before the padding, which is the rows of no token at the back. `tokens`: num_actual_tokens.
-    `starts` [rows+1], `lengths` [rows]: of the queries; `longest` is their maximum. `bounds` [rows]: upper
-    bounds of the sequence lengths, exact for prefills, if given. `stateless` [rows]: rows in their prompt, and
-    rows whose query is all there is; None if the batch tells neither.
+    `filled`, `longest`, `lengths` [rows]: see `Queries`. `tokens`: num_actual_tokens. `starts` [rows+1]: of the queries.
+    `bounds` [rows]: upper bounds of the sequence lengths, exact for prefills, if given. `stateless` [rows]: rows in
+    their prompt, and rows whose query is all there is; None if the batch tells neither. `seq_lens` [rows]: None on a
+    device.
     """
 
     rows: int
@@ -43,27 +58,54 @@ class HostBatch:
     lengths: npt.NDArray[Any]
     bounds: npt.NDArray[Any] | None
     stateless: Marks | None
+    seq_lens: npt.NDArray[Any] | None
 
 
-def read_batch(common: Any, device: torch.device, function: str) -> HostBatch:
-    """The host view of a CommonAttentionMetadata, once all of it is known to be in order.
+class BatchReader:
+    """The host's view of the batches of one builder, whose tensors are on `device`."""
 
-    Raises ValueError naming `num_reqs`, `query_start_loc_cpu` (form, decreasing, not from 0, or a row of no
-    token before another), `max_query_len` or `num_actual_tokens` (too small), `is_prefilling`,
-    `seq_lens_cpu_upper_bound` (form, or less than the query), `query_start_loc`, `seq_lens` (form, or of
-    another dtype than the starts) or `block_table_tensor`.
-    """
-    rows = int_at_least("num_reqs", common.num_reqs, 0, function)
-    starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._queries = Queries(0, 0, 0, np.empty(0, np.int32), b"")
+
+    def __call__(self, common: Any, function: str) -> HostBatch:
+        """The host's view of a CommonAttentionMetadata, once all of it is known to be in order.
+
+        Raises ValueError naming `num_reqs`, `query_start_loc_cpu` (form, decreasing, not from 0, or a row of no
+        token before another), `max_query_len` or `num_actual_tokens` (too small), `is_prefilling`,
+        `seq_lens_cpu_upper_bound` (form, or less than the query), `query_start_loc`, `seq_lens` (form, or of
+        another dtype than the starts) or `block_table_tensor`.
+        """
+        rows = int_at_least("num_reqs", common.num_reqs, 0, function)
+        starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
+        queries, raw = self._queries, starts.tobytes()
+        # Steps of decodes alone have the same starts again and again.
+        if raw != queries.raw or rows != queries.rows:
+            queries = self._queries = _read_queries(rows, starts, raw, function)
+        lengths, longest = queries.lengths, queries.longest
+        int_at_least("max_query_len", common.max_query_len, longest, function)
+        tokens = int_at_least("num_actual_tokens", common.num_actual_tokens, starts.item(rows), function)
+        bounds, stateless = _read_rows(common, queries, function)
+        self._check_device_tensors(common, rows, function)
+        seq_lens = common.seq_lens.numpy() if common.seq_lens.is_cpu else None
+        return HostBatch(rows, queries.filled, tokens, longest, starts, lengths, bounds, stateless, seq_lens)
+
+    def _check_device_tensors(self, common: Any, rows: int, function: str) -> None:
+        device = self._device
+        starts = device_rows("query_start_loc", common.query_start_loc, rows + 1, device, function)
+        seq_lens = device_rows("seq_lens", common.seq_lens, rows, device, function)
+        if seq_lens.dtype != starts.dtype:
+            refuse("seq_lens", describe(seq_lens), f"a {starts.dtype} tensor, as query_start_loc", function)
+        device_rows("block_table_tensor", common.block_table_tensor, rows, device, function, ndim=2)
+
+
+def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str) -> Queries:
     lengths = starts[1:] - starts[:-1]
+    # Whoever reads the same starts again gets the same array.
+    lengths.flags.writeable = False
     shortest, longest = extremes(lengths)
     filled = _rows_before_padding(starts, lengths, shortest, function)
-    int_at_least("max_query_len", common.max_query_len, longest, function)
-    tokens = int_at_least("num_actual_tokens", common.num_actual_tokens, starts.item(rows), function)
-    bounds, fresh = _read_bounds(common.seq_lens_cpu_upper_bound, lengths, filled, function)
-    stateless = _stateless(common.is_prefilling, fresh, rows, function)
-    _check_device_tensors(common, rows, device, function)
-    return HostBatch(rows, filled, tokens, longest, starts, lengths, bounds, stateless)
+    return Queries(rows, filled, longest, lengths, raw)
 
 
 def _rows_before_padding(
@@ -85,41 +127,33 @@ def _refuse_starts(starts: npt.NDArray[Any], function: str) -> None:
     refuse(f"{argument}[{row + 1}]", int(starts[row + 1]), rule, function)
 
 
-def _read_bounds(
-    bounds: torch.Tensor | None, lengths: npt.NDArray[Any], filled: int, function: str
-) -> tuple[npt.NDArray[Any] | None, Marks | None]:
-    """The bounds, and which rows with tokens have no more than their query."""
-    if bounds is None:
-        return None, None
-    argument = "seq_lens_cpu_upper_bound"
-    array = host_rows(argument, bounds, lengths.size, function)
-    fresh: Marks = array <= lengths
-    if np.count_nonzero(fresh):
-        if filled < fresh.size:
-            fresh[filled:] = False
-        refuse_first(
-            argument, array, fresh & (array != lengths), ">= the length of the row's query", function
+def _read_rows(common: Any, queries: Queries, function: str) -> tuple[npt.NDArray[Any] | None, Marks | None]:
+    """The bounds, and which rows have no state: see `HostBatch`."""
+    bounds, fresh = common.seq_lens_cpu_upper_bound, None
+    if bounds is not None:
+        bounds = host_rows("seq_lens_cpu_upper_bound", bounds, queries.rows, function)
+        fresh = _fresh(bounds, queries, function)
+    if common.is_prefilling is not None:
+        marks: Marks = host_rows(
+            "is_prefilling", common.is_prefilling, queries.rows, function, dtypes=(torch.bool,), kind="a bool"
         )
-    return array, fresh
+        return bounds, marks if fresh is None else marks | fresh
+    if bounds is not None and fresh is None:
+        fresh = np.zeros(queries.rows, np.bool_)
+    return bounds, fresh
 
 
-def _stateless(
-    is_prefilling: torch.Tensor | None, fresh: Marks | None, rows: int, function: str
-) -> Marks | None:
-    if is_prefilling is None:
-        return fresh
-    marks: Marks = host_rows(
-        "is_prefilling", is_prefilling, rows, function, dtypes=(torch.bool,), kind="a bool"
-    )
-    return marks if fresh is None else marks | fresh
-
-
-def _check_device_tensors(common: Any, rows: int, device: torch.device, function: str) -> None:
-    starts = device_rows("query_start_loc", common.query_start_loc, rows + 1, device, function)
-    seq_lens = device_rows("seq_lens", common.seq_lens, rows, device, function)
-    if seq_lens.dtype != starts.dtype:
-        refuse("seq_lens", describe(seq_lens), f"a {starts.dtype} tensor, as query_start_loc", function)
-    device_rows("block_table_tensor", common.block_table_tensor, rows, device, function, ndim=2)
+def _fresh(bounds: npt.NDArray[Any], queries: Queries, function: str) -> Marks | None:
+    """The rows with tokens that have no more than their query, None if there are none."""
+    if bounds.size and bounds.item(bounds.argmin()) > queries.longest:
+        return None
+    lengths, filled = queries.lengths, queries.filled
+    fresh: Marks = bounds <= lengths
+    if filled < fresh.size:
+        fresh[filled:] = False
+    rule = ">= the length of the row's query"
+    refuse_first("seq_lens_cpu_upper_bound", bounds, fresh & (bounds != lengths), rule, function)
+    return fresh
 
 
 def split_batch(batch: HostBatch, threshold: int) -> tuple[int, int, int, int]:
@@ -137,15 +171,15 @@ def split_batch(batch: HostBatch, threshold: int) -> tuple[int, int, int, int]:
     return split_at_first(ends, batch.starts, batch.tokens)
 
 
-def check_decodes_have_state(batch: HostBatch, decodes: int, seq_lens: torch.Tensor, function: str) -> None:
+def check_decodes_have_state(batch: HostBatch, decodes: int, function: str) -> None:
     """Where the batch does not tell which rows are stateless, refuse to take one for a decode.
 
-    On a device `seq_lens` is not read, since that would wait for it: it is a precondition there.
+    On a device sequence lengths are not read, since that would wait for it: it is a precondition there.
     """
-    if batch.stateless is not None or not seq_lens.is_cpu:
+    if batch.stateless is not None or batch.seq_lens is None:
         return
     decodes = min(decodes, batch.filled)
-    lost = seq_lens.numpy()[:decodes] <= batch.lengths[:decodes]
+    lost = batch.seq_lens[:decodes] <= batch.lengths[:decodes]
     if np.count_nonzero(lost):
         rule = f"given, since row {int(lost.argmax())} has no prior state"
         refuse("is_prefilling", None, rule, function)
@@ -179,16 +213,13 @@ def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: st
         refuse(f"{argument}[{row}]", int(values[row]), rule, function)
 
 
-def computed_on_host(batch: HostBatch, seq_lens: torch.Tensor, first: int, function: str) -> Int64s:
+def computed_on_host(batch: HostBatch, first: int, function: str) -> Int64s:
     """Tokens before this step of the rows from `first` on, which are prefills; 0 for padding.
 
     Raises ValueError naming `seq_lens_cpu_upper_bound` if the host cannot know.
     """
-    if batch.bounds is not None:
-        totals = batch.bounds
-    elif seq_lens.is_cpu:
-        totals = seq_lens.numpy()
-    else:
+    totals = batch.seq_lens if batch.bounds is None else batch.bounds
+    if totals is None:
         refuse("seq_lens_cpu_upper_bound", None, "given, since there are prefills", function)
     computed: Int64s = totals[first:].astype(np.int64) - batch.lengths[first:]
     computed[max(batch.filled - first, 0) :] = 0

@@ -30,6 +30,13 @@ BUILDERS = (
         ),
     ),
     Breakage(
+        "a batch of as many rows has the lengths of the one before",
+        "builders/host.py",
+        "if raw != queries.raw or rows != queries.rows:",
+        "if rows != queries.rows:",
+        ("each_build_is_what_a_new_builder_would_build",),
+    ),
+    Breakage(
         "rows of no token may come before others",
         "builders/host.py",
         "if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
@@ -87,8 +94,8 @@ BUILDERS = (
     Breakage(
         "a graph is handed a copy of the state indices",
         "builders/base.py",
-        "ids_d, starts_d, counts_d, _ = staged",
-        "ids_d, starts_d, counts_d = staged[0].clone(), *staged[1:3]",
+        "ids_d, starts_d, counts_d, _ = stage(common, batch, counts, batch.filled)",
+        "ids_d, starts_d, counts_d, _ = stage(common, batch, counts, batch.filled); ids_d = ids_d.clone()",
         ("results_for_full_graphs_live_in_the_builder_s_own_buffers",),
     ),
     Breakage(

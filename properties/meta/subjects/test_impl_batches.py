@@ -27,7 +27,7 @@ def read(starts: list[int], dtype: torch.dtype) -> Any:
         block_table_tensor=torch.zeros(rows, 1, dtype=torch.int32),
         slot_mapping=torch.empty(0, dtype=torch.int64),
     )
-    return host.read_batch(common, torch.device("cpu"), "build")
+    return host.BatchReader(torch.device("cpu"))(common, "build")
 
 
 @pytest.mark.parametrize(
