@@ -262,8 +262,8 @@ STATELESS = (
     Breakage(
         "a length may reach into the speculative columns",
         "batch.py",
-        "check_longest(seq_lens, max_seq_len, (width - extra) * block_size, function)",
-        "check_longest(seq_lens, max_seq_len, width * block_size, function)",
+        "longest = (width - extra) * block_size",
+        "longest = width * block_size",
         (
             "a_length_past_the_row_is_refused",
             "a_host_bound_past_the_row_is_refused_on_every_device",

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 decodes: Any = import_module("impl.builders.decodes")
 blocks: Any = import_module("impl.builders.blocks")
+host: Any = import_module("impl.builders.host")
 
 MOST, BLOCK_SIZE, EXTRA, WIDTH = 300, 4, 3, 9
 GUARD = -77
@@ -63,6 +66,24 @@ def through_tensors(stage: Any) -> None:
     stage._outputs = [stage._ids, stage._starts, stage._counts, stage._masks]
 
 
+def written(stage: Any, batch: Batch, given: tuple[torch.Tensor, ...], outputs: int = 4) -> Any:
+    """What the stage returns for a step with these inputs, of whose counts it has no buffer with fewer than three outputs."""
+    table, seq_lens, starts, counts = given
+    common = SimpleNamespace(block_table_tensor=table, seq_lens=seq_lens, query_start_loc=starts)
+    read = host.HostBatch(
+        rows=batch.rows,
+        filled=batch.filled,
+        tokens=batch.filled,
+        longest=1,
+        starts=starts.cpu().numpy(),
+        lengths=np.ones(batch.rows, np.int32),
+        bounds=None,
+        stateless=None,
+        seq_lens=seq_lens.numpy() if seq_lens.is_cpu else None,
+    )
+    return stage(common, read, counts if outputs > 2 else None, batch.filled)
+
+
 def buffers(columns: int, device: str) -> list[torch.Tensor]:
     ids, starts, counts = (
         torch.full(shape, GUARD, dtype=torch.int32, device=device)
@@ -78,9 +99,9 @@ def staged(
     made = buffers(columns, device)
     stage = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE, EXTRA), -1, *made[:outputs])
     stage._in_one_launch = in_one_launch
-    table, seq_lens, starts, counts = inputs(batch, device)
+    given = inputs(batch, device)
     for _ in range(times):
-        stage(table, seq_lens, starts, counts if outputs > 2 else None, batch.rows, batch.filled)
+        written(stage, batch, given, outputs)
     return made
 
 
@@ -105,7 +126,7 @@ def test_batches_of_other_dtypes_and_sizes_follow_each_other(device: str) -> Non
         stage._in_one_launch = in_one_launch
     for batch in BATCHES + BATCHES[::-1]:
         for stage in stages:
-            stage(*inputs(batch, device), batch.rows, batch.filled)
+            written(stage, batch, inputs(batch, device))
         assert all(map(torch.equal, made, plain)), batch
 
 
@@ -121,7 +142,7 @@ def test_arrays_are_written_on_the_host_as_tensors_are_elsewhere(mode: str) -> N
         through_tensors(tensors)
         for batch in BATCHES + BATCHES[::-1]:
             given = inputs(batch, "cpu")
-            found, expected = (stage(*given, batch.rows, batch.filled) for stage in (arrays, tensors))
+            found, expected = (written(stage, batch, given) for stage in (arrays, tensors))
             assert all(map(torch.equal, made + [*found], plain + [*expected])), batch
 
 
@@ -131,7 +152,7 @@ def test_lengths_and_tables_of_other_widths_follow_each_other_on_the_host() -> N
     for width, batch in product((WIDTH, WIDTH + 3, WIDTH + 1), BATCHES):
         table, *vectors = inputs(batch, "cpu")
         table = torch.nn.functional.pad(table, (0, width - WIDTH), value=GUARD)
-        ids, *_ = arrays(table, *vectors, batch.rows, batch.filled)
+        ids, *_ = written(arrays, batch, (table, *vectors))
         expected = blocks.StateBlocks("align", BLOCK_SIZE, EXTRA).ids(table, vectors[0], 2)
         assert torch.equal(ids[: batch.filled], expected[: batch.filled].int())
 
@@ -142,7 +163,7 @@ def test_what_a_graph_reads_is_the_front_of_each_buffer(columns: int | None, dev
     ids = ids[:, 0].clone() if columns is None else ids
     stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, ids, *others)
     for batch in BATCHES:
-        found = stage(*inputs(batch, device), batch.rows, batch.filled)
+        found = written(stage, batch, inputs(batch, device))
         sizes = (batch.rows, batch.rows + 1, batch.rows, batch.rows)
         for one, buffer, size in zip(found, (ids, *others), sizes, strict=True):
             assert one.size(0) == size
