@@ -13,6 +13,7 @@ from oracle.builders.batch import (
     StepRow,
     decodes_a_tail,
     fits_graph_buffers,
+    graph_limit,
     is_prefill,
 )
 from oracle.profile import DOCUMENTS, Profile
@@ -26,6 +27,7 @@ from properties.subjects.vllm_conditions.calls import (
     calls_of,
     explained,
     with_argument,
+    wrong_calls,
 )
 
 _GDN = "GDNAttentionMetadataBuilder"
@@ -169,22 +171,35 @@ _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
 """By when GDN goes wrong, the call whose rules it follows then."""
 
 
-def _gdn_rules(defect: Callable[[Call], bool]) -> Callable[[Made], Iterator[Expected]]:
-    """What GDN gives with the defect, alone and with others of its own; and what then lies in its own buffers."""
+def _gdn_answers(one: Made, defect: Callable[[Call], bool]) -> Iterator[tuple[Call, Expected]]:
+    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers; and the build of whose rules."""
+    build = one.call.named["result"] if one.call.function == _OWNED else one.call
+    if not defect(build):
+        return
+    others = [other for other in _CHANGES if other is not defect and other(build)]
+    for together in _subsets(others):
+        changed = build
+        for each in (*together, defect):
+            changed = _CHANGES[each](changed)
+        asked = with_argument(one.call, "result", changed) if build is not one.call else changed
+        yield changed, asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
 
-    def rules(one: Made) -> Iterator[Expected]:
-        build = one.call.named["result"] if one.call.function == _OWNED else one.call
-        if not defect(build):
-            return
-        others = [other for other in _CHANGES if other is not defect and other(build)]
-        for together in _subsets(others):
-            changed = build
-            for each in (*together, defect):
-                changed = _CHANGES[each](changed)
-            asked = with_argument(one.call, "result", changed) if build is not one.call else changed
-            yield asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
 
-    return rules
+def _gdn_explains(case: Case, profile: Profile, defect: Callable[[Call], bool]) -> bool:
+    """Whether all that is wrong is what GDN gives with the defect; the rows of that may be padded to tokens besides."""
+    wrong = wrong_calls(case, profile)
+    return bool(wrong) and all(
+        any(_is_as(one, *answer) for answer in _gdn_answers(one, defect)) for one in wrong
+    )
+
+
+def _is_as(one: Made, build: Call, expected: Expected) -> bool:
+    if one.is_as(expected):
+        return True
+    if not _exceeds_rows(build, replace(one.profile, gdn_plain_decodes=True)):
+        return False
+    # What lies in the builder's buffers follows from what it built.
+    return one.call.function == _OWNED or _holds_of_fields(one, _is_per_token, expected)
 
 
 def _subsets(
@@ -195,51 +210,58 @@ def _subsets(
 
 def accepts_one(case: Case, profile: Profile) -> bool:
     """All that is wrong is what GDN gives if the decodes that drafted nothing had accepted one token."""
-    return explained(case, profile, _gdn_rules(_drops))
+    return _gdn_explains(case, profile, _drops)
 
 
 def goes_by_length(case: Case, profile: Profile) -> bool:
     """All that is wrong is what GDN gives if it goes by the lengths of rows alone."""
-    return explained(case, profile, _gdn_rules(_has_first_token))
+    return _gdn_explains(case, profile, _has_first_token)
 
 
 def has_an_entry_per_token(case: Case, profile: Profile) -> bool:
-    """Every field that is wrong has as many entries as the step has tokens, or one more, and should have others."""
+    """Every field that is wrong has as many entries as the step has tokens and the buffer room, or one more, and should have others."""
     return _fields_only(case, profile, _is_per_token)
 
 
-def _fields_only(
-    case: Case, profile: Profile, holds: Callable[[str, Value, Value, BuilderStep], bool]
-) -> bool:
+def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Value, Call], bool]) -> bool:
     """Whether some build deviates, and it holds of each field that does in each build that does.
 
-    What lies in a builder's buffers then follows from that.
+    What lies in a builder's buffers then follows from that, and what becomes of the metadata with another block table.
     """
-    wrong = [one for one in calls_of(case, profile) if one.call.function != _OWNED and one.deviates]
-    return bool(wrong) and all(_holds_of_fields(one, holds) for one in wrong)
+    wrong = [one for one in calls_of(case, profile) if one.deviates and not _follows(one.call)]
+    return bool(wrong) and all(_holds_of_fields(one, holds, one.expected) for one in wrong)
 
 
-def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, BuilderStep], bool]) -> bool:
+def _follows(call: Call) -> bool:
+    return call.function == _OWNED or call.function.endswith(".update_block_table")
+
+
+def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Call], bool], expected: Expected) -> bool:
+    """Whether it holds of each field of the built metadata that is not as `expected`."""
+    actual = one.actual
     if ".build" not in one.call.function:
         return False
-    expected, actual = one.expected, one.actual
     if not isinstance(expected, Returned) or not isinstance(actual, Returned):
         return False
     if not isinstance(expected.value, Record) or not isinstance(actual.value, Record):
         return False
-    seen, step = dict(actual.value.fields), step_of(one.call)
+    seen = dict(actual.value.fields)
     return all(
-        holds(name, right, seen.get(name), step)
+        holds(name, right, seen.get(name), one.call)
         for name, right in expected.value.fields
         if seen.get(name) != right
     )
 
 
-def _is_per_token(_: str, right: Value, seen: Value, step: BuilderStep) -> bool:
+def _is_per_token(_: str, right: Value, seen: Value, call: Call) -> bool:
     if not isinstance(right, Tensor) or not isinstance(seen, Tensor):
         return False
-    per_token = (step.num_actual_tokens, step.num_actual_tokens + 1)
-    return seen.shape[0] in per_token and seen.shape[0] != right.shape[0]
+    kind = "gdn" if _builds(call, gdn=True) else "mamba1"
+    # A slice of the buffer ends with it.
+    entries = min(
+        step_of(call).num_actual_tokens, graph_limit(config_of(call.named["self"], DOCUMENTS), kind)
+    )
+    return seen.shape[0] in (entries, entries + 1) and seen.shape[0] != right.shape[0]
 
 
 def _table_is_wider(call: Call, profile: Profile) -> bool:
