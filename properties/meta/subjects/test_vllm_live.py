@@ -262,6 +262,29 @@ def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
     assert CONDITIONS["stuck_after_a_failed_load"](case, DOCUMENTS) is matches
 
 
+ANEW: Row = (0, 4, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "overlaps", "matches"),
+    [
+        ((ANEW, None) * 5, True, True),
+        ((ANEW, None) * 5, False, False),
+        ((ANEW, REST, ANEW, None) * 3, True, False),
+        ((ANEW,) * 10, True, False),
+        ((None,) * 9 + (ANEW,), True, False),
+    ],
+)
+def test_requests_that_are_preempted_and_begin_anew_step_after_step_do_so_for_ever(
+    rows: tuple[Row | None, ...], overlaps: bool, matches: bool
+) -> None:
+    case = ends_with(rows=(REST,), async_scheduling=overlaps)
+    idle = Returned(record("LiveStep", scheduled={}, findings=()))
+    steps = [idle if row is None else step(row, beside=False) for row in rows]
+    case = replace(case, actual=(*case.actual[:-1], *steps))
+    assert CONDITIONS["begins_for_ever"](case, DOCUMENTS) is matches
+
+
 @pytest.mark.parametrize(
     ("connector", "overlaps", "matches"), [("async", True, True), ("", True, False), ("async", False, False)]
 )

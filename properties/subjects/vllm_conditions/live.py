@@ -24,6 +24,8 @@ from properties.subjects.vllm_conditions.lives import (
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
+_LAST = 10
+"""Steps at the end of a life in which nobody gets anywhere."""
 
 
 def _with_placeholders(about: dict[str, Any]) -> bool:
@@ -231,6 +233,13 @@ def _lacks_the_column_before(case: Case, _: Profile) -> bool:
     return isinstance(ended, Raised) and "block_idx_last_scheduled_token_prev_step" in ended.message
 
 
+def _begins_for_ever(case: Case, _: Profile) -> bool:
+    """Whether in the end every row is of a request that begins anew, and other steps have none."""
+    last = steps_of(case)[-_LAST:]
+    begins = [row["begins"] for step in last for row in step.values()]
+    return len(begins) >= _LAST // 2 and all(begins) and any(not step for step in last)
+
+
 LIVE: Mapping[str, Condition] = {
     "accepted_count_of_another_row": Condition(
         of_engine(_moves_counts), all_of(of_wrong_state(own), _rows_moved)
@@ -286,4 +295,7 @@ LIVE: Mapping[str, Condition] = {
         of_engine(_hits_inside_blocks), all_of(_begins_in_its_last_block, _hit_inside, _not_alone)
     ),
     "saves_inside_blocks": Condition(of_engine(_saves_inside_blocks), _crossed_there),
+    "begins_for_ever": Condition(
+        of_engine(lambda settings: bool(settings.get("async_scheduling"))), _begins_for_ever
+    ),
 }

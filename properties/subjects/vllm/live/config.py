@@ -50,6 +50,7 @@ _MODEL = {
     "trust_remote_code": False,
     "is_multimodal_raw_input_only_model": False,
     "uses_alibi": False,
+    "uses_xdrope": False,
     "uses_xdrope_dim": 0,
     "mrope_num_dims": 0,
 }

@@ -59,8 +59,10 @@ class LiveConnection:
     def moved(self, saving: frozenset[Place], loading: dict[Place, str]) -> Transfers:
         """What is under way after a step, of which there was so much before it, and while its forward ran."""
         # What the release frees once the steps in flight are done, since a load could be written before them.
-        deferred = getattr(self.scheduler, "deferred_frees", ())
-        freed = (one.block_id for _, blocks in deferred for one in blocks if not one.is_null)
+        deferred = [blocks for _, blocks in getattr(self.scheduler, "deferred_frees", ())]
+        # In 0.27 and 0.28 a request keeps the copy of its tail that can be hit, too, until it is gone.
+        tails = getattr(self.offers.manager, "_partial_tail_pins", {}).values()
+        freed = (one.block_id for blocks in (*deferred, *tails) for one in blocks if not one.is_null)
         saved = tuple(self.transfers.saved)
         self.transfers.saved.clear()
         kept = self.offers.kept + collections.Counter(freed)
