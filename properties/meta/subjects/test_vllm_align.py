@@ -19,7 +19,18 @@ from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case, Failure
-from properties.harness.case.values import Call, Let, Name, Raised, Returned, Step, Tensor, View, int32
+from properties.harness.case.values import (
+    Call,
+    Let,
+    Name,
+    Raised,
+    Record,
+    Returned,
+    Step,
+    Tensor,
+    View,
+    int32,
+)
 from properties.harness.execution.run import Follower, rules_of
 from properties.harness.execution.variants import broken_subject
 from properties.meta.breakages.broken import a_case
@@ -355,6 +366,33 @@ def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
     failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
     case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)
     assert CONDITIONS["channel_first_step"](case, DOCUMENTS) == known
+
+
+@pytest.mark.parametrize(
+    ("states", "bias", "known"),
+    [(1, 2, True), (1, 1, False), (2, 2, False)],
+    ids=["unused", "inside", "used"],
+)
+def test_the_table_is_read_behind_its_end_for_states_that_a_layer_lacks(
+    states: int, bias: int, known: bool
+) -> None:
+    state = View("pool0", "uint8", (2, 2), (2, 1))
+    bound = (
+        ("forward_context", {"layer0": Record("Layer", (("kv_cache", [state] * states),))}),
+        ("mamba_state_copy_funcs", ("conv", "temporal")),
+        ("block_tables", [Tensor("int32", (1, 2), (1, 2))]),
+    )
+    initialize = Call("MambaSpecDecodeGPUContext.initialize_from_forward_context", (), bound)
+    moves = (("src_col_gpu", int32((0,))), ("token_bias_gpu", int32((bias,))))
+    precopy = Call("MambaSpecDecodeGPUContext.run_fused_precopy", (), moves)
+    failure = Failure("memory", "loads", function=precopy.function, call=1, place="block_tables[0]")
+    case = a_case(
+        steps=(initialize, precopy),
+        expected=(Returned(None), Returned(None)),
+        actual=(Returned(None), Raised("OutsideView", "loads")),
+        failure=failure,
+    )
+    assert CONDITIONS["unused_slot"](case, DOCUMENTS) is known
 
 
 def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:

@@ -41,6 +41,7 @@ from properties.subjects.vllm_conditions.calls import (
 
 SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
 ROWWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess"
+PRECOPY = "MambaSpecDecodeGPUContext.run_fused_precopy"
 POSTPROCESS = (SLOTWISE, ROWWISE, "postprocess_mamba_align_gpu", "harness.launch")
 _INITIALIZE = "MambaSpecDecodeGPUContext.initialize_from_forward_context"
 _CHANNEL_FIRST = (LAYOUT_VARIABLE, "DS")
@@ -364,6 +365,26 @@ def upper_half(case: Case, _: Profile) -> bool:
     )
 
 
+def reads_for_unused_slots(case: Case, profile: Profile) -> bool:
+    """A precopy looks up an accepted state behind the table, and some layer has fewer states than there are copy functions."""
+    calls = [one.call for one in calls_of(case, profile)]
+    bound = next((call.named for call in calls if call.function == _INITIALIZE), None)
+    if bound is None:
+        return False
+    layers = [one for one in everything([bound["forward_context"]]) if isinstance(one, Record)]
+    functions = len(bound["mamba_state_copy_funcs"])
+    unused = any(
+        len(dict(one.fields).get("kv_cache", ())) < functions for one in layers if one.type == "Layer"
+    )
+    width = min(table.shape[1] for table in bound["block_tables"])
+    return unused and any(_behind(call, width) for call in calls if call.function == PRECOPY)
+
+
+def _behind(call: Call, width: int) -> bool:
+    columns, biases = (call.named[name].values() for name in ("src_col_gpu", "token_bias_gpu"))
+    return any(column + bias >= width for column, bias in zip(columns, biases, strict=True) if column >= 0)
+
+
 ALIGN: Mapping[str, Condition] = {
     "count_in_place": Condition(resets_a_count, copies_nothing),
     "shift_within_a_block": Condition(_in_warps, shifted_too_far),
@@ -371,5 +392,6 @@ ALIGN: Mapping[str, Condition] = {
     "channel_first_described": Condition(channel_first, described_as_rows),
     "channel_first_step": Condition(channel_first_step),
     "run_onto_itself": Condition(overlapping_run, within_overlapping_runs),
+    "unused_slot": Condition(reads_for_unused_slots),
     "upper_half": Condition(upper_half),
 }
