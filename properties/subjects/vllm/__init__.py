@@ -18,7 +18,7 @@ from properties.subjects.vllm import outside_align, outside_builders
 from properties.subjects.vllm.live import engine as live_engine
 from properties.subjects.vllm.live.inside import PORTED
 from properties.subjects.vllm.profile import profile_of
-from properties.subjects.vllm.release import RELEASE, NotOffered
+from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, NotOffered
 from properties.subjects.vllm_conditions import CONDITIONS
 
 TOPICS = (
@@ -43,7 +43,6 @@ for _topic in TOPICS:
     )
 
 KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
-_NAME = ".".join(map(str, RELEASE))
 
 IN_WHAT_IS_REPLACED = frozenset(
     {
@@ -85,7 +84,7 @@ def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Sub
         profile=profile_of(RELEASE),
         outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
         refuses=False,
-        release=_NAME,
+        release=RELEASE_NAME,
         carried=__name__,
         inside=inside,
     )
@@ -114,4 +113,4 @@ def with_inside(name: str, port: ModuleType) -> Subject:
     return _release(f"vllm+{name}", engine, tuple(known), inside=name)
 
 
-SUBJECT = _release("vllm", sys.modules[__name__], known_in(KNOWN, _NAME, CONDITIONS))
+SUBJECT = _release("vllm", sys.modules[__name__], known_in(KNOWN, RELEASE_NAME, CONDITIONS))

@@ -101,6 +101,7 @@ def adapter_of(released: Any) -> Callable[[Any], Any]:
 
 
 RELEASE = version()
+RELEASE_NAME = ".".join(map(str, RELEASE))
 
 import vllm.utils.torch_utils as _torch_utils  # noqa: E402 - Triton is asked about when vllm is imported
 

@@ -33,9 +33,7 @@ from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.step import LiveStep
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
-from properties.subjects.vllm.release import RELEASE, NotOffered, find, optional
-
-_RELEASE = ".".join(map(str, RELEASE))
+from properties.subjects.vllm.release import RELEASE_NAME, NotOffered, find, optional
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
@@ -60,7 +58,7 @@ class LiveEngine:
         scheduler, hashes = block_sizes(settings, self.config, self.caches)
         sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
         if settings.prefix_caching and any(size % hashes for size in sizes):
-            raise NotOffered(f"release {_RELEASE} hashes no parts of blocks")
+            raise NotOffered(f"release {RELEASE_NAME} hashes no parts of blocks")
         self.hash_block_size = hashes
         self.memory = LiveMemory(settings, dim_first)
         self.connection: LiveConnection | None = None
@@ -312,4 +310,4 @@ def _worker(runner: str) -> Any:
         return LiveWorkerV1
     if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
         return LiveWorkerV2
-    raise NotOffered(f"release {_RELEASE} has no worker {runner} for recurrent states")
+    raise NotOffered(f"release {RELEASE_NAME} has no worker {runner} for recurrent states")

@@ -3,9 +3,8 @@
 import typing
 
 from properties.subjects.vllm.live.config import CHUNK, LiveSettings
-from properties.subjects.vllm.release import RELEASE, NotOffered, optional
+from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, NotOffered, optional
 
-_RELEASE = ".".join(map(str, RELEASE))
 _FIRST, _FIRST_IN_ALL = (0, 25), (0, 22)
 """The oldest releases of whose lives we know which failures are defects, and of those in mode "all"."""
 _IN_ALL = ("mamba1", "mamba2")
@@ -23,11 +22,13 @@ def require_mode(settings: LiveSettings) -> None:
     if mode not in ("align", "all"):
         raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
     if RELEASE < _FIRST and (settings.mode != "all" or settings.connector or RELEASE < _FIRST_IN_ALL):
-        raise NotOffered(f"what lives of release {_RELEASE} show was never told apart from errors of ours")
+        raise NotOffered(
+            f"what lives of release {RELEASE_NAME} show was never told apart from errors of ours"
+        )
     if settings.mode != "all":
         return
     if "all" not in typing.get_args(optional("vllm.config.cache:MambaCacheMode")):
-        raise NotOffered(f"release {_RELEASE} has no mamba_cache_mode 'all'")
+        raise NotOffered(f"release {RELEASE_NAME} has no mamba_cache_mode 'all'")
     if settings.runner != "V1":
         raise NotOffered("mamba_cache_mode 'all' with the second runner, which does not implement it")
     if not set(settings.kinds) <= set(_IN_ALL):
