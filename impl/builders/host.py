@@ -101,7 +101,7 @@ class BatchReader:
 
 def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str) -> Queries:
     lengths = starts[1:] - starts[:-1]
-    # Whoever reads the same starts again gets the same array.
+    # The array is kept for later batches, so that nobody may write to it.
     lengths.flags.writeable = False
     shortest, longest = extremes(lengths)
     filled = _rows_before_padding(starts, lengths, shortest, function)

@@ -25,7 +25,7 @@ from properties.subjects.vllm_conditions.lives import (
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
 _LAST = 10
-"""Steps at the end of a life in which nobody gets anywhere."""
+"""How many steps at the end of a life are looked at."""
 
 
 def _with_placeholders(about: dict[str, Any]) -> bool:
