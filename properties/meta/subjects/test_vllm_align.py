@@ -356,6 +356,26 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
     assert not one.shows_in(with_pools(case, lambda held: held[::-1]), DOCUMENTS)
 
 
+@pytest.mark.usefixtures("executed")
+def test_channels_that_are_taken_for_rows_may_move_too_far_within_their_block(tmp_path: Path) -> None:
+    (slides,) = [one for one in BREAKAGES if one.name == "rows slide from the wrong end"]
+    name = "rows_move_within_their_block_as_through_a_temporary"
+    one = entry("channel-first-taken-for-rows")
+
+    def as_rows(case: Case) -> bool:
+        fails = case.failure is not None and case.failure.part == "pool"
+        return fails and any((LAYOUT_VARIABLE, "DS") in call.environment for call in case.calls)
+
+    with broken_subject(slides.variant, tmp_path) as subject:
+        plain = failing(RowsFirst("impl", load("impl").module), name, as_rows)
+        case = failing(RowsFirst(subject.name, subject.module), name, as_rows)
+    assert plain is not None
+    assert case is not None
+    assert one.shows_in(plain, DOCUMENTS)
+    assert one.shows_in(case, DOCUMENTS)
+    assert not one.shows_in(with_pools(case, lambda held: held[::-1]), DOCUMENTS)
+
+
 @pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
 @pytest.mark.parametrize("number", [0, None], ids=["a call", "a life"])
 def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
