@@ -52,7 +52,7 @@ AT_CHANGE = (
     decisions.BACK,
     decisions.LEAPS,
 )
-VECTOR = 64
+CROWDS = (32, 64)
 """As many requests as a kernel may look at together."""
 POSTPROCESS_ALIGN_VECTORS = {
     "num_accepted_tokens_gpu": "counts",
@@ -239,7 +239,8 @@ class _Batch(NamedSituations):
         known = self.setup.conditions()
         return {
             "no request": self.num_reqs == 0,
-            "more rows than a vector": self.num_reqs > VECTOR,
+            "more rows than a vector": self.num_reqs > min(CROWDS),
+            "more rows than two vectors": self.num_reqs > max(CROWDS),
             "spare rows": self.rows.spare > 0,
             **named((decisions.NO_SLOT, decisions.OUT_OF_ORDER), [decisions.at_slots(self.slots)]),
             "stale blocks in a row": self.filling.stale and self.num_reqs > 0,

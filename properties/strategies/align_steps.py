@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 from hypothesis import strategies as st
 
 from properties.strategies.align import setups
-from properties.strategies.align_batches import VECTOR, After, BatchLayout, Before
+from properties.strategies.align_batches import CROWDS, After, BatchLayout, Before
 from properties.strategies.align_cache import far_fillings, fillings
 from properties.strategies.align_requests import (
     ending_in_place,
@@ -84,7 +85,7 @@ def _batches(draw, kind, models, one_of, mapped, crowded, tiles=(), most=_MOST):
 def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
     """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
     some = st.lists(one, min_size=1, max_size=_MOST)
-    rows = _standings(mapped, VECTOR if crowded else 0)
+    rows = _standings(mapped, CROWDS if crowded else (0,))
     drawn_tiles = {"tile": st.sampled_from(tiles)} if tiles else {}
 
     @st.composite
@@ -118,9 +119,10 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
 
 
 @st.composite
-def _standings(draw: st.DrawFn, mapped: bool, ahead: int) -> BatchLayout:
+def _standings(draw: st.DrawFn, mapped: bool, crowds: Sequence[int]) -> BatchLayout:
     """Where the rows of up to four requests are; it is the batch that knows how many these are."""
     order, slots = draw(_ORDERS), draw(_SLOTS) if mapped else 0
+    ahead = draw(st.sampled_from(crowds))
     return BatchLayout(ahead, order, slots, draw(_SPARE), tuple(sorted(draw(_SKIPPED))) if mapped else ())
 
 

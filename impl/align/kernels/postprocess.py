@@ -4,11 +4,11 @@ import triton
 import triton.language as tl
 
 from .work import (
+    at_row,
     copy_request,
     last_to_finish,
     next_row,
     request_slots,
-    slot_of,
     this_program,
     tiles_per_request,
 )
@@ -48,6 +48,37 @@ def moves(run, dest, bias, due):
 
 
 @triton.jit
+def look(
+    num_accepted_tokens_ptr,
+    mamba_state_idx_ptr,
+    num_scheduled_tokens_ptr,
+    num_computed_tokens_ptr,
+    num_draft_tokens_ptr,
+    idx_mapping_ptr,
+    start,
+    num_reqs,
+    block_size,
+    HAS_IDX_MAPPING: tl.constexpr,
+    PRECOMPUTED_NEW_COMPUTED: tl.constexpr,
+    REQUESTS: tl.constexpr,
+):
+    """Batch rows start..: where their values are, their running columns, and what `boundary` says of them."""
+    rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
+    run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
+    accepted, dest, bias, due = boundary(
+        num_accepted_tokens_ptr,
+        num_scheduled_tokens_ptr,
+        num_computed_tokens_ptr,
+        num_draft_tokens_ptr,
+        slots,
+        mask,
+        block_size,
+        PRECOMPUTED_NEW_COMPUTED,
+    )
+    return rows, slots, mask, run, accepted, dest, bias, due
+
+
+@triton.jit
 def reset_counts(
     num_accepted_tokens_ptr,
     mamba_state_idx_ptr,
@@ -59,17 +90,19 @@ def reset_counts(
 ):
     """Set the counts of the requests whose boundary ends their running column to 1, in place."""
     for start in range(0, num_reqs, REQUESTS):
-        _rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, True, REQUESTS)
-        run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-        _count, dest, _bias, due = boundary(
+        _rows, slots, _mask, run, _count, dest, _bias, due = look(
             num_accepted_tokens_ptr,
+            mamba_state_idx_ptr,
             None,
             num_computed_tokens_ptr,
             None,
-            slots,
-            mask,
+            idx_mapping_ptr,
+            start,
+            num_reqs,
             block_size,
             True,
+            True,
+            REQUESTS,
         )
         tl.store(num_accepted_tokens_ptr + slots, 1, mask=due & (run == dest))
 
@@ -114,7 +147,7 @@ def postprocess_mamba_fused_kernel(
     num_tiles=0,
     counters_ptr=None,
     block_table_width=2147483647,
-    REQUESTS: tl.constexpr = 64,
+    REQUESTS: tl.constexpr = 32,
 ):
     """Copy what a boundary needs, for every request and state, and reset the counts of those that end on one.
 
@@ -127,25 +160,47 @@ def postprocess_mamba_fused_kernel(
     program, programs = this_program()
     copying = 0
     resets = 0
-    for start in range(0, num_reqs, REQUESTS):
-        rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
-        run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-        accepted, dest, bias, due = boundary(
+    # The lanes of a warp, so that to add them up takes no other warp.
+    rows = tl.arange(0, REQUESTS)
+    run, dest, bias, copies = rows, rows, rows, rows < 0
+    for start in range(0, num_reqs, 2 * REQUESTS):
+        # Two at a time, so that the second need not wait for the values of the first.
+        _rows, slots_b, mask_b, run_b, accepted_b, dest_b, bias_b, due_b = look(
             num_accepted_tokens_ptr,
+            mamba_state_idx_ptr,
             num_scheduled_tokens_ptr,
             num_computed_tokens_ptr,
             num_draft_tokens_ptr,
-            slots,
-            mask,
+            idx_mapping_ptr,
+            start + REQUESTS,
+            num_reqs,
             block_size,
+            HAS_IDX_MAPPING,
             PRECOMPUTED_NEW_COMPUTED,
+            REQUESTS,
         )
-        stays = due & (run == dest)
-        copying += tl.sum(moves(run, dest, bias, due).to(tl.int32))
+        rows, slots, mask, run, accepted, dest, bias, due = look(
+            num_accepted_tokens_ptr,
+            mamba_state_idx_ptr,
+            num_scheduled_tokens_ptr,
+            num_computed_tokens_ptr,
+            num_draft_tokens_ptr,
+            idx_mapping_ptr,
+            start,
+            num_reqs,
+            block_size,
+            HAS_IDX_MAPPING,
+            PRECOMPUTED_NEW_COMPUTED,
+            REQUESTS,
+        )
+        stays, stays_b = due & (run == dest), due_b & (run_b == dest_b)
+        copies, copies_b = moves(run, dest, bias, due), moves(run_b, dest_b, bias_b, due_b)
+        copying += tl.sum(copies.to(tl.int32) + copies_b.to(tl.int32))
         if HAS_IDX_MAPPING:
-            resets += tl.sum(stays.to(tl.int32))
+            resets += tl.sum(stays.to(tl.int32) + stays_b.to(tl.int32))
         elif program == 0:
             tl.store(num_accepted_tokens_out_ptr + slots, tl.where(stays, 1, accepted), mask=mask)
+            tl.store(num_accepted_tokens_out_ptr + slots_b, tl.where(stays_b, 1, accepted_b), mask=mask_b)
 
     count = tiles_per_request(num_tiles, tiles_ptr)
     tickets = copying * count
@@ -153,41 +208,34 @@ def postprocess_mamba_fused_kernel(
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
-            rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
-            run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-            accepted, dest, bias, due = boundary(
-                num_accepted_tokens_ptr,
-                num_scheduled_tokens_ptr,
-                num_computed_tokens_ptr,
-                num_draft_tokens_ptr,
-                slots,
-                mask,
-                block_size,
-                PRECOMPUTED_NEW_COMPUTED,
-            )
-            copies = moves(run, dest, bias, due)
-            row = next_row(copies, rows, -1)
-            while row < num_reqs:
-                slot = slot_of(idx_mapping_ptr, row, HAS_IDX_MAPPING)
-                _count, column, shift, _due = boundary(
+            # Of so few the look above has left everything in registers.
+            if num_reqs > REQUESTS:
+                rows, slots, mask, run, accepted, dest, bias, due = look(
                     num_accepted_tokens_ptr,
+                    mamba_state_idx_ptr,
                     num_scheduled_tokens_ptr,
                     num_computed_tokens_ptr,
                     num_draft_tokens_ptr,
-                    slot,
-                    row >= 0,
+                    idx_mapping_ptr,
+                    start,
+                    num_reqs,
                     block_size,
+                    HAS_IDX_MAPPING,
                     PRECOMPUTED_NEW_COMPUTED,
+                    REQUESTS,
                 )
+                copies = moves(run, dest, bias, due)
+            row = next_row(copies, rows, -1)
+            while row < num_reqs:
                 ticket = copy_request(
                     ticket,
                     first,
                     tickets,
                     programs,
                     row,
-                    tl.load(mamba_state_idx_ptr + slot),
-                    column,
-                    shift,
+                    at_row(run, rows, row),
+                    at_row(dest, rows, row),
+                    at_row(bias, rows, row),
                     block_table_ptrs_ptr,
                     block_table_stride_req,
                     state_base_addrs_ptr,

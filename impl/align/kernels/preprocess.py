@@ -3,13 +3,31 @@
 import triton
 import triton.language as tl
 
-from .work import copy_request, next_row, request_slots, slot_of, this_program, tiles_per_request
+from .work import at_row, copy_request, next_row, request_slots, this_program, tiles_per_request
 
 
 @triton.jit
 def leaves(src_col, dst_col):
     """Which requests go to another column and have a state to bring; columns below 0 are nobody's."""
     return (src_col >= 0) & (dst_col >= 0) & (src_col != dst_col)
+
+
+@triton.jit
+def sources(
+    mamba_state_idx_ptr,
+    src_col_ptr,
+    token_bias_ptr,
+    idx_mapping_ptr,
+    start,
+    num_reqs,
+    HAS_IDX_MAPPING: tl.constexpr,
+    REQUESTS: tl.constexpr,
+):
+    """Batch rows start.., their columns to copy from and to, and their biases."""
+    rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
+    src_col = tl.load(src_col_ptr + slots, mask=mask, other=-1)
+    dst_col = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
+    return rows, src_col, dst_col, tl.load(token_bias_ptr + slots, mask=mask, other=0)
 
 
 @triton.jit(
@@ -44,7 +62,7 @@ def precopy_mamba_align_fused_kernel(
     num_tiles=0,
     counters_ptr=None,
     block_table_width=2147483647,
-    REQUESTS: tl.constexpr = 64,
+    REQUESTS: tl.constexpr = 32,
 ):
     """Copy each request's state from the column it ran in to the one it is going to run in, where they differ.
 
@@ -54,11 +72,33 @@ def precopy_mamba_align_fused_kernel(
     """
     program, programs = this_program()
     copying = 0
-    for start in range(0, num_reqs, REQUESTS):
-        rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
-        src_col = tl.load(src_col_ptr + slots, mask=mask, other=-1)
-        dst_col = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-        copying += tl.sum(leaves(src_col, dst_col).to(tl.int32))
+    # The lanes of a warp, so that to add them up takes no other warp.
+    rows = tl.arange(0, REQUESTS)
+    src_col, dst_col, bias, copies = rows, rows, rows, rows < 0
+    for start in range(0, num_reqs, 2 * REQUESTS):
+        # Two at a time, so that the second need not wait for the values of the first.
+        _rows, src_col_b, dst_col_b, _bias = sources(
+            mamba_state_idx_ptr,
+            src_col_ptr,
+            token_bias_ptr,
+            idx_mapping_ptr,
+            start + REQUESTS,
+            num_reqs,
+            HAS_IDX_MAPPING,
+            REQUESTS,
+        )
+        rows, src_col, dst_col, bias = sources(
+            mamba_state_idx_ptr,
+            src_col_ptr,
+            token_bias_ptr,
+            idx_mapping_ptr,
+            start,
+            num_reqs,
+            HAS_IDX_MAPPING,
+            REQUESTS,
+        )
+        copies = leaves(src_col, dst_col)
+        copying += tl.sum(copies.to(tl.int32) + leaves(src_col_b, dst_col_b).to(tl.int32))
 
     count = tiles_per_request(num_tiles, tiles_ptr)
     tickets = copying * count
@@ -66,22 +106,30 @@ def precopy_mamba_align_fused_kernel(
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
-            rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
-            src_col = tl.load(src_col_ptr + slots, mask=mask, other=-1)
-            dst_col = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-            copies = leaves(src_col, dst_col)
+            # Of so few the look above has left everything in registers.
+            if num_reqs > REQUESTS:
+                rows, src_col, dst_col, bias = sources(
+                    mamba_state_idx_ptr,
+                    src_col_ptr,
+                    token_bias_ptr,
+                    idx_mapping_ptr,
+                    start,
+                    num_reqs,
+                    HAS_IDX_MAPPING,
+                    REQUESTS,
+                )
+                copies = leaves(src_col, dst_col)
             row = next_row(copies, rows, -1)
             while row < num_reqs:
-                slot = slot_of(idx_mapping_ptr, row, HAS_IDX_MAPPING)
                 ticket = copy_request(
                     ticket,
                     first,
                     tickets,
                     programs,
                     row,
-                    tl.load(src_col_ptr + slot),
-                    tl.load(mamba_state_idx_ptr + slot),
-                    tl.load(token_bias_ptr + slot),
+                    at_row(src_col, rows, row),
+                    at_row(dst_col, rows, row),
+                    at_row(bias, rows, row),
                     block_table_ptrs_ptr,
                     block_table_stride_req,
                     state_base_addrs_ptr,

@@ -10,8 +10,11 @@ def next_ticket(ticket, programs, tickets, counters_ptr):
     if counters_ptr is None:
         return ticket + programs
     else:
-        drawn = tl.atomic_add(counters_ptr, 1, sem="relaxed")
-        if drawn == tickets - 1:
-            # Only an atomic access is ordered with the draws of the others without waiting for them.
-            tl.atomic_xchg(counters_ptr, 0, sem="relaxed")
-        return programs + drawn
+        following = ticket + programs
+        if ticket >= programs:
+            drawn = tl.atomic_add(counters_ptr, 1, sem="relaxed")
+            if drawn == tickets - programs - 1:
+                # Only an atomic access is ordered with the draws of the others without waiting for them.
+                tl.atomic_xchg(counters_ptr, 0, sem="relaxed")
+            following = 2 * programs + drawn
+        return following

@@ -2,15 +2,16 @@
 
 The work is every tile of every state of every request that copies: `num_tiles` tiles per request, the same for all
 of them. All programs find the same requests, in the same order, and number the tiles through; a ticket is such a
-number. A program's first ticket is its own number, and further ones come from a counter, so that tiles are begun in
-their order, which memory rewards, however fast each program is. So a launch has as many programs as keep the
-machine busy, and a launch without work ends after it has looked at the requests.
+number. A program's first ticket is its own number, its second as many further on as there are programs, and further
+ones come from a counter, so that tiles are begun in their order, which memory rewards, however fast each program is.
+So a launch has as many programs as keep the machine busy, and a launch without work ends after it has looked at the
+requests.
 
-`counters` (int32[2], 0 before and after a launch) holds the tickets drawn and the programs that are done. Every
-tile costs one draw, either the one that found it or, for the first tile of a program, the one that tells the program
-that nothing is left: so who draws the last of them, and clears the counter, can tell. Launches that share counters
-must come one after the other. Without counters a program takes every ticket that is congruent to its number modulo
-the number of programs.
+`counters` (int32[2], 0 before and after a launch) holds the tickets drawn and the programs that are done. All programs
+begin together, and would queue at the counter: so a first tile costs no draw. Every further tile costs one, so that the
+number drawn tells which draw is the last, and who has it clears the counter. Launches that share counters must come one
+after the other. Without counters a program takes every ticket that is congruent to its number modulo the number of
+programs.
 """
 
 import triton
@@ -51,15 +52,6 @@ def request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING: tl.constexp
 
 
 @triton.jit
-def slot_of(idx_mapping_ptr, row, HAS_IDX_MAPPING: tl.constexpr):
-    """Where the per-request values of one row are."""
-    slot = row
-    if HAS_IDX_MAPPING:
-        slot = tl.load(idx_mapping_ptr + row)
-    return slot
-
-
-@triton.jit
 def tiles_per_request(num_tiles, tiles_ptr):
     """Without a list of tiles a state is one tile, and the second axis of the grid says how many states there are."""
     if tiles_ptr is None:
@@ -72,6 +64,12 @@ def tiles_per_request(num_tiles, tiles_ptr):
 def next_row(chosen, rows, after):
     """The first chosen row behind `after`, or a number that no row reaches."""
     return tl.min(tl.where(chosen & (rows > after), rows, 2147483647))
+
+
+@triton.jit
+def at_row(values, rows, row):
+    """The value of one row, of a vector that this program has."""
+    return tl.sum(tl.where(rows == row, values, 0))
 
 
 @triton.jit

@@ -64,8 +64,8 @@ KERNELS = (
     Breakage(
         "counts change where they are read",
         "align/kernels/postprocess.py",
-        "tl.store(num_accepted_tokens_out_ptr + slots",
-        "tl.store(num_accepted_tokens_ptr + slots",
+        "tl.store(num_accepted_tokens_out_ptr + slots, ",
+        "tl.store(num_accepted_tokens_ptr + slots, ",
         ("storing_the_same_step_twice_is_storing_it_once",),
     ),
     Breakage(
@@ -91,8 +91,8 @@ KERNELS = (
     Breakage(
         "what is in slots is read by row",
         "align/kernels/postprocess.py",
-        "slot = slot_of(idx_mapping_ptr, row, HAS_IDX_MAPPING)",
-        "slot = row",
+        "run = tl.load(mamba_state_idx_ptr + slots, ",
+        "run = tl.load(mamba_state_idx_ptr + rows, ",
         (
             "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
             "rows_and_slots_may_be_in_any_order",
@@ -118,6 +118,40 @@ KERNELS = (
             "no_order_of_programs_shows_in_what_is_brought_along",
             "no_order_of_programs_shows_in_what_is_stored_by_row",
         ),
+    ),
+    Breakage(
+        "first tiles are waited for as if they had cost a draw",
+        "align/kernels/tickets.py",
+        "drawn == tickets - programs - 1",
+        "drawn == tickets - 1",
+        (
+            "no_order_of_programs_shows_in_what_is_brought_along",
+            "no_order_of_programs_shows_in_what_is_stored_by_row",
+        ),
+    ),
+    Breakage(
+        "a tile is drawn by nobody",
+        "align/kernels/tickets.py",
+        "following = 2 * programs + drawn",
+        "following = 2 * programs + drawn + 1",
+        (
+            "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
+            "no_order_of_programs_shows_in_what_is_stored_by_row",
+        ),
+    ),
+    Breakage(
+        "counts of rows of the second look are not told",
+        "align/kernels/postprocess.py",
+        "mask=mask_b)",
+        "mask=mask_b & (rows < 0))",
+        ("states_behind_dozens_of_idle_rows_are_stored",),
+    ),
+    Breakage(
+        "rows of the second look that stay are not counted",
+        "align/kernels/postprocess.py",
+        "resets += tl.sum(stays.to(tl.int32) + stays_b.to(tl.int32))",
+        "resets += tl.sum(stays.to(tl.int32))",
+        ("states_behind_dozens_of_idle_rows_are_stored_for_requests_in_slots",),
     ),
     Breakage(
         "the null block is one like any other",
@@ -257,6 +291,13 @@ KERNELS = (
         "(dst_col >= 0) & (src_col != dst_col)",
         "(dst_col >= 0)",
         ("a_state_is_brought_to_the_column_where_its_request_goes_on",),
+    ),
+    Breakage(
+        "what is brought along in rows of the second look is not counted",
+        "align/kernels/preprocess.py",
+        " + leaves(src_col_b, dst_col_b).to(tl.int32))",
+        ")",
+        ("states_behind_dozens_of_idle_rows_are_brought_along",),
     ),
     Breakage(
         "rows behind the first vector of them are not looked at",

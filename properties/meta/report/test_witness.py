@@ -42,8 +42,8 @@ BEHIND = Variant(
 IN_PLACE = Variant(
     "counts_in_place",
     POSTPROCESS,
-    "tl.store(num_accepted_tokens_out_ptr + slots",
-    "tl.store(num_accepted_tokens_ptr + slots",
+    "tl.store(num_accepted_tokens_out_ptr + slots, ",
+    "tl.store(num_accepted_tokens_ptr + slots, ",
 )
 UNMASKED = Variant(
     "load_without_mask",

@@ -57,6 +57,7 @@ SOUND = dict.fromkeys(("ids and strides above 2^31", *FLAWS[1:]), NEVER)
 BATCHES: dict[str, float] = {
     "no request": 0.4,
     "more rows than a vector": NEVER,
+    "more rows than two vectors": NEVER,
     "spare rows": 15,
     decisions.NO_SLOT.name: 10,
     decisions.OUT_OF_ORDER.name: 5,
@@ -130,7 +131,12 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     | BATCHES
     | SOUND
     | NO_MODELS
-    | {"more rows than a vector": 50, decisions.PUBLISHED.name: 5, decisions.PUBLISHED_BIAS.name: 2},
+    | {
+        "more rows than a vector": 50,
+        "more rows than two vectors": 25,
+        decisions.PUBLISHED.name: 5,
+        decisions.PUBLISHED_BIAS.name: 2,
+    },
     "befores": BEFORES | BATCHES | SOUND | MODELS,
     "moving befores": dict.fromkeys(BEFORES, ANYTIME)
     | BATCHES
@@ -447,7 +453,7 @@ def test_two_slots_out_of_order_are_two_requests() -> None:
 @pytest.mark.slow
 def test_more_rows_than_a_vector_are_one_behind_as_many_idle_ones() -> None:
     assert minimal(afters(crowded=True), found_in("more rows than a vector")) == After(
-        PLAIN, (FRESH,), BatchLayout(ahead=64)
+        PLAIN, (FRESH,), BatchLayout(ahead=32)
     )
 
 

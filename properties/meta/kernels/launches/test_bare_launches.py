@@ -135,7 +135,7 @@ def arguments(kernel: Any) -> dict[str, Any]:
         "COPY_BLOCK_SIZE": 4096,
         "CONV_STATE_DIM_FIRST": False,
         "HAS_IDX_MAPPING": True,
-        "REQUESTS": 64,
+        "REQUESTS": 32,
     }
     numbers = {
         "block_table_stride_req": 5,
