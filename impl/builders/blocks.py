@@ -101,12 +101,11 @@ class HostLookup:
         self._kind: tuple[int, npt.DTypeLike] | None = None
         self._ends = self._places = np.empty(0, np.int64)
 
-    def __call__(self, table: torch.Tensor, seq_lens: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[R, columns] block ids, in the modes none and all whole rows of the table.
+    def __call__(self, ids: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[R, columns] block ids of the table `ids`, in the modes none and all whole rows of it.
 
         Rows have no more tokens than the table holds, which `StateBlocks.check` has seen to.
         """
-        ids: npt.NDArray[Any] = table.numpy()
         if self._blocks.mode != "align":
             return ids
         (rows, width), columns = ids.shape, self._columns

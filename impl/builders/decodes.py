@@ -12,7 +12,7 @@ from ..bound import BoundLaunch
 from ..types import cdiv
 from .blocks import HostLookup, StateBlocks
 from .common import moved_ids
-from .host import HostBatch
+from .host import HostArrays, HostBatch
 from .kernels.decodes import stage_decodes_kernel
 
 _ROWS_PER_PROGRAM = 128
@@ -58,6 +58,7 @@ class StagedDecodes:
         self._ids_fronts = Fronts(ids)
         self._fronts = [None if one is None else Fronts(one) for one in (starts, counts, masks)]
         self._lookup = HostLookup(blocks, *self._ids.shape) if ids.is_cpu else None
+        self._arrays = HostArrays()
         self._outputs = [_as_read(one) for one in (self._ids, starts, counts, masks)]
         self._grid = (cdiv(ids.size(0) + 1, _ROWS_PER_PROGRAM), 1, 1)
         # Of a table of another width than the buffer, mode all copies what fits.
@@ -85,8 +86,10 @@ class StagedDecodes:
             ids = self._blocks.ids(table, common.seq_lens, self._ids.size(1))
             self._write(ids, common.query_start_loc, counts, rows, filled)
         else:
+            own = self._lookup(self._arrays.of("block_table_tensor", table), batch.seq_lens)
+            accepted = None if counts is None else self._arrays.of("num_accepted_tokens", counts)
             # The host's own starts, which are the same.
-            self._write(self._lookup(table, batch.seq_lens), batch.starts, _as_read(counts), rows, filled)
+            self._write(own, batch.starts, accepted, rows, filled)
         return self._rows(rows)
 
     def _rows(self, rows: int) -> Rows:
