@@ -167,7 +167,7 @@ def _there() -> tuple[str, ...]:
 
 
 def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
-    """Workers per device, and engines in all: together as many as there are cores; an engine thinks longer than a worker works."""
+    """Workers per device, and engines in all: as many engines as cores, since each waits while a worker runs its example."""
     from properties.harness.execution.selection import cores
 
     mine = cores()
@@ -176,7 +176,7 @@ def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tup
         workers = min(_MOST_WORKERS, max(1, mine * 3 // (8 * gpus))) if isolated else 1
     engines = options.engines
     if engines is None:
-        engines = max(gpus, mine - gpus * workers) if isolated else mine
+        engines = max(gpus, mine)
     for name, value in (("workers", workers), ("engines", engines)):
         if value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [nightly]")
