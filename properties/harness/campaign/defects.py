@@ -105,6 +105,9 @@ class Defect:
             self.standing = "no longer fails" if enough else "not tried enough"
             many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
             self.remark = f"{sum(row.counts.compared for row in tried):,} examples of {many} did not show it"
+        else:
+            reasons = dict.fromkeys(row.detail for row in of_it if row.detail)
+            self.remark = "; ".join(reasons) if of_it else "none of its properties was chosen"
 
     def record(self) -> KnownRecord:
         """As it stands in a campaign's record."""

@@ -93,6 +93,26 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
     assert standing(*(row(*one) for one in rows)) == expected
 
 
+@pytest.mark.parametrize(
+    ("rows", "remark"),
+    [
+        (
+            [("division_a", 0, "needs cpu, runs on cuda"), ("ceiling_b", 0, "needs cpu, runs on cuda")],
+            "needs cpu, runs on cuda",
+        ),
+        ([("division_a", 0, "no division"), ("ceiling_b", 0, "no ceiling")], "no division; no ceiling"),
+        ([("division_a", 0)], "no example was run"),
+        ([("division_a", 0), ("ceiling_b", 0, "no ceiling")], "no example was run; no ceiling"),
+        ([("toys_divide", 500)], "none of its properties was chosen"),
+    ],
+    ids=str,
+)
+def test_of_a_defect_that_was_not_tried_it_is_told_why(rows: list[tuple[Any, ...]], remark: str) -> None:
+    defects = KnownDefects([LARGE])
+    defects.conclude({one[0]: row(*one) for one in rows})
+    assert (defects.all["large"].standing, defects.all["large"].remark) == ("not tried", remark)
+
+
 def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
     anywhere = replace(LARGE, property=("division_*", "ceiling_*"))
     defects = KnownDefects([anywhere], selected=True)
