@@ -215,6 +215,17 @@ def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, 
         return coordinator.run(replace(plan, **fields)), given
 
 
+def reporting(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
+    """A campaign that came to report a known defect: on a busy machine a second may be over before."""
+    for budget in (1.0, 4.0, 16.0):
+        own = folder / f"{budget} s"
+        own.mkdir()
+        record, given = campaign(own, body, budget=budget, **changes)
+        if any(task.shown for task in given):
+            break
+    return record, given
+
+
 def meets(task: Explore, actor: Actor) -> None:
     """Meets the defect in `ROUNDS_UP`, and reports it."""
     if task.shown:
@@ -227,7 +238,7 @@ def meets(task: Explore, actor: Actor) -> None:
 
 
 def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wrong(tmp_path: Path) -> None:
-    record, given = campaign(tmp_path, meets)
+    record, given = reporting(tmp_path, meets)
     large, layout, never = record.known
     statuses = {one.name: one.status for one in record.properties}
     assert statuses == {EXACT: "passed", ROUNDS_UP: "known", UNKNOWN: "UNEXPECTED PASS"}
@@ -267,7 +278,7 @@ def test_a_new_failure_that_is_met_while_a_known_one_is_reported_is_found(tmp_pa
         else:
             meets(task, actor)
 
-    record, _ = campaign(tmp_path, beside, only=ROUNDS_UP)
+    record, _ = reporting(tmp_path, beside, only=ROUNDS_UP)
     (bucket,) = record.buckets
     assert bucket.property == ROUNDS_UP
     assert [one.status for one in record.properties] == ["FALSIFIED"]
@@ -286,7 +297,7 @@ def test_a_known_defect_whose_report_s_worker_dies_is_reported_unshrunk(tmp_path
             actor.die()
         meets(task, actor)
 
-    record, _ = campaign(tmp_path, dies, only=ROUNDS_UP)
+    record, _ = reporting(tmp_path, dies, only=ROUNDS_UP)
     large = record.known[0]
     assert [one.status for one in record.properties] == ["known"]
     assert (large.standing, large.remark) == ("showed", "not shrunk: a worker died with exit code 7")
@@ -302,9 +313,9 @@ def test_a_report_of_a_known_defect_does_not_hold_the_campaign_up(tmp_path: Path
             actor.hang()
         meets(task, actor)
 
-    record, _ = campaign(tmp_path, hangs, only=ROUNDS_UP, budget=0.5)
+    record, _ = reporting(tmp_path, hangs, only=ROUNDS_UP)
     assert (Path(record.known[0].report) / "report.md").is_file()
-    assert not list((tmp_path / "reports").glob("campaigns/*/pending/*"))
+    assert not list(tmp_path.glob("*/reports/campaigns/*/pending/*"))
 
 
 def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
