@@ -501,9 +501,9 @@ class Campaign:
         return stands or bool(report)
 
     def _is_known(self, case: Case) -> bool:
-        profile = self.subject.profile
-        shown = (name for name, one in self.defects.all.items() if one.declared.shows_in(case, profile))
-        name = next(shown, None)
+        name = self.defects.matcher.name_of(case)
+        for error in self.defects.matcher.errors:
+            self.ledger.trouble(error)
         if name is None:
             return False
         self.defects.all[name].properties[case.property_name] += 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from oracle.profile import DOCUMENTS, Profile
+from properties.harness.campaign.known_defects import KnownDefectMatcher
 from properties.harness.campaign.pending import KNOWN_PREFIX
 from properties.harness.campaign.record import KnownRecord
 from properties.harness.campaign.standing import Standing
@@ -22,15 +23,6 @@ LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
 """Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
 _TIMES = 10
 """As many times as it takes examples to show a defect once, after which it should have shown."""
-
-
-def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
-    """A name for each, unlike the others', that may name a file."""
-    found: list[str] = []
-    for number, one in enumerate(declared, 1):
-        name = re.sub(r"[^\w.-]", "_", one.id or one.alone or f"known-{number}").lstrip(".") or "known"
-        found.append(f"{name}-{number}" if name in found else name)
-    return tuple(found)
 
 
 def reports_of(reports: Path, name: str) -> Path:
@@ -136,11 +128,14 @@ class KnownDefects:
 
     Args:
         selected: whether only some properties are tried, so that those of a pattern may be others.
+        profile: the rules of the subject's release, for conditions.
     """
 
-    def __init__(self, declared: Sequence[KnownDeviation], *, selected: bool = False) -> None:
-        named = zip(names_of(declared), declared, strict=True)
-        self.all = {name: Defect(name, one) for name, one in named}
+    def __init__(
+        self, declared: Sequence[KnownDeviation], *, selected: bool = False, profile: Profile = DOCUMENTS
+    ) -> None:
+        self.matcher = KnownDefectMatcher(declared, profile)
+        self.all = {name: Defect(name, one) for name, one in self.matcher.declared.items()}
         self._selected = selected
 
     @property

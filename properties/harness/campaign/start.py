@@ -69,7 +69,7 @@ def begun(plan: Plan) -> Beginning:
             seed=plan.seed,
         ),
         Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
-        KnownDefects(declared, selected=bool(plan.only) or plan.lives),
+        KnownDefects(declared, selected=bool(plan.only) or plan.lives, profile=subject.profile),
         lives,
     )
 

@@ -78,7 +78,8 @@ def replay_case(
     known = None if as_new else subject.known(_with_id(found, subject))
     if known is not None:
         return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found)
-    return ReplayVerdict(FAILED, _sentence(found), found)
+    errors = () if as_new else subject.defect_index.errors.values()
+    return ReplayVerdict(FAILED, "; ".join((_sentence(found), *errors)), found)
 
 
 def _with_id(case: Case, subject: Subject) -> Case:

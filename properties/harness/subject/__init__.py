@@ -2,6 +2,7 @@
 
 from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 from properties.harness.subject.loading import BUILT_IN, adapted, load
+from properties.harness.subject.matching import KnownDefectIndex
 from properties.harness.subject.subject import (
     LAYOUT_VARIABLE,
     Outside,
@@ -13,6 +14,7 @@ __all__ = [
     "BUILT_IN",
     "LAYOUT_VARIABLE",
     "Condition",
+    "KnownDefectIndex",
     "KnownDeviation",
     "Outside",
     "Subject",

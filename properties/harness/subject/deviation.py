@@ -6,6 +6,7 @@ import builtins
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oracle.profile import Profile
@@ -88,10 +89,6 @@ class Symptom:
             and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
-    def shows_in(self, case: Case, profile: Profile) -> bool:
-        """Whether a case's failure is one of the symptom's."""
-        return case.failure is not None and self.fits(case.failure) and self.condition(case, profile)
-
 
 ONE_IN = 20
 """Where a declaration does not say how rare its defect is."""
@@ -149,22 +146,40 @@ class KnownDeviation:
         """Whether it may show in the property of that name and id."""
         return any_matches(self.property, name) or (bool(id_) and any_matches(self.property, id_))
 
+    def fitting(self, case: Case) -> tuple[Symptom, ...]:
+        """Its symptoms whose fields are those of a case's failure, whatever their conditions; none where it does not cover the property."""
+        failure = case.failure
+        if failure is None or not self.covers(case.property_name, case.property_id):
+            return ()
+        return tuple(symptom for symptom in self.shown_by if symptom.fits(failure))
+
+    def accepts(self, case: Case, profile: Profile, symptoms: tuple[Symptom, ...]) -> bool:
+        """Whether its own condition and that of one of `symptoms` hold for the case.
+
+        Raises:
+            Exception: whatever a condition raises.
+        """
+        return any(symptom.condition(case, profile) for symptom in symptoms) and bool(self.condition(case))
+
     def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's."""
-        return (
-            self.covers(case.property_name, case.property_id)
-            and any(one.shows_in(case, profile) for one in self.shown_by)
-            and self.condition(case)
-        )
+        return self.accepts(case, profile, self.fitting(case))
 
 
 def any_matches(names: Names, name: str) -> bool:
     """Whether a name is among `names`, in which `*` stands for any characters."""
-    return any(_matches(one, name) for one in _several(names))
+    literal, patterns = _compiled(names)
+    return name in literal or (patterns is not None and patterns.fullmatch(name) is not None)
 
 
-def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split(_WILDCARD))), name) is not None
+# Python's own cache of patterns has room for 512, and a file of known defects may have thousands.
+@lru_cache(maxsize=None)
+def _compiled(names: Names) -> tuple[frozenset[str], re.Pattern[str] | None]:
+    """The names without `*`, and one pattern for all others."""
+    several = _several(names)
+    patterns = [".*".join(map(re.escape, one.split(_WILDCARD))) for one in several if _WILDCARD in one]
+    literal = frozenset(one for one in several if _WILDCARD not in one)
+    return literal, re.compile("|".join(patterns), re.DOTALL) if patterns else None
 
 
 def _several(names: Names) -> tuple[str, ...]:

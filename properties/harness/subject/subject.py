@@ -17,6 +17,7 @@ from properties.harness.case import Case
 from properties.harness.case.raised import from_outside, spelled
 from properties.harness.case.values import Call
 from properties.harness.subject.deviation import KnownDeviation
+from properties.harness.subject.matching import KnownDefectIndex
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ENGINES = frozenset({"LiveEngine"})
@@ -91,11 +92,20 @@ class Subject:
         self.functions: tuple[str, ...] = ()
         """What its author can offer, where these are other names than the documents'."""
         self._environment: dict[str, str] | None = None
+        self._defect_index = KnownDefectIndex(known_deviations, profile)
         self.resolve = lru_cache(maxsize=None)(self._resolve)
+
+    @property
+    def defect_index(self) -> KnownDefectIndex:
+        """Its declared defects, and what their conditions raised."""
+        # `known_deviations` may be replaced, in copies of a subject above all.
+        if self._defect_index.declared is not self.known_deviations:
+            self._defect_index = KnownDefectIndex(self.known_deviations, self.profile)
+        return self._defect_index
 
     def known(self, case: Case) -> KnownDeviation | None:
         """The declared defect that a failing case shows, if there is one."""
-        return next((one for one in self.known_deviations if one.shows_in(case, self.profile)), None)
+        return self.defect_index.find(case)
 
     def never(self, function: str) -> str | None:
         """Why every call of the function is outside of the contract; None where some are inside."""

@@ -259,7 +259,7 @@ class _LastFailure:
         return [f"an input that failed is in {path}" for path in sorted(self._pending)]
 
     def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
-        module, told = bench.subject.module, []
+        module, told = bench.subject.module, list(bench.subject.defect_index.errors.values())
         case = with_own_calls(with_fewest_switches(case, bench.port), bench.subject)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:

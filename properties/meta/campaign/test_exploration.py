@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
 from properties.harness.campaign.defects import pending_name
-from properties.harness.campaign.heard import Heard
+from properties.harness.campaign.known_defects import KnownDefectMatcher
 from properties.harness.campaign.workers import exploration
 from properties.harness.campaign.workers.exploration import Exploration
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
@@ -471,7 +471,7 @@ def test_the_bench_is_left_as_it_was(make: Make) -> None:
     bench = worker.bench
     explored(worker, shown="hundreds", deadline=60.0)
     assert bench.port is worker.watched
-    assert bench.known_by == worker.heard.known
+    assert bench.known_by == worker.known_defects.known
     # An example of nobody, which would be counted, or ended, where anybody still listened.
     before = len(said(worker))
     worker.properties[NAME].example(bench, x=1)
@@ -577,24 +577,24 @@ def test_as_new_nothing_is_known(make: Make) -> None:
     assert (end.status, x_of(first(end)), end.known) == ("falsified", 50, {})
 
 
-def test_a_defect_is_heard_of_where_its_circumstance_holds_and_told_once() -> None:
+def test_a_defect_is_matched_where_its_condition_holds_and_its_first_case_is_kept_once() -> None:
     told: list[str] = []
     symptom = Symptom("refusal", "divide", "the call")
     one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
-    heard = Heard((one,), DOCUMENTS, lambda name, case: told.append(name))
-    assert heard.known(a_case(subject="other")) is None
-    assert [heard.known(a_case()), heard.known(a_case())] == [one, one]
-    assert (heard.shown, told) == ({"one": 2}, ["one"])
+    matcher = KnownDefectMatcher((one,), DOCUMENTS, lambda name, case: told.append(name))
+    assert matcher.known(a_case(subject="other")) is None
+    assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
+    assert (matcher.shown, told) == ({"one": 2}, ["one"])
 
 
-def test_a_defect_is_heard_of_by_the_rules_of_the_subject_s_release() -> None:
+def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
     """As replays ask: a case that one calls new and the other known would be both."""
     released = replace(DOCUMENTS, gdn_plain_decodes=not DOCUMENTS.gdn_plain_decodes)
     condition = Condition(lambda _, profile: profile == released)
     symptom = Symptom("refusal", "divide", "the call", condition=condition)
     one = KnownDeviation("toys_*", "bug", symptom, id="one")
     for profile, expected in ((DOCUMENTS, None), (released, one)):
-        assert Heard((one,), profile, lambda *_: None).known(a_case()) is expected
+        assert KnownDefectMatcher((one,), profile, lambda *_: None).known(a_case()) is expected
 
 
 @pytest.mark.usefixtures("executed")
@@ -705,3 +705,15 @@ def _read(path: Path) -> Case | None:
         return recover(Path(copy))
     finally:
         Path(copy).unlink(missing_ok=True)
+
+
+def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:
+    worker = make()
+    wrong = Symptom("value", "divide", "result")
+    known = KnownDeviation(NAME, "bug", wrong, lambda case: case.calls[0].named["missing"], id="raises")
+    worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS, lambda name, case: None)
+    worker.bench.known_by = worker.known_defects.known
+    end = explored(worker)
+    assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)
+    told = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"
+    assert end.troubles == (told,)

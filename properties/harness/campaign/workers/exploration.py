@@ -94,7 +94,7 @@ class Exploration:
         bench.tally = Tally()
         bench.seed = task.seed
         bench.known_failures.clear()
-        worker.heard.clear()
+        worker.known_defects.clear()
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
         if task.shown:
             bench.known_by = lambda case: None
@@ -111,7 +111,7 @@ class Exploration:
     def _end(self) -> None:
         self._watchdog.stop()
         bench = self.bench
-        bench.known_by, bench.port = self.worker.heard.known, self.worker.watched
+        bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_example, bench.on_step, bench.on_falsified = (
             lambda: None,
@@ -251,7 +251,7 @@ class Exploration:
 
     def _report_known(self, case: Case, note: str) -> None:
         name = self.task.shown
-        notes = (label(name, self.worker.heard.declared[name]), note)
+        notes = (label(name, self.worker.known_defects.declared[name]), note)
         folder = reports_of(Path(self.worker.setting.reports), name)
         try:
             directory, _ = self._reported(case, folder, "\n\n".join(filter(None, notes)))
@@ -286,12 +286,12 @@ class Exploration:
         """What hid the case while the sanitizer watched, in a sentence."""
         from properties.harness.execution.earlier_finding import ends_earlier
 
-        heard = self.worker.heard
+        known_defects = self.worker.known_defects
         earlier = ends_earlier(case, self.worker.watched)
-        name = heard.which(earlier) if earlier is not None else None
+        name = known_defects.name_of(earlier) if earlier is not None else None
         if name is None:
             return "**Found while the sanitizer did not watch.**"
-        known = f"known defect {name}, {heard.declared[name].link}"
+        known = f"known defect {name}, {known_defects.declared[name].link}"
         return (
             "**Found while the sanitizer did not watch. Where it does, the same input ends earlier, with the "
             f"{known}, which may be the cause of this.**"
@@ -302,8 +302,8 @@ class Exploration:
         own = {one.buckets[0] for one in self._found}
         beside = [(bucket, case) for bucket, case in self._in_hand.cases.items() if bucket not in own]
         if self.task.shown:
-            heard = self.worker.heard
-            beside = [(bucket, case) for bucket, case in beside if heard.which(case) is None]
+            known_defects = self.worker.known_defects
+            beside = [(bucket, case) for bucket, case in beside if known_defects.name_of(case) is None]
         for bucket, case in beside:
             kept = self._into_corpus(case)
             stands = str(kept) if kept.is_file() else ""
@@ -360,7 +360,7 @@ class Exploration:
 
     def _passes_by_others(self, case: Case) -> bool:
         """While one known defect is searched, other known ones are passed by, and a new failure is kept."""
-        name = self.worker.heard.which(case)
+        name = self.worker.known_defects.name_of(case)
         if name is None and not self._is_known(case):
             self._keep_beside(case)
         return name != self.task.shown
@@ -389,15 +389,16 @@ class Exploration:
         counts = self.bench.counts.take()
         counts.examples -= self._told.examples
         counts.compared -= self._told.compared
-        troubles, worker.troubles = (*worker.corpus.troubles, *worker.troubles), []
+        troubles = (*worker.corpus.troubles, *worker.troubles, *worker.known_defects.errors)
+        worker.troubles = []
         return Explored(
             property=self.task.property,
             status=status,
             seconds=time.monotonic() - self._began,
             detail=detail,
             counts=counts,
-            known=dict(worker.heard.shown),
-            hidden=worker.heard.hidden,
+            known=dict(worker.known_defects.shown),
+            hidden=worker.known_defects.hidden,
             found=tuple(self._found),
             failing=dict(self._failing),
             report=self._report,

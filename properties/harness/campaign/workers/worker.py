@@ -11,6 +11,7 @@ import io
 import os
 import signal
 from collections.abc import Iterator
+from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ class Worker:
         import torch
 
         from properties.harness.campaign.corpus import Corpus
-        from properties.harness.campaign.heard import Heard
+        from properties.harness.campaign.known_defects import KnownDefectMatcher
         from properties.harness.campaign.workers.watchdog import LockedPipe
         from properties.harness.execution import profiles
         from properties.harness.execution.example import Bench
@@ -77,8 +78,8 @@ class Worker:
         self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
         self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         declared = () if setting.as_new else subject.known_deviations
-        self.heard = Heard(declared, subject.profile, self._keep_first)
-        self.bench.known_by = self.heard.known
+        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first)
+        self.bench.known_by = self.known_defects.known
         self.troubles: list[str] = []
         """What could not be written, a sentence for each place and reason."""
 
@@ -161,13 +162,13 @@ class Worker:
             return Replayed(result, covered=covered)
         return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
 
-    @property
+    @cached_property
     def _judged(self) -> Any:
         """The subject with the defects that are taken for known."""
         import copy
 
         subject = copy.copy(self.bench.subject)
-        subject.known_deviations = tuple(self.heard.declared.values())
+        subject.known_deviations = tuple(self.known_defects.declared.values())
         return subject
 
     def _listened(self, folder: Path) -> Listened:
@@ -181,7 +182,7 @@ class Worker:
         finally:
             # Its examples count for no property.
             self.bench.counts.take()
-            self.heard.clear()
+            self.known_defects.clear()
 
 
 @contextlib.contextmanager

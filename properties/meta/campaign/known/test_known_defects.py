@@ -12,7 +12,8 @@ from rich.console import Console
 
 from properties.harness.campaign import coordinator
 from properties.harness.campaign.causes import grouped
-from properties.harness.campaign.defects import KnownDefects, names_of, pending_name
+from properties.harness.campaign.defects import KnownDefects, pending_name
+from properties.harness.campaign.known_defects import names_of
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.plan import Plan

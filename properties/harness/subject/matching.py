@@ -1,0 +1,66 @@
+"""Which declared defect a failing case shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oracle.profile import Profile
+from properties.harness.case import Case
+from properties.harness.case.raised import from_outside, spelled
+from properties.harness.subject.deviation import KnownDeviation, Symptom
+
+_Key = tuple[str, str, str, str, str, str]
+_Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
+
+
+class KnownDefectIndex:
+    """Declared defects by the fields of a failure. Only conditions, which see the whole case, are asked for every case.
+
+    A condition is the code of the declaration's author. A case for which it raises does not show its defect, so that it is reported
+    as a new one; `errors` has a sentence for each declaration whose condition raised.
+
+    Args:
+        declared: in the order in which they are asked.
+        profile: the rules of the subject's release, for conditions.
+    """
+
+    def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
+        self.declared = declared
+        self.errors: dict[str, str] = {}
+        self._profile = profile
+        self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
+
+    def find(self, case: Case) -> KnownDeviation | None:
+        """The first declared defect that the case shows; None where there is none. Raises nothing that a condition raises."""
+        return next(
+            (one for one, symptoms in self._fitting(case) if self._accepts(one, case, symptoms)), None
+        )
+
+    def _fitting(self, case: Case) -> tuple[_Candidate, ...]:
+        """The defects whose names and places are those of the case: the same for all cases with its fields."""
+        failure = case.failure
+        if failure is None:
+            return ()
+        key = (
+            case.property_name,
+            case.property_id,
+            failure.kind,
+            failure.function,
+            failure.part,
+            failure.exception,
+        )
+        if key not in self._candidates:
+            pairs = ((one, one.fitting(case)) for one in self.declared)
+            self._candidates[key] = tuple(pair for pair in pairs if pair[1])
+        return self._candidates[key]
+
+    def _accepts(self, one: KnownDeviation, case: Case, symptoms: tuple[Symptom, ...]) -> bool:
+        try:
+            return one.accepts(case, self._profile, symptoms)
+        except BaseException as error:
+            if from_outside(error):
+                raise
+            name = one.id or one.alone or one.link
+            told = f"a condition of known defect {name} raised {spelled(error)}: the case counts as new"
+            self.errors.setdefault(name, told)
+            return False
