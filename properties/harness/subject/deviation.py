@@ -6,7 +6,7 @@ import builtins
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from oracle.profile import Profile
@@ -173,7 +173,7 @@ def any_matches(names: Names, name: str) -> bool:
 
 
 # Python's own cache of patterns has room for 512, and a file of known defects may have thousands.
-@lru_cache(maxsize=None)
+@cache
 def _compiled(names: Names) -> tuple[frozenset[str], re.Pattern[str] | None]:
     """The names without `*`, and one pattern for all others."""
     several = _several(names)
