@@ -47,7 +47,8 @@ class Lives(TrialMachine):
         """An engine with requests, since a life may go on without any others."""
         self.arrived, self.leaving = 0, set[str]()
         try:
-            self.life = self.drawn_life(data)
+            with self.trial.reading():
+                self.life = self.drawn_life(data)
         except Violation as error:
             self.trial.finds(error.flaw.failure)
         except OutsideDomain:
@@ -187,7 +188,8 @@ class Lives(TrialMachine):
             return
         assert self.life is not None
         try:
-            self.life.happens(event)
+            with self.trial.reading():
+                self.life.happens(event)
             if isinstance(event, EngineStep):
                 self.trial.compared()
         except OutsideDomain:

@@ -94,7 +94,7 @@ def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None
 def difference(expected: Value, actual: Value, place: str, *, places: bool) -> Difference | None:
     """Depth-first comparison of two values; bool and int are different types here, as are list and tuple."""
     if isinstance(actual, Record) and actual.type == "Damaged":
-        return _damage(actual, place)
+        return damage(actual, place)
     if type(expected) is not type(actual):
         return Difference(place, brief(actual), brief(expected))
     if isinstance(expected, Tensor):
@@ -151,7 +151,7 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
     return None
 
 
-def _damage(actual: Record, place: str) -> Difference:
+def damage(actual: Record, place: str) -> Difference:
     """The guard byte nearest to the tensor at `place` that is not what it was."""
     before, after = actual["before"][::-1], actual["after"]
     sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from oracle.profile import Profile
 from properties.harness.case import Case, Failure
-from properties.harness.case.compare import brief, outcome_difference
+from properties.harness.case.compare import Difference, brief, outcome_difference
 from properties.harness.case.failure import (
     exception_of,
     failure_of,
@@ -20,6 +21,7 @@ from properties.harness.case.failure import (
     rule_of_fatal,
     stated,
 )
+from properties.harness.case.form import form_difference
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.timeline import Timeline
 from properties.harness.case.unchecked import unchecked
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""
+_CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What Python raises where a result is not what the code that takes it apart was written for."""
 _NO_ORDER = "no launch of several programs, which could run in another order"
 
 __all__ = ["NOT_OFFERED", "Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
@@ -83,7 +87,8 @@ class Bench:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
     `on_example`, `on_step` and `on_falsified` let a campaign watch: the first is called when an example begins, the second before
-    each step with the run that it belongs to, and may end the example; the last sees every failing example, shrunk or not. One
+    each step with the run that it belongs to, and may end the example; the third sees every failing example, shrunk or not, and
+    `on_error` every example whose property raised, although each outcome is what the rules expect. A failing example
     that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
     """
 
@@ -95,6 +100,7 @@ class Bench:
     on_example: Callable[[], None] = lambda: None
     on_step: Callable[[Trial], None] = lambda trial: None
     on_falsified: Callable[[Case], None] = lambda case: None
+    on_error: Callable[[Case, Exception], None] = lambda case, error: None
     passes_by: Callable[[Case], bool] = lambda case: False
     known_by: Callable[[Case], KnownDeviation | None] | None = None
     tally: Tally = field(default_factory=Tally)
@@ -236,12 +242,15 @@ class Trial:
         expected, actual = self._run.expected[number], self._run.actual[number]
         found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
         if found is not None:
-            call = self._run.calls[number]
-            self._fails(
-                failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
-            )
+            self._differs(number, found)
         function = self._run.calls[number].function
         self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
+
+    def _differs(self, number: int, found: Difference) -> NoReturn:
+        expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
+        self._fails(
+            failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
+        )
 
     def returns(self, *steps: Step) -> Value:
         """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""
@@ -258,7 +267,48 @@ class Trial:
             last = len(self._run.calls) - 1
             call = self._run.calls[last]
             self._fails(raised_instead(outcome, function=call.function, call=last, shown=spell(call)))
+        self._require_form(outcome)
         return outcome
+
+    def _require_form(self, outcome: Returned) -> None:
+        """The result of the last call can be taken apart as the rules' own."""
+        expected = self._run.expected[-1]
+        if isinstance(expected, Refusal):
+            return
+        known = dict(expected.after)
+        pairs = [("result", expected.value, outcome.value)]
+        pairs += [(name, known[name], found) for name, found in outcome.after if name in known]
+        for place, wanted, found in pairs:
+            difference = form_difference(wanted, found, place)
+            if difference is not None:
+                self.compared()
+                self._differs(len(self._run.actual) - 1, difference)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While the property's own code takes results apart. Where it cannot, the first wrong outcome is the failure.
+
+        Raises:
+            Falsified: the code raised, and an outcome is not what the rules expect.
+            KnownFailure: the subject declares that.
+            Exception: what the code raised, where each outcome is as expected: the property is wrong, or the harness.
+        """
+        try:
+            yield
+        except _CANNOT_READ as raised:
+            if isinstance(raised, Falsified):
+                raise
+            error: Exception = raised
+        else:
+            return
+        self._cannot_read(error)
+        raise error
+
+    def _cannot_read(self, error: Exception) -> None:
+        self._run.settle()
+        for number in range(len(self._run.actual)):
+            self._compare(number)
+        self.bench.on_error(self._case(None), error)
 
     def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
         """State a condition about the outcomes so far.

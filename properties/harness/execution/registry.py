@@ -104,7 +104,8 @@ class Property:
         """Run the body on one example; a failure that the subject declares is none."""
         with contextlib.suppress(KnownFailure), discards_counted(bench):
             trial = bench.begin(self)
-            self.body(trial, **_of_release(drawn, trial.profile))
+            with trial.reading():
+                self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
 
     def test(self) -> Callable[..., None]:

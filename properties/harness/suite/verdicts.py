@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import with_fewest_switches
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, property_of
+from properties.harness.execution.unread import kept_unread
 from properties.harness.execution.verdict import Status, Verdict, verdict_of
 from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
@@ -234,6 +236,7 @@ class _LastFailure:
         self._pending.clear()
         self._bench = bench
         bench.on_falsified = self._keep
+        bench.on_error = partial(self._keep_unread, tested)
 
     def _keep(self, case: Case) -> None:
         self.latest = case
@@ -241,12 +244,18 @@ class _LastFailure:
         if path is not None:
             self._pending.add(path)
 
+    def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
+        told = self._places.put(lambda folder: kept_unread(case, folder, tested))
+        if told is not None:
+            error.add_note(told)
+
     def end(self, error: BaseException | None) -> list[str]:
         """Report what a test that ended with `error` has found; lines for its reader."""
         bench, self._bench = self._bench, None
         if bench is None:
             return []
         bench.on_falsified = lambda case: None
+        bench.on_error = lambda case, error: None
         latest, self.latest = self.latest, None
         if isinstance(error, Falsified):
             return self._reported(bench, error.case, "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.plain.port import NotOffered, ask, ints
+from properties.subjects.plain.port import NotOffered, ask, ints, read_as
 
 __all__ = [
     "CommonAttentionMetadata",
@@ -45,7 +45,7 @@ def split_decodes_and_prefills(
         short_extends_are_decodes=treat_short_extends_as_decodes,
         is_prefilling=None if marks is None else marks.tolist(),
     )
-    return tuple(ints(found))
+    return read_as(lambda values: tuple(ints(values)), found)
 
 
 def mamba_get_block_table_tensor(

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from properties.subjects.plain.groups import groups_with_states, plain_states
-from properties.subjects.plain.port import ask, ints, state_layout
+from properties.subjects.plain.port import ask, ints, read_as, state_layout
 
 __all__ = [
     "CpuGpuBuffer",
@@ -71,7 +71,8 @@ def collect_mamba_copy_meta(
     bias: int,
     req_state: Any,
     forward_context: Mapping[str, Any],
-) -> None:
+) -> Any:
+    """None; what `list_copies` returned where these are no copies."""
     found = ask(
         "list_copies",
         {"src_column": "src_col", "dst_column": "dst_col"},
@@ -82,11 +83,15 @@ def collect_mamba_copy_meta(
         bias=bias,
         layout=state_layout(),
     )
-    for src, dst, size in map(ints, found):
+    copies = read_as(lambda runs: [(src, dst, size) for src, dst, size in map(ints, runs)], found)
+    if copies is found:
+        return found
+    for src, dst, size in copies:
         bufs.src_ptrs.np[bufs.offset] = _as_int64(src)
         bufs.dst_ptrs.np[bufs.offset] = _as_int64(dst)
         bufs.sizes.np[bufs.offset] = size
         bufs.offset += 1
+    return None
 
 
 def _as_int64(address: int) -> int:

@@ -3,7 +3,7 @@
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from types import ModuleType
 from typing import Any
@@ -61,6 +61,14 @@ def _renamed(message: str, told_as: Mapping[str, str]) -> str:
 def state_layout() -> str:
     """The layout of conv states that a call is made under."""
     return os.environ.get("VLLM_SSM_CONV_STATE_LAYOUT", "SD")
+
+
+def read_as(form: Callable[[Any], Any], found: Any) -> Any:
+    """What a function of the port returned, in the documents' form; as it is where it has another one, to be compared so."""
+    try:
+        return form(found)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return found
 
 
 def ints(values: Sequence[Any]) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 from properties.subjects.plain.context import MambaSpecDecodeGPUContext
 from properties.subjects.plain.groups import plain_states
 from properties.subjects.plain.lists import MambaCopyBuffers
-from properties.subjects.plain.port import NotOffered, ask, ints, state_layout
+from properties.subjects.plain.port import NotOffered, ask, ints, read_as, state_layout
 
 __all__ = [
     "MambaBuffers",
@@ -67,7 +67,8 @@ def preprocess_mamba(
     forward_context: Mapping[str, Any],
     mamba_state_copy_funcs: Sequence[Any],
     copy_bufs: MambaCopyBuffers,
-) -> None:
+) -> Any:
+    """None; what `prepare_rows` returned where that is no column of each row."""
     if not cache_config.enable_prefix_caching:
         raise NotOffered("states are brought along where prefixes are cached")
     ids, group_ids = list(input_batch.req_ids), copy_bufs.mamba_group_ids
@@ -84,7 +85,11 @@ def preprocess_mamba(
         block_size=copy_bufs.mamba_spec.block_size,
         layout=state_layout(),
     )
-    mamba_state_idx.update(zip(ids, ints(running), strict=True))
+    columns = read_as(lambda found: dict(zip(ids, ints(found), strict=True)), running)
+    if columns is running:
+        return running
+    mamba_state_idx.update(columns)
+    return None
 
 
 def _tables(

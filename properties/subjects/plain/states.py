@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.plain.port import ask, ints, state_layout
+from properties.subjects.plain.port import ask, ints, read_as, state_layout
 
 __all__ = [
     "MambaCopySpec",
@@ -31,7 +31,7 @@ def _family(name: str) -> Callable[..., tuple[tuple[int, ...], ...]]:
             num_spec=num_spec,
             layout=state_layout(),
         )
-        return tuple(tuple(ints(shape)) for shape in found)
+        return read_as(lambda shapes: tuple(tuple(ints(shape)) for shape in shapes), found)
 
     return shapes
 
@@ -90,9 +90,12 @@ class MambaCopySpec:
 
 
 def _asked(function: str, state: torch.Tensor, **place: Any) -> MambaCopySpec:
+    def spec(run: Any) -> MambaCopySpec:
+        offset, count = ints(run)
+        return MambaCopySpec(state.data_ptr() + offset * state.element_size(), count)
+
     run = ask(function, _COPY_ARGUMENTS, shape=list(state.shape), block_stride=state.stride(0), **place)
-    offset, count = ints(run)
-    return MambaCopySpec(state.data_ptr() + offset * state.element_size(), count)
+    return read_as(spec, run)
 
 
 def get_conv_copy_spec(

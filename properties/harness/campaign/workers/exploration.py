@@ -24,6 +24,7 @@ from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
 from properties.harness.execution.private.hypothesis import shrinking_again
+from properties.harness.execution.unread import kept_unread
 from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
@@ -102,6 +103,7 @@ class Exploration:
         else:
             bench.passes_by = self._is_known
         bench.on_example, bench.on_step, bench.on_falsified = self._on_example, self._on_step, self._keep
+        bench.on_error = self._keep_unread
         self._watchdog = Watchdog(worker.line, self._open_log)
         self._watchdog.start()
         if self._isolated is not None:
@@ -113,6 +115,7 @@ class Exploration:
         bench = self.bench
         bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
         bench.passes_by = lambda case: False
+        bench.on_error = lambda case, error: None
         bench.on_example, bench.on_step, bench.on_falsified = (
             lambda: None,
             lambda trial: None,
@@ -368,6 +371,16 @@ class Exploration:
     def _keep(self, case: Case) -> None:
         self._latest = case
         self._keep_beside(case)
+
+    def _keep_unread(self, case: Case, error: Exception) -> None:
+        """The input of an example that is an error of the property, since each outcome is what the rules expect."""
+        folder = Path(self.worker.setting.reports)
+        try:
+            told = kept_unread(case, folder, self.tested)
+        except OSError as second:
+            self.worker.trouble(folder, second)
+        else:
+            error.add_note(told)
 
     def _keep_beside(self, case: Case) -> None:
         known = self._in_hand.cases
