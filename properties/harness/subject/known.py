@@ -28,19 +28,22 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from properties.harness.subject.deviation import ONE_IN, Condition, KnownDeviation, Symptom
+from properties.harness.data.files import read_text
+from properties.harness.data.typed import refused, spelled
+from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 
-_NEEDED = ("id", "title", "properties", "versions", "link", "why", "symptoms")
-_OPTIONAL = ("source", "one_in")
-_NEEDED_OF_SYMPTOM = ("kind", "function", "place")
-_OPTIONAL_OF_SYMPTOM = ("exception", "condition")
+LARGEST = 1 << 26
+"""Bytes of a file of known defects."""
 
 
 def known_in(
@@ -53,7 +56,7 @@ def known_in(
         conditions: the functions that entries name.
 
     Raises:
-        ValueError: an entry is not as described above.
+        ValueError: as `declared_in`.
     """
     made = declared_in(path, conditions)
     return tuple(known for known, versions in made if has(versions, release))
@@ -65,14 +68,19 @@ def declared_in(
     """All defects in the file, each with the releases that have it.
 
     Raises:
-        ValueError: an entry is not as described above.
+        ValueError: there is no such file, it is no TOML, or an entry is not as described above; names the file, and of an entry
+            its id or number and the field.
     """
-    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
-    made = tuple(_made(entry, conditions or {}, path) for entry in entries)
-    ids = [known.id for known, _ in made]
-    for one in ids:
-        if ids.count(one) > 1:
-            raise ValueError(f"id = {one!r}, but should be that of one defect [{path.name}]")
+    data = _read(path)
+    _require(data, {"known": _Rule("tables [[known]]", _are_tables)}, {"known"}, str(path))
+    entries = data.get("known", [])
+    made = tuple(
+        _made(entry, conditions or {}, f"{path}, entry {_name(entry, at)}")
+        for at, entry in enumerate(entries, 1)
+    )
+    for name, times in Counter(known.id for known, _ in made).items():
+        if times > 1:
+            raise ValueError(f"id = {name!r}, but should be that of one defect, not of {times} [{path}]")
     return made
 
 
@@ -82,67 +90,127 @@ def has(versions: str, release: str) -> bool:
     Raises:
         ValueError: `versions` says something else.
     """
-    try:
-        wanted = SpecifierSet(versions)
-    except InvalidSpecifier as error:
-        raise ValueError(f"versions = {versions!r}, but should be as in >=0.20,<0.28 [known]") from error
+    if not _are_versions(versions) and versions:
+        raise ValueError(f"versions = {versions!r}, but should be {_VERSIONS.expected} [known]")
     # A candidate, or a build of somebody's own, has the defects of the release that it is one of.
     numbers = re.search(r"\d+(\.\d+)*", release)
-    return wanted.contains(Version(numbers[0] if numbers else "0"))
+    return SpecifierSet(versions).contains(Version(numbers[0] if numbers else "0"))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What a field should be, in words and as a condition."""
+
+    expected: str
+    allows: Callable[[object], bool]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _are_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def _are_versions(value: object) -> bool:
+    try:
+        return _is_text(value) and bool(SpecifierSet(str(value)))
+    except InvalidSpecifier:
+        return False
+
+
+_TEXT = _Rule("text that is not empty", _is_text)
+_NAMES = _Rule("a name or a list of names", lambda value: _is_text(value) or _are_names(value))
+_VERSIONS = _Rule("as in >=0.20,<0.28", _are_versions)
+_ENTRY = {
+    "id": _TEXT,
+    "title": _TEXT,
+    "properties": _Rule("a list of names", _are_names),
+    "versions": _VERSIONS,
+    "link": _TEXT,
+    "why": _TEXT,
+    "symptoms": _Rule("tables [[known.symptoms]]", _are_tables),
+    "source": _TEXT,
+    "one_in": _Rule("an integer >= 1", lambda value: type(value) is int and value >= 1),
+}
+_SYMPTOM = {
+    "kind": _TEXT,
+    # A function may be "", and means something by that.
+    "function": _Rule(_NAMES.expected, lambda value: value == "" or _NAMES.allows(value)),
+    "place": _NAMES,
+    "exception": _NAMES,
+    "condition": _TEXT,
+}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_text(path, LARGEST))
+    except OSError as error:
+        raise ValueError(
+            f"file = {error.strerror or error}, but should be a readable file [{path}]"
+        ) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(f"text = no TOML, but should be TOML: {error} [{path}]") from error
+
+
+def _require(table: Mapping[str, Any], rules: Mapping[str, _Rule], optional: set[str], where: str) -> None:
+    """Refuse a table with a field that is missing, unknown or not as its rule says.
+
+    Raises:
+        ValueError: names the first such field, its value, the rule and `where`.
+    """
+    for name, value in table.items():
+        if name not in rules:
+            fields = ", ".join(rules)
+            raise ValueError(
+                f"{name} = {spelled(value)}, but should not be there: fields are {fields} [{where}]"
+            )
+    for name, rule in rules.items():
+        if name not in table and name not in optional:
+            raise ValueError(f"{name} = nothing, but should be {rule.expected} [{where}]")
+        if name in table and not rule.allows(table[name]):
+            raise ValueError(f"{refused(name, table[name], rule.expected)} [{where}]")
+
+
+def _name(entry: Mapping[str, Any], number: int) -> str:
+    """What an entry is called in messages."""
+    return repr(entry["id"]) if _is_text(entry.get("id")) else str(number)
 
 
 def _made(
-    entry: dict[str, Any], conditions: Mapping[str, Condition], path: Path
+    entry: dict[str, Any], conditions: Mapping[str, Condition], where: str
 ) -> tuple[KnownDeviation, str]:
-    _require_fields(entry, _NEEDED, _OPTIONAL, path)
-    properties, symptoms, one_in = entry["properties"], entry["symptoms"], entry.get("one_in", ONE_IN)
-    if type(one_in) is not int or one_in < 1:
-        raise ValueError(f"one_in = {one_in!r}, but should be an integer >= 1 [{path.name}]")
-    if not isinstance(properties, list):
-        raise ValueError(f"properties = {properties!r}, but should be a list of names [{path.name}]")
-    if not isinstance(symptoms, list) or not all(isinstance(one, dict) for one in symptoms):
-        raise ValueError(f"symptoms = {symptoms!r}, but should be tables [{path.name}]")
-    try:
-        shown = tuple(_symptom(one, conditions, path) for one in symptoms)
-        known = KnownDeviation(
-            tuple(properties),
-            entry["link"],
-            shown,
-            id=entry["id"],
-            title=entry["title"],
-            one_in=one_in,
-        )
-    except ValueError as error:
-        raise ValueError(f"{error}, in {entry['id']} of {path.name}") from error
-    return known, entry["versions"]
+    _require(entry, _ENTRY, {"source", "one_in"}, where)
+    tables = enumerate(entry["symptoms"], 1)
+    shown = tuple(_symptom(one, conditions, f"{where}, symptom {at}") for at, one in tables)
+    fields = {name: entry[name] for name in ("id", "title", "one_in") if name in entry}
+    with _located(where):
+        made = KnownDeviation(tuple(entry["properties"]), entry["link"], shown, **fields)
+    return made, entry["versions"]
 
 
-def _symptom(table: dict[str, Any], conditions: Mapping[str, Condition], path: Path) -> Symptom:
-    # A function may be "", and means something by that.
-    _require_fields(table, _NEEDED_OF_SYMPTOM, _OPTIONAL_OF_SYMPTOM, path, empty=("function",))
-    fields = {name: _one_or_several(value) for name, value in table.items()}
+def _symptom(table: dict[str, Any], conditions: Mapping[str, Condition], where: str) -> Symptom:
+    _require(table, _SYMPTOM, {"exception", "condition"}, where)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     name = fields.pop("condition", None)
-    if name is None:
+    if name is not None and name not in conditions:
+        raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)} [{where}]")
+    if name is not None:
+        fields["condition"] = conditions[name]
+    with _located(where):
         return Symptom(**fields)
-    if name not in conditions:
-        raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)}")
-    return Symptom(**fields, condition=conditions[name])
 
 
-def _one_or_several(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _require_fields(
-    table: dict[str, Any],
-    needed: Sequence[str],
-    optional: Sequence[str],
-    path: Path,
-    empty: Sequence[str] = (),
-) -> None:
-    for name in needed:
-        if not table.get(name) and not (name in empty and table.get(name) == ""):
-            raise ValueError(f"{name} = {table.get(name)!r}, but should be given for {table} [{path.name}]")
-    unknown = sorted(set(table) - set(needed) - set(optional))
-    if unknown:
-        raise ValueError(f"{unknown[0]} = {table[unknown[0]]!r}, but should not be there [{path.name}]")
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Add the place in the file to what a declaration refuses."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} [{where}]") from error

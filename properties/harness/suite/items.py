@@ -17,7 +17,7 @@ from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import Port, choose_device, ordinary_port
 from properties.harness.execution.registry import load_properties, put_at
 from properties.harness.kernels import triton_mode
-from properties.harness.subject import KnownDeviation, Subject, adapted, load
+from properties.harness.subject import Subject, adapted, load
 from properties.harness.subject.known import known_in
 
 MOST = "--statecheck-max-examples"
@@ -53,7 +53,9 @@ def suite_of(
     if known is not None:
         # A module's own SUBJECT may be that of other tests, too.
         chosen = copy(chosen)
-        chosen.known_deviations = _declared(Path(place.file).parent / known, chosen)
+        if not isinstance(known, (str, Path)):
+            raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
+        chosen.known_deviations = known_in(Path(place.file).parent / known, chosen.release)
     Offers(chosen).require(tuple(require))
     bench = Bench(chosen, _port(chosen, device))
     tested = load_properties()
@@ -66,15 +68,6 @@ def suite_of(
     test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
     put_at(test, place.file, place.line)
     return test
-
-
-def _declared(path: Path, subject: Subject) -> tuple[KnownDeviation, ...]:
-    try:
-        return known_in(path, subject.release)
-    except OSError as error:
-        raise ValueError(
-            f"known = {str(path)!r}, but should be a readable file [properties]: {error}"
-        ) from error
 
 
 def _port(subject: Subject, device: str) -> Port:

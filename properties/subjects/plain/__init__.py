@@ -185,5 +185,7 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     path = safe_getattr(port, "KNOWN", None)
     if path is None:
         return ()
+    if not isinstance(path, (str, Path)):
+        _refuse("KNOWN", repr(path), "the path of a file", port)
     folder = Path(port.__file__ or "").parent
     return known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
