@@ -35,6 +35,7 @@ def begun(plan: Plan) -> Beginning:
         ValueError: a plan that cannot be carried out.
     """
     from properties.harness.campaign.marks import expected, load
+    from properties.harness.execution.breadth import require_narrow
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
     from properties.harness.report.environment import environment
@@ -48,6 +49,8 @@ def begun(plan: Plan) -> Beginning:
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     lives = frozenset(machines(tested))
+    if not plan.as_new:
+        require_narrow(subject)
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,

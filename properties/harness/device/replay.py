@@ -12,6 +12,7 @@ from properties.harness.case.codec import encode
 from properties.harness.case.faults import DEVICE_FAULT
 from properties.harness.case.values import Raised
 from properties.harness.device.port import InWorker
+from properties.harness.execution.breadth import require_narrow
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess, Port, choose_device, ordinary_port
 from properties.harness.execution.replay import NotTried, replay
@@ -43,7 +44,7 @@ def replay_file(path: Path, subject: str, device: str, *, as_new: bool = False) 
         as_new: what the subject declares as known is taken for new.
 
     Raises:
-        ValueError: no readable case at `path`, or an unknown subject or device.
+        ValueError: no readable case at `path`, an unknown subject or device, or declared defects that match most of what can fail.
     """
     try:
         case = Case.load(path)
@@ -51,7 +52,10 @@ def replay_file(path: Path, subject: str, device: str, *, as_new: bool = False) 
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
     device = choose_device(device)
     triton_mode.prepare(device)
-    return replay_case(case, load(subject), device, as_new=as_new)
+    chosen = load(subject)
+    if not as_new:
+        require_narrow(chosen)
+    return replay_case(case, chosen, device, as_new=as_new)
 
 
 def replay_case(

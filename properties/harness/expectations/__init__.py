@@ -7,6 +7,7 @@ dresses the answer in the documented types. Values are the oracle's business alo
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,8 @@ _TOPICS = (
     "live",
 )
 _ANSWERS: dict[str, _Answer] = {}
+_NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "arguments", "options", "_"})
+"""Parameters of answers that are no single argument of a call."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,15 @@ def answered() -> frozenset[str]:
     """The functions that have an answer."""
     _load()
     return frozenset(_ANSWERS)
+
+
+def parameters(function: str) -> tuple[str, ...]:
+    """The arguments of a call of the function that its answer depends on, by name; none of a function without an answer."""
+    _load()
+    if function not in _ANSWERS:
+        return ()
+    taken = inspect.signature(_ANSWERS[function].function).parameters
+    return tuple(name for name in taken if name not in _NO_ARGUMENTS)
 
 
 def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profile = DOCUMENTS) -> Expected:

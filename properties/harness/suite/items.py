@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from properties.harness.device.port import InWorker
+from properties.harness.execution.breadth import require_narrow
 from properties.harness.execution.example import Bench
 from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import Port, choose_device, ordinary_port
@@ -56,6 +57,7 @@ def suite_of(
         if not isinstance(known, (str, Path)):
             raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
         chosen.known_deviations = known_in(Path(place.file).parent / known, chosen.release)
+    require_narrow(chosen)
     Offers(chosen).require(tuple(require))
     bench = Bench(chosen, _port(chosen, device))
     tested = load_properties()

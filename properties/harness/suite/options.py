@@ -11,6 +11,7 @@ import pytest
 
 from properties.device import InWorker
 from properties.harness.execution import profiles
+from properties.harness.execution.breadth import require_narrow
 from properties.harness.execution.example import Bench
 from properties.harness.execution.offers import Offers, listed
 from properties.harness.execution.port import Port, choose_device, ordinary_port
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
         subject = load(config.getoption("--subject"))
+        require_narrow(subject)
         Offers(subject).require(listed(config.getoption("--require")))
         port = _port(config, subject, device)
     except ValueError as error:

@@ -1,0 +1,157 @@
+"""Whether declared defects are narrow: a declaration that most failures match would hide new defects behind an old one.
+
+What a subject can fail in is counted in combinations of property, function, kind of failure and place in the result:
+
+- the properties are those that apply to the subject, and the functions those that the property calls, with the methods of an
+  engine; a property of a state machine also fails in no single call, which is the function "";
+- the kinds and places of a function are "value" in its result, in each documented field of it and in what its arguments hold;
+  "refusal" in the call or the result; "memory", and "race" where it launches kernels, in an argument; "fault" and "hang" in the call.
+
+Exceptions and conditions narrow a declaration further, by as much as its author says. They are not counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+from oracle.lifecycle.broken_laws import BrokenLaws
+from properties.harness.case.failure import without_indices
+from properties.harness.execution.registry import launches, load_properties
+from properties.harness.execution.selection import applicable, heading
+from properties.harness.expectations import answered, parameters
+from properties.harness.expectations.symbols import MANIFEST
+from properties.harness.subject import KnownDeviation, Subject
+from properties.harness.subject.deviation import any_matches
+
+if TYPE_CHECKING:
+    from properties.harness.execution.registry import Property
+
+_OF_A_LIFE = ("read", "stored", "written", "output", "first token", "progress")
+"""What a property of a whole life compares, see `Symptom.place`."""
+
+
+class Combination(NamedTuple):
+    """One way to fail."""
+
+    property: str
+    function: str
+    kind: str
+    place: str
+
+
+class Combinations:
+    """All ways in which properties can fail, by the property's name."""
+
+    def __init__(self, tested: Iterable[Property]) -> None:
+        self._of = {one.name: tuple(_of_property(one)) for one in tested}
+        self._called = {one.name: one.name for one in tested} | {one.id: one.name for one in tested}
+        self.total = sum(map(len, self._of.values()))
+
+    def named_by(self, declared: KnownDeviation) -> tuple[Combination, ...]:
+        """Those of the properties that the declaration names."""
+        exact = {self._called[name] for name in declared.names if name in self._called}
+        patterns = tuple(name for name in declared.names if "*" in name)
+        called = self._called.items() if patterns else ()
+        named = exact | {name for alias, name in called if any_matches(patterns, alias)}
+        return tuple(one for name in sorted(named) for one in self._of[name])
+
+
+def require_narrow(subject: Subject) -> None:
+    """Refuse declared defects that match more than half of what can fail.
+
+    Raises:
+        ValueError: a declaration matches more than half of the ways in which the properties that it names can fail, or all
+            declarations together more than half of the ways in which the subject can.
+    """
+    if not subject.known_deviations:
+        return
+    combinations = _combinations(subject)
+    together: set[Combination] = set()
+    for declared in subject.known_deviations:
+        named = combinations.named_by(declared)
+        matched = {one for one in named if _matches(declared, one)}
+        name = f"known defect {declared.id or declared.alone or declared.link!r}"
+        _require_half(name, len(matched), len(named), "the properties that it names", subject)
+        together |= matched
+    _require_half("all known defects", len(together), combinations.total, "the subject's properties", subject)
+
+
+def _require_half(name: str, matched: int, total: int, whose: str, subject: Subject) -> None:
+    if 2 * matched > total:
+        raise ValueError(
+            f"{name} = {matched:,} of {total:,} combinations of property, function, kind and place in which {whose} can fail, "
+            f"but should be at most half of them [{subject.name}]"
+        )
+
+
+def _combinations(subject: Subject) -> Combinations:
+    tested = load_properties()
+    names, _ = applicable(sorted(tested), tested, subject, "cpu")
+    return Combinations([tested[name] for name in names])
+
+
+def _matches(declared: KnownDeviation, one: Combination) -> bool:
+    return any(
+        symptom.kind == one.kind
+        and any_matches(symptom.function, one.function)
+        and any_matches(symptom.place, one.place)
+        for symptom in declared.shown_by
+    )
+
+
+def _of_property(tested: Property) -> Iterator[Combination]:
+    methods = {name for name in answered() for owner in tested.functions if name.startswith(f"{owner}.")}
+    for function in sorted({*tested.functions, *methods}):
+        for kind, place in _of_function(function):
+            yield Combination(tested.name, function, kind, place)
+    if heading(tested):
+        for place in _OF_A_LIFE:
+            yield Combination(tested.name, "", "value", place)
+
+
+@cache
+def _of_function(function: str) -> tuple[tuple[str, str], ...]:
+    """Kinds and places in which a call of the function can fail."""
+    arguments = parameters(function)
+    results = ("result", *(f"result.{name}" for name in _result_fields(function)))
+    places: Mapping[str, Sequence[str]] = {
+        "value": (*results, *arguments),
+        "refusal": ("the call", "result"),
+        "memory": arguments,
+        "race": arguments if launches(function) else (),
+        "fault": ("the call",),
+        "hang": ("the call",),
+    }
+    pairs = ((kind, without_indices(place)) for kind, named in places.items() for place in named)
+    return tuple(dict.fromkeys(pairs))
+
+
+def _result_fields(function: str) -> tuple[str, ...]:
+    """The documented fields of what the function returns."""
+    if function == "LiveEngine.step":
+        return tuple(f"broken.{law.name}" for law in fields(BrokenLaws))
+    found: dict[str, None] = {}
+    for symbol in MANIFEST:
+        if function in symbol.functions:
+            found.update(dict.fromkeys(_fields_of(symbol.oracle)))
+    return tuple(found)
+
+
+@cache
+def _fields_of(rule: str) -> tuple[str, ...]:
+    """The fields of a rule that is a dataclass, or whose result is one; none of another rule.
+
+    Args:
+        rule: topic and name, see `Symbol.oracle`.
+    """
+    topic, _, name = rule.partition(".")
+    if not name:
+        return ()
+    found: Any = getattr(importlib.import_module(f"oracle.{topic.replace('/', '.')}"), name, None)
+    kind = get_type_hints(found).get("return") if inspect.isfunction(found) else found
+    return tuple(one.name for one in fields(kind)) if isinstance(kind, type) and is_dataclass(kind) else ()
