@@ -32,6 +32,27 @@ MAMBA = ("mamba1", "mamba2")
 UPDATE = tuple(f"{CLASSES[kind]}.update_block_table" for kind in MAMBA)
 SPECULATING: dict[str, Any] = {"kinds": ("gdn",), "min_spec": 1, "rows": "mixed"}
 FULL: dict[str, Any] = {"full_cudagraphs": True, "rows": "decodes"}
+TOKEN_LISTS = ("spec_token_indx", "non_spec_token_indx")
+"""As long as the step has tokens, so a graph captured for more of them cannot read them."""
+BY_ROW = (
+    "state_indices_tensor_d",
+    "state_indices_tensor_p",
+    "spec_state_indices_tensor",
+    "non_spec_state_indices_tensor",
+    "query_start_loc_d",
+    "query_start_loc_p",
+    "spec_query_start_loc",
+    "non_spec_query_start_loc",
+    "spec_sequence_masks",
+    "num_accepted_tokens",
+    "has_initial_states_p",
+    "has_initial_state",
+    "num_computed_tokens_p",
+    "block_idx_last_computed_token",
+    "block_idx_first_scheduled_token_p",
+    "block_idx_last_scheduled_token",
+)
+"""Tensors with an entry or more for each row, in the order of the batch, so that rows of padding come last."""
 
 
 def built(trial: Trial, session: Session) -> Record:
@@ -92,18 +113,22 @@ def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, sess
 @prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
 def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
-    if session.setup.kind == "gdn" and found["spec_sequence_masks"] is not None:
-        readers = [bool(mark) for mark in found["spec_sequence_masks"].values()]
-    else:
-        readers = [row < found["num_decodes"] for row in range(len(step.rows))]
-    for r, row in enumerate(step.requests):
-        stateless = row.num_computed == 0
+    for r, row in enumerate(decodes_of(found, step)):
         trial.holds(
-            not (stateless and readers[r]),
-            f"row {r} reads state",
+            row.num_computed > 0,
+            f"row {r} of the decodes reads a state",
             "should not: it has no computed token",
             place="rows that read state",
         )
+
+
+def decodes_of(found: Record, step: BuildCall) -> list[StepRequest]:
+    """The requests of the rows that the metadata handle as decodes, speculative or not."""
+    masks = dict(found.fields).get("spec_sequence_masks")
+    if isinstance(masks, Tensor):
+        # Beside speculative rows, all others are prefills.
+        return [row for row, mark in zip(step.requests, masks.values(), strict=False) if mark]
+    return list(step.requests[: found["num_decodes"]])
 
 
 @prop("builder/prompt-rows", "classification", *BUILD, session=sessions().map(accepted))
@@ -113,7 +138,7 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
     tails = session.setup.kind in trial.profile.tails_decode
     marks = [
         row.prefilling and not (tails and row.query_len == 1 and row.num_computed)
-        for row in step.rows[: found["num_decodes"]]
+        for row in decodes_of(found, step)
     ]
     trial.holds(
         not any(marks),
@@ -146,6 +171,15 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
                 f"accepted {row.accepted} tokens in the last step",
                 place="speculative rows",
             )
+            # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
+            place = sum(map(bool, masks.values()[:r]))
+            count = found["num_accepted_tokens"].values()[place]
+            trial.holds(
+                count == row.accepted,
+                f"num_accepted_tokens[{place}] = {count}",
+                f"should be {row.accepted}, which row {r} accepted in the last step",
+                place="accepted counts",
+            )
 
 
 @prop(
@@ -157,11 +191,20 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
 def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
     """Whatever a runner leaves in the table rows of padding, no kernel is told to touch a block for them."""
     found, step = built(trial, session), session.steps[0]
-    names = ("state_indices_tensor_d", "spec_state_indices_tensor", "non_spec_state_indices_tensor")
-    for name, tensor in found.fields:
-        if name in names and isinstance(tensor, Tensor) and len(step.rows) == tensor.shape[0]:
+    requests, fields = len(step.requests), dict(found.fields)
+    spec = fields.get("num_spec_decodes", 0)
+    live = {
+        "state_indices_tensor_d": min(requests, found["num_decodes"]),
+        "spec_state_indices_tensor": spec,
+        "non_spec_state_indices_tensor": requests - spec,
+    }
+    for name, rows in live.items():
+        tensor = fields.get(name)
+        if isinstance(tensor, Tensor):
             width = tensor.shape[1] if len(tensor.shape) == 2 else 1
-            tail = set(tensor.values()[len(step.requests) * width :])
+            seen, wanted = f"{name} has {tensor.shape[0]} rows", f"should have at least {rows}"
+            trial.holds(tensor.shape[0] >= rows, seen, wanted, place=f"rows of {name}")
+            tail = set(tensor.values()[rows * width :])
             wanted = "should be the null block or -1"
             trial.holds(tail <= {0, -1}, f"{name} of padding = {tail}", wanted, place=f"padding of {name}")
 
@@ -214,14 +257,23 @@ def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Sessio
             f"should be {one[name]}",
             place=name,
         )
-    for name in ("spec_token_indx", "non_spec_token_indx", "cu_chunk_seqlen_p", "seq_idx_p"):
+    for name in (*TOKEN_LISTS, "cu_chunk_seqlen_p", "seq_idx_p"):
         alone, beside = _values(one, name), _values(other, name)
         trial.holds(alone == beside, f"{name} = {beside} with padding", f"should be {alone}", place=name)
+    for name in BY_ROW:
+        alone, beside = _values(one, name), _values(other, name)
+        if alone:
+            trial.holds(
+                beside is not None and beside[: len(alone)] == alone,
+                f"{name} = {beside} with padding",
+                f"should begin with {alone}",
+                place=name,
+            )
 
 
-def _values(found: Record, name: str) -> Value:
+def _values(found: Record, name: str) -> tuple[Any, ...] | None:
     tensor = dict(found.fields).get(name)
-    return tensor.values() if isinstance(tensor, Tensor) else tensor
+    return tensor.values() if isinstance(tensor, Tensor) else None
 
 
 @prop(
@@ -323,6 +375,30 @@ def test_an_empty_row_before_another_is_refused(
 
 
 @prop(
+    "builder/unmarked-first-chunk",
+    "refusal",
+    "Mamba1AttentionMetadataBuilder.build",
+    "GDNAttentionMetadataBuilder.build",
+    device="cpu",
+    setup=setups(kinds=("mamba1", "gdn")),
+    data=st.data(),
+)
+def test_a_decode_by_its_length_alone_is_refused_without_computed_tokens(
+    trial: Trial, setup: BuilderSetup, data: st.DataObject
+) -> None:
+    # In mode "all" the builder needs the host lengths, which tell first chunks apart.
+    setup = replace(setup, mode="align" if setup.mode == "all" else setup.mode)
+    step = data.draw(steps(setup, rows="decodes"))
+    length = data.draw(st.integers(1, 1 + setup.num_spec))
+    first = StepRequest(length, drafts=length - 1)
+    others = tuple(replace(row, accepted=1) for row in step.requests)
+    trial.agrees(setup.construct())
+    # The documents let a builder read lengths only where that makes no device wait.
+    step = replace(step, requests=(first, *others), marks=False, bounds=False, host_lengths=True)
+    trial.refuses(replace(step, counts=True, drafts=True).build(setup))
+
+
+@prop(
     "mamba2-builder/accepted-counts",
     "refusal",
     "Mamba2AttentionMetadataBuilder.build",
@@ -344,10 +420,6 @@ def test_no_build_waits_for_the_device(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees_without_waiting(step.build(session.setup))
-
-
-TOKEN_LISTS = {"spec_token_indx", "non_spec_token_indx"}
-"""As long as the step has tokens, so a graph captured for more of them cannot read them."""
 
 
 @prop(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hypothesis import strategies as st
 
 from properties.harness.case.values import DType, Record, Tensor, call, record
 from properties.harness.execution.example import Trial
 from properties.harness.execution.registry import prop
 from properties.harness.execution.statements import statement, statements
-from properties.strategies.layout import DTYPES
+from properties.strategies.align import DTYPES as BYTES
+from properties.strategies.layout import DTYPES, ONE_BYTE_DTYPES
 
 PAGE = "MambaSpec.page_size_bytes.fget"
 BUDGET = "MambaSpec.max_memory_usage_bytes"
@@ -72,7 +75,17 @@ def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
     trial.agrees(call(PAGE, self=spec))
 
 
-@prop("page-size/too-small", "refusal", PAGE, spec=specs(page_size_padded=0))
+@st.composite
+def specs_in_pages_too_small(draw: st.DrawFn) -> Record:
+    """Specifications whose pages end before the last byte of their states."""
+    spec = draw(specs())
+    states = zip(spec["shapes"], spec["dtypes"], strict=True)
+    widths = BYTES | dict.fromkeys(ONE_BYTE_DTYPES, 1)
+    size = sum(prod(shape) * widths[dtype.name] for shape, dtype in states)
+    return record("MambaSpec", **dict(spec.fields) | {"page_size_padded": draw(st.integers(0, size - 1))})
+
+
+@prop("page-size/too-small", "refusal", PAGE, spec=specs_in_pages_too_small())
 def test_a_padded_page_too_small_for_its_states_is_refused(trial: Trial, spec: Record) -> None:
     trial.refuses(call(PAGE, self=spec))
 

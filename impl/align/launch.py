@@ -75,10 +75,11 @@ class VectorLaunch:
     def _checked(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
         """The vectors' addresses and `num_reqs`; the same object as last time if nothing has changed."""
         known, values = self._last
-        # An engine's buffers are the same in every step. A tensor can grow, shrink and go elsewhere; its dtype, its
-        # device and its steps stay what they were.
+        # An engine's buffers are the same in every step. A tensor can grow, shrink, go elsewhere, and get other strides
+        # (`as_strided_`); its dtype and its device stay what they were.
         for vector, last, address in zip(vectors, known, values, strict=False):
-            if vector is not last or vector.data_ptr() != address or vector.numel() < num_reqs:
+            same = vector is last and vector.data_ptr() == address and vector.is_contiguous()
+            if not same or vector.numel() < num_reqs:
                 break
         else:
             if known and values[-1] == num_reqs:

@@ -136,6 +136,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
             spec = spec_rows(batch, drafts, counts, self.num_spec, self._device, function)
             if spec is not None:
                 assert counts is not None
+                check_decodes_have_state(batch, spec, function)
                 return self._build_spec(m, batch, spec, counts)
         split = split_batch(batch, 1)
         check_decodes_have_state(batch, split[0], function)

@@ -209,15 +209,20 @@ def split_batch(batch: HostBatch, threshold: int) -> tuple[int, int, int, int]:
     return split_at_first(ends, batch.starts, batch.tokens)
 
 
-def check_decodes_have_state(batch: HostBatch, decodes: int, function: str) -> None:
-    """Where the batch does not tell which rows are stateless, refuse to take one for a decode.
+def check_decodes_have_state(batch: HostBatch, decodes: int | Marks, function: str) -> None:
+    """Where the batch does not tell which rows are stateless, refuse a decode without computed tokens.
+
+    `decodes`: how many rows at the front are decodes, or a mark [rows] for each decode.
 
     On a device sequence lengths are not read, since that would wait for it: it is a precondition there.
     """
     if batch.stateless is not None or batch.seq_lens is None:
         return
-    decodes = min(decodes, batch.filled)
-    lost = batch.seq_lens[:decodes] <= batch.lengths[:decodes]
+    lost = batch.seq_lens[: batch.rows] <= batch.lengths
+    if isinstance(decodes, int):
+        lost = lost[: min(decodes, batch.filled)]
+    else:
+        lost &= decodes
     if np.count_nonzero(lost):
         rule = f"given, since row {int(lost.argmax())} has no prior state"
         refuse("is_prefilling", None, rule, function)

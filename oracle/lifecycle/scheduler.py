@@ -225,6 +225,9 @@ class Scheduler:
         self._allocate(request, first + length)
         self._register(request, first + known)
         prefixes = request.prefixes[first + 1 : first + 1 + known]
+        # A resumed request computes its outputs again: several known tokens in a row are a prompt to its metadata, not a
+        # decode with drafts. To compare with the prompt alone, as releases do, would break I1 (contract 1.6).
+        is_prefilling = first < request.num_prompt or known > 1
         return ScheduledRequest(
             request.id,
             first,
@@ -235,7 +238,7 @@ class Scheduler:
             tuple(tuple(one.returned[start:]) for one, start in zip(request.lists, told, strict=True)),
             is_new=not request.seen,
             is_resumed=request.seen and comes_in,
-            is_prefilling=first < request.num_prompt or known > 1,
+            is_prefilling=is_prefilling,
             samples=known == request.uncomputed,
             hit=hit,
         )

@@ -147,7 +147,10 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class BuildCall(NamedSituations):
-    """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along."""
+    """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along.
+
+    `host_lengths`: `seq_lens` lie on the host by declaration, so that the rules refuse wrong values among them.
+    """
 
     requests: tuple[StepRequest, ...]
     padded_rows: int = 0
@@ -158,6 +161,7 @@ class BuildCall(NamedSituations):
     drafts: bool = True
     first_block: int = 1
     spare_columns: int = 0
+    host_lengths: bool = False
 
     @property
     def rows(self) -> tuple[StepRequest, ...]:
@@ -188,13 +192,13 @@ class BuildCall(NamedSituations):
 
     def metadata(self, setup: BuilderSetup) -> Record:
         starts = int32(self.query_start_loc)
-        seq_lens = [row.seq_len for row in self.rows]
+        seq_lens = int32([row.seq_len for row in self.rows])
         bounds = [row.seq_len + row.slack for row in self.rows]
         return record(
             "CommonAttentionMetadata",
             query_start_loc=starts,
             query_start_loc_cpu=starts.on_host(),
-            seq_lens=int32(seq_lens),
+            seq_lens=seq_lens.on_host() if self.host_lengths else seq_lens,
             num_reqs=len(self.rows),
             num_actual_tokens=self.num_actual_tokens,
             max_query_len=self.max_query_len,

@@ -300,6 +300,23 @@ ROWS: tuple[tuple[str, str, str, str, tuple[Step, ...]], ...] = (
         _after_an_empty_step(),
     ),
     (
+        "document 4, `postprocess_mamba_fused_kernel` with a mapping, launched by itself",
+        "1 request that ends its running column, no `counters_ptr`",
+        (
+            "each program resets the count after its own copy: a program that starts later reads 1, and copies from the "
+            "wrong column"
+        ),
+        "the last program to finish resets the counts; to know the last one it needs `counters_ptr`, and does not compile without",
+        _stored_by_slot(TEMPORAL, ENDS_ITS_COLUMN),
+    ),
+    (
+        "contract 2.4, step 1, as released (V1, to 0.33.0)",
+        "1 request that accepted a draft, was not scheduled for the step after, and leaves its column now",
+        "its count is 1 again: it reads the state before its accepted draft, which breaks I1",
+        "it has the count that it had before the pause",
+        _before(RunnerStep(TEMPORAL, (Starting(1, 1, 2),))),
+    ),
+    (
         "document 4, every `assert` on an argument",
         "prefix caching off",
         "`AssertionError`, and nothing at all under `python -O`",

@@ -197,6 +197,13 @@ ROWS = (
         _captured(replace(SPECULATIVE_GDN, full_cudagraphs=True)),
     ),
     (
+        "contract 1.6, `is_prefilling`, as released (V1, to 0.33.0)",
+        "1 speculative token; 1 decode that drafted; 1 resumed request of a prompt of 4 that computes tokens 4 and 5 again, no drafts",
+        "False, as 4 computed tokens are no less than the prompt: a decode whose next step reads the state after 5 tokens, which breaks I1",
+        "True until it has computed all tokens that it had when it was resumed: a prefill",
+        _built(SPECULATIVE_GDN, DRAFTED, StepRequest(2, 4, prefilling=True)),
+    ),
+    (
         "document 3, constructor, mode all",
         "mode all",
         "accepted; column 0 is read whatever the request's position",

@@ -12,7 +12,7 @@ import pytest
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, CompilationError
 
 from properties.harness.subject import load
 
@@ -199,3 +199,9 @@ def test_a_kernel_that_needs_more_than_its_arguments_is_left_to_triton(gpu: Call
         assert bare.bare_launch(one, GPU, GRID, ["num_reqs"], given) is None
     assert bare.bare_launch(made, torch.device("cpu"), GRID, ["num_reqs"], given) is None
     assert bare.bare_launch(made, GPU, GRID, ["HAS_IDX_MAPPING"], given) is None
+
+
+def test_the_postprocess_by_slot_does_not_compile_without_counters() -> None:
+    kernel = KERNELS[0]
+    with pytest.raises(CompilationError, match="counters_ptr"):
+        compiled(kernel, arguments(kernel) | {"counters_ptr": None})
