@@ -46,7 +46,7 @@ class Flaw:
         return replace(found, kind="memory") if self.place == "written" else found
 
 
-class Violation(AssertionError):
+class Violation(Exception):
     """The engine's state broke a law."""
 
     def __init__(self, flaw: Flaw) -> None:
