@@ -20,8 +20,8 @@ from properties.harness.data import reading as data
 from properties.harness.data.files import write_whole
 from properties.harness.data.typed import require, spelled
 
-SCHEMA = 9
-_READABLE = (9, 8, 7, 6, 5, 4, 3, 2, 1)
+SCHEMA = 10
+_READABLE = (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
     9: {"property_id": ""},
     8: {"own_calls": {"tuple": []}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from properties.harness.case.bucket import bucket_of
+from properties.harness.case.bucket import bucket_of, line_of
 from properties.harness.case.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import without_indices
@@ -19,21 +19,24 @@ class Cause:
         place: where in its result or in memory, without indices.
         fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
         own: what a port itself calls that function, where the case tells.
+        raised: the function of the subject whose line raised, with that line, see `Bucket`.
     """
 
     function: str
     place: str
     fault: str = ""
     own: str = ""
+    raised: str = ""
 
     @property
     def title(self) -> str:
-        """Such as "bring_states_along: pool"."""
-        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault)))
+        """Such as "bring_states_along: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
+        raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
+        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised)))
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.function, self.place, self.fault
+        return self.function, self.place, self.fault, self.raised
 
 
 def cause_of(case: Case) -> Cause:
@@ -44,7 +47,8 @@ def cause_of(case: Case) -> Cause:
         return Cause(case.failure.function if case.failure is not None else "", bucket.rule, bucket.fault)
     call = case.calls[number]
     function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
-    return Cause(function, _place(case, number), bucket.fault, own_name(case, number))
+    raised = line_of(case.actual[number])
+    return Cause(function, _place(case, number), bucket.fault, own_name(case, number), raised)
 
 
 def first_wrong_call(case: Case) -> int | None:

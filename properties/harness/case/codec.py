@@ -34,6 +34,7 @@ _SAVED: tuple[type, ...] = (
     values.Overwrite,
     values.Call,
     values.Returned,
+    values.SourceLine,
     values.Raised,
     values.Refusal,
     timeline.Cell,

@@ -66,9 +66,7 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
     if isinstance(expected, Refusal):
         found = _refusal_difference(expected, actual)
     elif isinstance(actual, Raised):
-        found = Difference(
-            "the call", f"{actual.exception}: {actual.message}", f"a result, {brief(expected.value)}"
-        )
+        found = Difference("the call", brief_raised(actual), f"a result, {brief(expected.value)}")
     else:
         found = difference(expected.value, actual.value, "result", places=places)
     return found or _after_difference(expected, actual, places=places)
@@ -87,7 +85,7 @@ def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None
         return Difference("result", brief(actual.value), wanted)
     named = re.search(rf"(?<!\w){re.escape(expected.argument)}(?!\w)", actual.message)
     if actual.exception != expected.exception or (expected.argument and not named):
-        return Difference("the call", f"{actual.exception}: {actual.message}", wanted)
+        return Difference("the call", brief_raised(actual), wanted)
     return None
 
 
@@ -174,8 +172,14 @@ def brief_outcome(outcome: Outcome | Refusal) -> str:
     if isinstance(outcome, Returned):
         return brief(outcome.value)
     if isinstance(outcome, Raised):
-        return f"{outcome.exception}: {outcome.message}"
+        return brief_raised(outcome)
     return f"{outcome.exception}{f' that names {outcome.argument}' if outcome.argument else ''}"
+
+
+def brief_raised(raised: Raised) -> str:
+    """Type and message of the exception, and the line of the subject that it came from."""
+    told = f"{raised.exception}: {raised.message}"
+    return f"{told} ({raised.at})" if raised.at is not None else told
 
 
 def brief(value: Value, limit: int = 24) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from properties.harness.case.compare import Difference
+from properties.harness.case.compare import Difference, brief_raised
 from properties.harness.case.faults import DEVICE_FAULT, HANG
 from properties.harness.case.findings import FINDINGS, RACES
 from properties.harness.case.values import Expected, Outcome, Raised, Refusal
@@ -97,7 +97,7 @@ def raised_instead(raised: Raised, *, function: str, call: int, shown: str) -> F
     """The failure of a call that raised where a property wants its result."""
     return Failure(
         kind=kind_of_exception(raised),
-        observed=f"the call = {raised.exception}: {raised.message}",
+        observed=f"the call = {brief_raised(raised)}",
         expected="should return a result",
         function=function,
         call=call,

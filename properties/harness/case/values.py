@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
 
@@ -305,13 +305,31 @@ class Returned:
 
 
 @dataclass(frozen=True)
+class SourceLine:
+    """A line of the subject's own code: `file` below the folder that its package is imported from, and `text` without indentation."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True)
 class Raised:
-    """The call raised; `changed` and `after` as in `Returned`."""
+    """The call raised; `changed` and `after` as in `Returned`.
+
+    `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
+    that two outcomes are equal whatever it is.
+    """
 
     exception: str
     message: str
     changed: tuple[str, ...] = ()
     after: tuple[tuple[str, Value], ...] = ()
+    at: SourceLine | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from properties.harness.case.findings import FINDINGS
 from properties.harness.case.raised import from_outside, message_of, name_of
 from properties.harness.case.values import (
     CANARY,
@@ -39,6 +40,7 @@ from properties.harness.execution.objects.build import Bound, Builder
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.execution.objects.sanitizer import Watched
+from properties.harness.execution.objects.source_line import source_line
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import Subject, is_engine
 
@@ -148,7 +150,10 @@ class InProcess:
             self._bind(call, error)
             cause = error.__cause__
             assert cause is not None
-            return Raised(name_of(type(cause)), message_of(cause), *self._traces(call, scope))
+            told = name_of(type(cause)), message_of(cause)
+            return Raised(
+                *told, *self._traces(call, scope), None if told[0] in FINDINGS else source_line(cause)
+            )
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
         return Returned(described, *self._traces(call, scope))

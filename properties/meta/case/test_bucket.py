@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -16,16 +17,19 @@ import pytest
 
 from properties.harness.case import Case
 from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.case.cause import cause_of
 from properties.harness.case.failure import plain
 from properties.harness.case.faults import DEVICE_FAULT
-from properties.harness.case.values import Raised, Refusal, Returned
+from properties.harness.case.values import Raised, Refusal, Returned, SourceLine, call, int32
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.variants import broken_subject
 from properties.harness.kernels import triton_mode
-from properties.meta.breakages.broken import ROOT, a_case
+from properties.harness.report.markdown import report_text
+from properties.meta.breakages.broken import ROOT, a_case, a_property, module
 from properties.meta.breakages.table import BREAKAGES, without_memory
+from properties.subjects import load
 
 EXAMPLES = 60
 LAUNCHING_EXAMPLES = 8
@@ -317,3 +321,72 @@ def test_sentences_that_say_different_things_stay_apart() -> None:
 
 def test_a_long_message_is_plain_within_a_moment() -> None:
     assert plain("the programs visit " + "[(1, 2), " * 500 + "'" * 5000) != ""
+
+
+PORT = """\
+def first(values):
+    return values[len(values)]
+
+
+def second(values):
+    return values[-len(values) - 1]
+
+
+def chunk_offsets(cu_seqlens, chunk_size):
+    return first([]) if len(cu_seqlens) > 1 else second([])
+
+
+STATECHECK_PROTOCOL = 1
+"""
+
+
+def raising_case(folder: Path, source: str, starts: list[int]) -> Case:
+    """The failing case of a port that raises, whatever it is asked."""
+    linecache.clearcache()
+    with module(folder, "raising_port", source) as name:
+        subject = load(name)
+        bench = Bench(subject, InProcess(subject, "cpu"))
+        trial = bench.begin(a_property())
+        with pytest.raises(Falsified) as falsified:
+            trial.agrees(call("prepare_chunk_offsets", cu_seqlens=int32(starts), chunk_size=4))
+    return falsified.value.case
+
+
+def test_an_exception_has_the_line_of_the_port_that_it_came_from(tmp_path: Path) -> None:
+    case = raising_case(tmp_path, PORT, [0, 5])
+    (outcome,) = case.actual
+    assert isinstance(outcome, Raised)
+    assert outcome.at == SourceLine("raising_port.py", 2, "first", "return values[len(values)]")
+    assert "IndexError: list index out of range (raising_port.py:2 in first), but should be" in case.message
+    assert Case.from_json(case.to_json()).actual[0].at == outcome.at
+    assert outcome == replace(outcome, at=None)
+    assert str(tmp_path) not in report_text(case, tmp_path / "report").partition("## Run it again")[0]
+
+
+def test_two_lines_that_raise_alike_are_two_buckets_and_two_causes(tmp_path: Path) -> None:
+    one, other = (raising_case(tmp_path, PORT, starts) for starts in ([0, 5], [0]))
+    assert bucket_of(one).rule == bucket_of(other).rule
+    assert bucket_of(one).id != bucket_of(other).id
+    assert cause_of(one).key != cause_of(other).key
+    assert [cause_of(case).title for case in (one, other)] == [
+        "chunk_offsets: the call: raised in first",
+        "chunk_offsets: the call: raised in second",
+    ]
+
+
+def test_a_line_that_moves_stays_in_its_bucket(tmp_path: Path) -> None:
+    before = raising_case(tmp_path, PORT, [0, 5])
+    after = raising_case(tmp_path, f"# A new comment.\n\n{PORT}", [0, 5])
+    assert before.actual[0].at != after.actual[0].at
+    assert bucket_of(before) == bucket_of(after)
+
+
+def test_a_case_without_the_line_keeps_its_bucket(tmp_path: Path) -> None:
+    case = raising_case(tmp_path, PORT, [0, 5])
+    older = json.loads(case.to_json())
+    older["schema"] = 9
+    (raised,) = older["actual"]["tuple"]
+    del raised["Raised"]["at"]
+    read = Case.from_json(json.dumps(older))
+    assert read.actual == case.actual
+    assert bucket_of(read).raised == ""

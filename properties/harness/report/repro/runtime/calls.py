@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -32,7 +33,7 @@ def attempt(call: Callable[[], Any]) -> Any:
     except BaseException as error:
         _require_offered(error)
         findings.append(
-            f"the call raised {type(error).__name__}: {_message(error)}, but should return a result"
+            f"the call raised {type(error).__name__}: {_message(error)}{_where(error)}, but should return a result"
         )
         return FAILED
 
@@ -49,7 +50,7 @@ def expect_refusal(exception: str, argument: str, call: Callable[[], Any]) -> No
         named = re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", _message(error))
         if type(error).__name__ != exception or (argument and not named):
             findings.append(
-                f"the call raised {type(error).__name__}: {_message(error)}, but should raise {wanted}"
+                f"the call raised {type(error).__name__}: {_message(error)}{_where(error)}, but should raise {wanted}"
             )
     else:
         findings.append(f"the call returned {observed}, but should raise {wanted}")
@@ -70,6 +71,22 @@ def _message(error: BaseException) -> str:
         return str(error).encode("utf-8", "backslashreplace").decode()
     except BaseException as second:
         return f"<its message cannot be read: {type(second).__name__}>"
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of the subject's own code, such as " (port.py:3 in chunk_indices)"; "" where there is none."""
+    libraries = sys.stdlib_module_names | {"hypothesis", "numpy", "torch", "triton"}
+    for raised in (error, error.__cause__):
+        trace, found = raised.__traceback__ if raised is not None else None, ""
+        while trace is not None:
+            module, code = str(trace.tb_frame.f_globals.get("__name__")), trace.tb_frame.f_code
+            if code.co_filename != __file__ and module.partition(".")[0] not in libraries:
+                path = code.co_filename.replace(os.sep, "/").split("/")[-1 - module.count(".") :]
+                found = f" ({'/'.join(path)}:{trace.tb_lineno} in {code.co_name})"
+            trace = trace.tb_next
+        if found:
+            return found
+    return ""
 
 
 def _require_offered(error: BaseException) -> None:

@@ -1,0 +1,57 @@
+"""Where in a subject's own code an exception was raised."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import PurePath
+from types import CodeType, TracebackType
+from typing import Any
+
+from properties.harness.case.raised import plain_text
+from properties.harness.case.values import SourceLine
+
+_LIBRARIES = sys.stdlib_module_names | {"hypothesis", "numpy", "oracle", "torch", "triton"}
+_OURS = ("properties.harness.", "properties.subjects.")
+_LONGEST = 200
+
+
+def source_line(error: BaseException) -> SourceLine | None:
+    """The innermost line of the subject's own code in the traceback; None where there is none.
+
+    An exception that another one was raised from shows that one's line if it has none itself: adapters name arguments
+    otherwise.
+    """
+    found = _innermost(error.__traceback__)
+    cause = error.__cause__
+    if found is None and cause is not None:
+        found = _innermost(cause.__traceback__)
+    if found is None:
+        return None
+    module, code, line = found
+    text = linecache.getline(code.co_filename, line).strip()[:_LONGEST]
+    return SourceLine(_file(module, code.co_filename), line, plain_text(code.co_name), plain_text(text))
+
+
+def _innermost(trace: TracebackType | None) -> tuple[str, CodeType, int] | None:
+    found = None
+    while trace is not None:
+        module: Any = trace.tb_frame.f_globals.get("__name__")
+        if type(module) is str and _is_own(module):
+            found = module, trace.tb_frame.f_code, trace.tb_lineno or 0
+        trace = trace.tb_next
+    return found
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] not in _LIBRARIES and not module.startswith(_OURS)
+
+
+def _file(module: str, file: str) -> str:
+    """The file below the folder that its package is imported from, or its name alone."""
+    parts, depth = PurePath(file).parts, module.count(".") + 1
+    if parts[-1:] == ("__init__.py",):
+        depth += 1
+    names = [PurePath(part).stem for part in parts[-depth:] if part != "__init__.py"]
+    known = ".".join(names) == module
+    return plain_text("/".join(parts[-depth:] if known else parts[-1:]))
