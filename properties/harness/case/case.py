@@ -167,10 +167,12 @@ class Case:
             raise ValueError(
                 f"steps with an outcome, expected, actual = {lengths}, but should be as many each"
             )
-        if self.failure is not None and not 0 <= (self.failure.call or 0) < max(1, asked):
-            raise ValueError(
-                f"failure.call = {self.failure.call}, but should be the number of one of {asked} calls"
-            )
+        if self.failure is not None:
+            numbers = {"call": (self.failure.call or 0,), "about": self.failure.about}
+            for name, told in numbers.items():
+                if not all(0 <= number < max(1, asked) for number in told):
+                    rule = f"the number of one of {asked} calls"
+                    raise ValueError(f"failure.{name} = {getattr(self.failure, name)}, but should be {rule}")
         check_names(self)
         check_cost(self)
 

@@ -70,4 +70,7 @@ def _place(case: Case, number: int) -> str:
 def own_name(case: Case, number: int) -> str:
     """The name of the port's own function behind a call, "" where there is none, or none is known."""
     calls = case.own_calls[number] if number < len(case.own_calls) else ""
+    failure = case.failure
+    if not calls and failure is not None and failure.call == number and not failure.about:
+        calls = failure.shown
     return calls.rpartition("\n")[2].partition("(")[0]

@@ -31,7 +31,8 @@ class Failure:
         exception: the name of the exception that the call raised, among them the sanitizer's findings; of a fault of the device
             its kind.
         rule: what was broken, in words that hold for every input: no number, name or value of one is in it.
-        shown: the call as one would write it down.
+        shown: the call as one would write it down, with the name that its author gave it; several, of a condition on several.
+        about: the numbers of the calls that a condition is about, where each of their outcomes alone is what the rules expect.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Failure:
     exception: str = ""
     rule: str = ""
     shown: str = ""
+    about: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -116,10 +118,11 @@ def stated(
     function: str = "",
     call: int | None = None,
     shown: str = "",
+    about: tuple[int, ...] = (),
 ) -> Failure:
     """The failure of a condition that a property states itself."""
     sentence = f"{observed}, but {expected}" if expected else observed
-    return Failure("value", observed, expected, function, call, place, "", plain(sentence), shown)
+    return Failure("value", observed, expected, function, call, place, "", plain(sentence), shown, about)
 
 
 def fatal_among(actual: Sequence[Outcome]) -> int | None:

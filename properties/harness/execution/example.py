@@ -129,6 +129,8 @@ class Trial:
     def __post_init__(self) -> None:
         self._run = Run(self.bench.port, rules_of(self.profile))
         self.is_compared = False
+        self._read: list[int] = []
+        """Numbers of the calls whose results were handed to the property."""
         self._reordered_before = schedules.REORDERED.launches
 
     @property
@@ -249,7 +251,7 @@ class Trial:
     def _differs(self, number: int, found: Difference) -> NoReturn:
         expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
         self._fails(
-            failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
+            failure_of(found, expected, actual, function=call.function, call=number, shown=self._shown(call))
         )
 
     def returns(self, *steps: Step) -> Value:
@@ -266,8 +268,9 @@ class Trial:
             self.compared()
             last = len(self._run.calls) - 1
             call = self._run.calls[last]
-            self._fails(raised_instead(outcome, function=call.function, call=last, shown=spell(call)))
+            self._fails(raised_instead(outcome, function=call.function, call=last, shown=self._shown(call)))
         self._require_form(outcome)
+        self._read.append(len(self._run.actual) - 1)
         return outcome
 
     def _require_form(self, outcome: Returned) -> None:
@@ -308,7 +311,8 @@ class Trial:
         self._run.settle()
         for number in range(len(self._run.actual)):
             self._compare(number)
-        self.bench.on_error(self._case(None), error)
+        if self._run.actual:
+            self.bench.on_error(self._case(None), error)
 
     def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
         """State a condition about the outcomes so far.
@@ -326,12 +330,33 @@ class Trial:
             self.compared()
         if not condition:
             self._run.settle()
-            last = len(self._run.calls) - 1
-            call = self._run.calls[last]
-            shown = spell(call)
+            number, about = self._behind_condition()
+            call = self._run.calls[number]
+            shown = "; ".join(self._shown(self._run.calls[one]) for one in about or (number,))
             self._fails(
-                stated(observed, expected, place=place, function=call.function, call=last, shown=shown)
+                stated(
+                    observed,
+                    expected,
+                    place=place,
+                    function=call.function,
+                    call=number,
+                    shown=shown,
+                    about=about,
+                )
             )
+
+    def _behind_condition(self) -> tuple[int, tuple[int, ...]]:
+        """The last call with a wrong outcome; where each alone is right, the last call, and all whose results were read."""
+        run, last = self._run, len(self._run.calls) - 1
+        places = self.bench.port.device != "cpu"
+        for number in range(last, -1, -1):
+            if outcome_difference(run.expected[number], run.actual[number], places=places) is not None:
+                return number, ()
+        return last, tuple(self._read) or (last,)
+
+    def _shown(self, call: Call) -> str:
+        """The call as one would write it down, by the name that the subject's author knows."""
+        return spell(call, self.bench.subject.own_name(call.function))
 
     def _fails(self, failure: Failure) -> NoReturn:
         """End the example with a failure."""
@@ -385,7 +410,7 @@ class Trial:
         )
 
 
-def spell(call: Call) -> str:
-    """The call as one would write it down."""
+def spell(call: Call, name: str = "") -> str:
+    """The call as one would write it down; `name`: of the function, where it is not the documents'."""
     arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
-    return f"{call.function}({arguments})"
+    return f"{name or call.function}({arguments})"

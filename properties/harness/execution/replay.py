@@ -35,7 +35,7 @@ def replay(
     port.begin()
     for step in case.steps:
         _take(run, step, subject)
-        found = wrong_with_last(case, run) if isinstance(step, Call) else None
+        found = wrong_with_last(case, run, subject) if isinstance(step, Call) else None
         if found is not None:
             return found
     return _still_stated(case, run)
@@ -53,14 +53,15 @@ def _take(run: Run, step: Step, subject: Subject | None) -> None:
         raise NotTried(reason)
 
 
-def wrong_with_last(case: Case, run: Run) -> Case | None:
+def wrong_with_last(case: Case, run: Run, subject: Subject | None = None) -> Case | None:
     """The case as it fails at the call that was made last, None where that came out as expected."""
     expected, actual, call = run.expected[-1], run.actual[-1], run.calls[-1]
     found = outcome_difference(expected, actual, places=run.port.device != "cpu")
     if found is None:
         return None
     number = len(run.actual) - 1
-    failure = failure_of(found, expected, actual, function=call.function, call=number, shown=spell(call))
+    shown = spell(call, subject.own_name(call.function) if subject is not None else "")
+    failure = failure_of(found, expected, actual, function=call.function, call=number, shown=shown)
     return replace(as_run(case, run), failure=failure)
 
 

@@ -88,11 +88,15 @@ def outcome_sections(case: Case) -> Iterator[Section]:
     places = case.device != "cpu"
     pairs = enumerate(zip(case.expected, case.actual, strict=True))
     differing = {number for number, pair in pairs if outcome_difference(*pair, places=places) is not None}
-    shown = differing | ({about} if about is not None else set()) or set(list(told)[-1:])
+    several = set(case.failure.about) if case.failure is not None else set()
+    shown = differing | several | ({about} if about is not None else set()) or set(list(told)[-1:])
     open_, folded = (
         tuple(told[number] for number in told if (number in shown) is wanted) for wanted in (True, False)
     )
-    yield Section("Expected and actual", open_, "call that differs", "calls that differ", rank=1)
+    if differing:
+        yield Section("Expected and actual", open_, "call that differs", "calls that differ", rank=1)
+    else:
+        yield Section("Calls, each of which is right alone", open_, "call", "calls", rank=1)
     if folded:
         many = f"{len(folded):,} other {'call' if len(folded) == 1 else 'calls'}, which came out as the rules expect"
         yield Section("", folded, "call", "calls", rank=4, summary=many)
@@ -104,11 +108,14 @@ def _outcome(case: Case, number: int) -> str:
     own = case.own_calls[number] if number < len(case.own_calls) else ""
     titles = own.splitlines() or [spell(call) if len(case.calls) > 1 else call.function]
     *before, last = (code(shortened(title, ROOM)) for title in titles)
+    if found is None:
+        seen = shortened(brief_outcome(compared_part(expected, actual)), ROOM)
+        return "\n".join([*(f"{title}  " for title in before), last, fenced(f"actual      {seen}", "text")])
     lines = [
         f"expected    {shortened(brief_outcome(expected), ROOM)}",
         f"actual      {shortened(brief_outcome(compared_part(expected, actual)), ROOM)}",
-        f"difference  {shortened(str(found), ROOM) if found else 'none'}",
-        *(_marked(*found.tensors) if found and found.tensors else []),
+        f"difference  {shortened(str(found), ROOM)}",
+        *(_marked(*found.tensors) if found.tensors else []),
     ]
     return "\n".join([*(f"{title}  " for title in before), last, fenced("\n".join(lines), "text")])
 

@@ -38,8 +38,10 @@ def with_own_calls(case: Case, subject: Subject) -> Case:
 
 def _shown(case: Case, found: tuple[str, ...]) -> str:
     """What the failure's call comes to."""
-    number = case.failure.call if case.failure is not None else None
-    return found[number].rpartition("\n")[2] if number is not None and number < len(found) else ""
+    if case.failure is None or case.failure.call is None:
+        return ""
+    numbers = case.failure.about or (case.failure.call,)
+    return "; ".join(found[number].rpartition("\n")[2] for number in numbers)
 
 
 class _Recorder:

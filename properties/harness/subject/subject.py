@@ -119,6 +119,10 @@ class Subject:
             return False
         return True
 
+    def own_name(self, function: str) -> str:
+        """What its author calls what stands behind a documented function."""
+        return function
+
     def provides(self, name: str) -> bool:
         """Whether it has what its author calls so."""
         return self.has(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from properties.harness.case import Case
-from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.case.bucket import Bucket, bucket_of, line_of
 from properties.harness.case.cause import cause_of
 from properties.harness.case.failure import plain
 from properties.harness.case.faults import DEVICE_FAULT
@@ -358,7 +358,7 @@ def test_an_exception_has_the_line_of_the_port_that_it_came_from(tmp_path: Path)
     assert isinstance(outcome, Raised)
     assert outcome.at == SourceLine("raising_port.py", 2, "first", "return values[len(values)]")
     assert "IndexError: list index out of range (raising_port.py:2 in first), but should be" in case.message
-    assert Case.from_json(case.to_json()).actual[0].at == outcome.at
+    assert line_of(Case.from_json(case.to_json()).actual[0]) == "first: return values[len(values)]"
     assert outcome == replace(outcome, at=None)
     assert str(tmp_path) not in report_text(case, tmp_path / "report").partition("## Run it again")[0]
 
@@ -377,7 +377,7 @@ def test_two_lines_that_raise_alike_are_two_buckets_and_two_causes(tmp_path: Pat
 def test_a_line_that_moves_stays_in_its_bucket(tmp_path: Path) -> None:
     before = raising_case(tmp_path, PORT, [0, 5])
     after = raising_case(tmp_path, f"# A new comment.\n\n{PORT}", [0, 5])
-    assert before.actual[0].at != after.actual[0].at
+    assert (":2 in" in before.message, ":4 in" in after.message) == (True, True)
     assert bucket_of(before) == bucket_of(after)
 
 

@@ -78,7 +78,7 @@ def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
 def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
     text = report_text(many_calls(3_000, 1), Path())
     (left_out,) = re.findall(r"\*\*([\d,]+) more calls left out here, so that", text)
-    shown = text.count("difference  none")
+    shown = text.count("```text\nactual ")
     assert shown + int(left_out.replace(",", "")) == 3_000
     assert "`case.json` has everything" in text
 

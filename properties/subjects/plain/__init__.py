@@ -59,6 +59,9 @@ class PlainSubject(Subject):
             return any(offers(self.module, plain) for plain in SUPPLIED[function])
         return function in NEEDS and all(offers(self.module, plain) for plain in NEEDS[function])
 
+    def own_name(self, function: str) -> str:
+        return NEEDS[function][0] if function in NEEDS else function
+
     def provides(self, name: str) -> bool:
         return offers(self.module, name)
 

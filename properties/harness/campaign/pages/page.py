@@ -251,10 +251,10 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
 def _spelled(case: Case) -> str:
     """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a life of an engine."""
     number = first_wrong_call(case)
-    if number is None or is_engine(case.calls[number].function):
-        return "; ".join(spell(call) for call in case.calls)
-    own = case.own_calls[number] if number < len(case.own_calls) else ""
-    return own.replace("\n", "; ") or spell(case.calls[number])
+    whole = number is None or is_engine(case.calls[number].function)
+    own = [*case.own_calls, *("" for _ in case.calls[len(case.own_calls) :])]
+    shown = range(len(case.calls)) if number is None or whole else (number,)
+    return "; ".join(own[one].replace("\n", "; ") or spell(case.calls[one]) for one in shown)
 
 
 @cache

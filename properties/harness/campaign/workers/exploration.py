@@ -302,12 +302,15 @@ class Exploration:
 
     def _keep_others(self) -> None:
         """Failures of other kinds that were met on the way stand in the corpus too, as they were met."""
+        from properties.harness.report.own_calls import with_own_calls
+
         own = {one.buckets[0] for one in self._found}
         beside = [(bucket, case) for bucket, case in self._in_hand.cases.items() if bucket not in own]
         if self.task.shown:
             known_defects = self.worker.known_defects
             beside = [(bucket, case) for bucket, case in beside if known_defects.name_of(case) is None]
-        for bucket, case in beside:
+        for bucket, met in beside:
+            case = with_own_calls(met, self.bench.subject)
             kept = self._into_corpus(case)
             stands = str(kept) if kept.is_file() else ""
             self._found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
