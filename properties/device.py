@@ -22,7 +22,7 @@ the smallest in fresh workers with the whole limit.
 With `share`, the address of a process that `python -m properties.harness.device.share` runs, several ports use the same workers.
 An example that another port's fault has interrupted is run again from its beginning, however often that happens.
 
-With `log`, the steps of the example in hand are on disk before the worker is told of them. `recover(log)` makes a case of
+With `log`, the steps of the example in hand are in that file before they are sent to the worker. `recover(log)` makes a case of
 them after everything has been killed.
 
 Any function, by name, with plain data in and out:
@@ -38,9 +38,9 @@ from __future__ import annotations
 
 from properties.harness.case.faults import DEVICE_FAULT, KINDS, Fault
 from properties.harness.device.confirm import Confirmation, confirm
-from properties.harness.device.log import recover, recover_all
 from properties.harness.device.pool import run_in_worker
 from properties.harness.device.port import InWorker
+from properties.harness.device.recovered import recover, recover_all
 
 __all__ = [
     "DEVICE_FAULT",

@@ -1,4 +1,4 @@
-"""A property that must fail: if a campaign does not find, shrink, write down and replay it, its silence means nothing."""
+"""A property that must fail: if a campaign does not find, shrink, report and replay it, what it passes means nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXAMPLES = 200
 _FILES = ("case.json", "repro.py", "test_repro.py", "report.md", "report.html")
 
 
-class Silent(Exception):
+class CanaryNotFound(Exception):
     """The canary was not found, or not as it should be."""
 
 
@@ -42,26 +42,26 @@ CANARY = Property(
 )
 
 
-def listen(bench: Bench, folder: Path, port: Port | None = None) -> str:
+def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
     """Have the canary found, shrunk, reported in `folder` and replayed; how that went, in a few words.
 
     Args:
         port: to replay it on; the bench's own without one.
 
     Raises:
-        Silent: which of these did not happen.
+        CanaryNotFound: which of these did not happen.
     """
     started, before = time.monotonic(), bench.examples
     case = _found(bench)
     smallest = case.calls[-1].named["number"]
     if smallest != LAST_TRUE_SONG + 1:
-        raise Silent(f"it was shrunk to {smallest}, but should be to {LAST_TRUE_SONG + 1}")
+        raise CanaryNotFound(f"it was shrunk to {smallest}, but should be to {LAST_TRUE_SONG + 1}")
     directory = write_report(case, folder, bench.subject.module)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:
-        raise Silent(f"its report lacks {', '.join(missing)}")
+        raise CanaryNotFound(f"its report lacks {', '.join(missing)}")
     if replay(Case.load(directory / "case.json"), port or bench.port) is None:
-        raise Silent("its case did not fail when it was replayed")
+        raise CanaryNotFound("its case did not fail when it was replayed")
     seconds = time.monotonic() - started
     return f"found and shrunk to {smallest} in {bench.examples - before} examples, reported and replayed, {seconds:.1f} s"
 
@@ -77,4 +77,4 @@ def _found(bench: Bench) -> Case:
         return error.case
     finally:
         bench.on_falsified = watched
-    raise Silent(f"{_EXAMPLES} examples of it passed")
+    raise CanaryNotFound(f"{_EXAMPLES} examples of it passed")

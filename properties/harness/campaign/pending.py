@@ -14,10 +14,10 @@ from pathlib import Path
 
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.device.log import SUFFIX, put_down
+from properties.harness.device.log import SUFFIX
+from properties.harness.device.recovered import UNFINISHED, save_recovered
 
 _NAME = re.compile(r"^(?P<what>.+)\.(?P<bucket>[0-9a-f]{10})\.(?P<worker>\d+)\.json$")
-UNFINISHED = ".unfinished.json"
 KNOWN_PREFIX = "known-"
 
 
@@ -80,10 +80,14 @@ def left_by(folder: Path, worker: int) -> Iterator[tuple[Path, str, Case]]:
             yield path, found["what"] if found else path.stem, Case.load(path)
 
 
-def running_left_by(folder: Path, worker: int) -> Path | None:
-    """The example that a worker was killed in, as a case file that says so; None where nothing is known of it."""
-    # A worker whose subject runs in a process of its own may have two logs open.
-    saved = [put_down(path) for path in sorted(folder.glob(f"*.{worker}{SUFFIX}"))]
+def running_left_by(folder: Path, worker: int, log: Path | None = None) -> Path | None:
+    """The example that a worker which has ended was in, as a case file; None where nothing is known of it.
+
+    Args:
+        log: the worker's, which is elsewhere where there is no room in the folder.
+    """
+    logs = [*sorted(folder.glob(f"*.{worker}{SUFFIX}")), *([log] if log is not None else [])]
+    saved = [save_recovered(path, folder, owner_ended=True) for path in dict.fromkeys(logs)]
     return next(filter(None, saved), None)
 
 
@@ -91,7 +95,7 @@ def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:
     """All failing inputs in a folder whose campaign is gone. Inputs that were only being run are left where they are."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         with suppress(OSError):
-            put_down(path)
+            save_recovered(path)
     for path in sorted(folder.glob("*.json")):
         if not path.name.endswith(UNFINISHED) and not path.name.startswith(KNOWN_PREFIX):
             with suppress(OSError, ValueError):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan, seed_of
 from properties.harness.campaign.standing import Standing
-from properties.harness.campaign.workers.seats import Seat
+from properties.harness.campaign.workers.handle import WorkerHandle
 from properties.harness.campaign.workers.tasks import Explore, Explored
 from properties.harness.subject import is_engine
 
@@ -52,8 +52,9 @@ class Schedule:
         self.done = done
         self._plan, self._ledger, self._lives = plan, ledger, lives
         self._queue: deque[Explore] = deque()
-        self._lost: deque[Explore] = deque()
-        self._homes: dict[str, Seat] = {}
+        self.lost: deque[Explore] = deque()
+        """Explorations that ended with their workers, to be done again."""
+        self._homes: dict[str, WorkerHandle] = {}
         self._examples_at_turn = -1
         self._turns: Counter[str] = Counter()
         self._begun, self._explored = done, Counter[str]()
@@ -71,7 +72,7 @@ class Schedule:
         """Whether the first pass is over."""
         return not self._first and not self._in_hand
 
-    def next(self, seat: Seat, seats: Sequence[Seat], left: float) -> Explore | None:
+    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
         """A task for one of the workers, None where there is nothing for it now.
 
         Args:
@@ -81,13 +82,13 @@ class Schedule:
             return None
         if self._first:
             return self._to_try(left)
-        if self._lost:
+        if self.lost:
             # Not before: what ends its process takes long to shrink, and others have not been tried yet.
             deadline = left + GRACE_SECONDS / 2
-            return replace(self._lost.popleft(), patience=left, deadline=deadline)
-        if not self._queue and not self._turn(seats):
+            return replace(self.lost.popleft(), patience=left, deadline=deadline)
+        if not self._queue and not self._turn(workers):
             return None
-        return self._sized(self._chosen(seat), left)
+        return self._sized(self._chosen(worker), left)
 
     def _to_try(self, left: float) -> Explore:
         name = self._first.popleft()
@@ -120,22 +121,22 @@ class Schedule:
 
     def again(self, task: Explore) -> None:
         """Have a task done next that was lost."""
-        self._lost.append(task)
+        self.lost.append(task)
 
-    def _chosen(self, seat: Seat) -> Explore:
+    def _chosen(self, worker: WorkerHandle) -> Explore:
         """The next task, if possible of a property that this worker or none has explored: it has its strategies ready."""
-        homes = (self._homes.get(task.property, seat) for task in self._queue)
-        number = next((number for number, home in enumerate(homes) if home is seat), 0)
+        homes = (self._homes.get(task.property, worker) for task in self._queue)
+        number = next((number for number, home in enumerate(homes) if home is worker), 0)
         task = self._queue[number]
         del self._queue[number]
-        self._homes[task.property] = seat
+        self._homes[task.property] = worker
         return task
 
-    def _turn(self, seats: Sequence[Seat]) -> bool:
+    def _turn(self, workers: Sequence[WorkerHandle]) -> bool:
         """Begin another round, unless that has to wait or nothing is left to be explored."""
         if not self._by_time:
             # What a round begins with must not depend on who of the round before was first.
-            if any(seat.task is not None for seat in seats):
+            if any(one.task is not None for one in workers):
                 return False
             if self._examples_at_turn == self._ledger.examples:
                 return False
@@ -147,7 +148,7 @@ class Schedule:
         for one in chosen:
             one.turn()
         chosen.sort(key=self._urgency)
-        times = -(-len(seats) // len(chosen)) if chosen and self._by_time else 1
+        times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
         tasks = (self._explore(one, number) for number in range(times) for one in chosen)
         self._queue.extend(tasks if self._by_time else self._shared(tasks))
         self.done += bool(self._queue)

@@ -17,6 +17,7 @@ _ALIKE = 2
 """How often a failing example of another message may lead to one and the same case before it is taken for the same."""
 _MOST_WEIGHT = 4
 _TRIES_TO_SHRINK = 3
+_MOST_ERRORS = 3
 
 
 @dataclass
@@ -28,7 +29,9 @@ class Standing:
         reason: why it does not apply, "" if it does.
         buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
         deviations: failing examples of known defects, by the defect's name.
-        error: what went wrong on the harness's side; it is not explored any more.
+        error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
+        given_up: it is not explored any more.
+        unfinished: what was still running when the campaign's time was up.
         remark: what is to be told besides.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
         fresh: behaviours that were new in the round before.
@@ -45,6 +48,9 @@ class Standing:
     deviations: Counter[str] = field(default_factory=Counter)
     stale: str = ""
     error: str = ""
+    errors: int = 0
+    given_up: bool = False
+    unfinished: str = ""
     message: str = ""
     report: str = ""
     remark: str = ""
@@ -68,7 +74,7 @@ class Standing:
     @property
     def open(self) -> bool:
         """Whether it can be explored."""
-        return not self.error and not self.reason
+        return not self.given_up and not self.reason
 
     @property
     def status(self) -> Status:
@@ -81,6 +87,8 @@ class Standing:
             return Status.ERROR
         if self.stale:
             return Status.UNEXPECTED_PASS
+        if self.unfinished:
+            return Status.NOT_FINISHED
         return verdict_of(self.counts, known=bool(self.deviations)).status
 
     @property
@@ -88,7 +96,7 @@ class Standing:
         """Why it stands as it does, where that is no matter of course."""
         if self.reason:
             return self.reason
-        found = self.message if self.buckets else self.error or self.stale
+        found = self.message if self.buckets else self.error or self.stale or self.unfinished
         told = found or verdict_of(self.counts, known=bool(self.deviations)).reason
         return "; ".join(filter(None, (told, self.remark)))
 
@@ -151,7 +159,18 @@ class Standing:
         self.hidden = self.hidden or message.hidden
         self.tally.add(message.tally)
         if message.status == "error":
-            self.error = message.detail
+            self._count_error(message.detail)
+
+    def _count_error(self, detail: str) -> None:
+        """A first exception may be what an earlier example left in the worker's process: another worker tries it again."""
+        self.errors += 1
+        if self.errors > 1:
+            self.error = detail
+        self.given_up = self.errors >= _MOST_ERRORS
+
+    def give_up(self, why: str) -> None:
+        """It is explored no more."""
+        self.error, self.given_up = why, True
 
     def found(self, buckets: tuple[str, ...], message: str, report: str, *, shrunk: bool) -> None:
         """A case of the first of these buckets was found, on the way from examples of the others."""

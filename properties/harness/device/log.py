@@ -1,83 +1,179 @@
-"""What a worker is about to do, on disk before it is told, in a form that is read without executing anything.
+"""What a process is about to do, in memory that outlives it: the steps of the example in hand, and since when a call runs.
 
-A file starts with a record that says what is tested; one record follows for each message of the example in hand. A record is
-its length, a checksum, and JSON: a torn one at the end is the message that was never sent.
+The memory is a file that is mapped, so that a step costs one copy of its bytes, and that can be read from outside whatever the
+process is doing: also while it holds the interpreter's lock, is stopped, or was killed. `recovered` makes a case of it.
+
+The file begins with a header (see `Activity`). Records follow: one that says what is tested, and one for each step of the
+example in hand. A record is its length, a checksum, and its content; a torn one at the end is a step that was not executed.
 """
 
 from __future__ import annotations
 
+import enum
 import json
+import mmap
 import os
-import stat
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from oracle.profile import DOCUMENTS, Profile
-from properties.harness.case import Case
-from properties.harness.case.codec import decode, encode
-from properties.harness.case.failure import stated
-from properties.harness.case.values import Call, Outcome, Raised, Step
+from properties.harness.case.packed import pack
+from properties.harness.case.values import Step
 from properties.harness.data.locks import try_lock
-from properties.harness.execution.run import Follower, rules_of
 
-_RECORD = struct.Struct("<II")
 SUFFIX = ".running"
-UNKNOWN_OUTCOME = Raised("NotRecorded", "the process ended before anything was written about this call")
+WORKER = "worker."
+"""What the name of a worker's log begins with; its process id follows."""
+_MAGIC = b"steps\0\0\1"
+_HEADER = struct.Struct("<8sQIId")
+_NUMBER, _RECORD = struct.Struct("<Q"), struct.Struct("<II")
+_END = bytes(_RECORD.size)
+_ROOM = 1 << 16
+_TRIES = 100
 
 
 def running_path(pending: Path, name: str) -> Path:
-    """Where the log of a property stands while a campaign explores it."""
+    """Where the log of a worker, or of a property that is explored without a campaign, stands."""
     return pending / f"{name}{SUFFIX}"
 
 
-class StepLog:
-    """An open log, which nobody else takes for one that was left behind."""
+class State(enum.IntEnum):
+    """What the process is doing."""
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+    IDLE = 0
+    """No example is in hand."""
+    BETWEEN_CALLS = 1
+    CALL = 2
+    """A function of the subject runs in this process."""
+    ASKED = 3
+    """It waits for another process, with a time limit of its own."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the process is doing.
+
+    `number` grows with every change. `since` is when the last change was, in seconds of the system's monotonic clock. `examples`
+    were begun in the task in hand.
+    """
+
+    number: int = 0
+    state: State = State.IDLE
+    examples: int = 0
+    since: float = 0.0
+
+
+class StepLog:
+    """An open log; as long as it is open, no other process takes it for one that was left behind.
+
+    What cannot be recorded is no reason to stop: `problem` says why, and the log then holds nothing of the example.
+
+    Args:
+        path: the file; where another process has it open, one beside it.
+        about: what is tested, the fields of a case without its steps.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any] | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.problem = ""
+        self._number = self._examples = 0
         self.path, self._file = _opened(path)
         try:
             os.ftruncate(self._file, 0)
-            self._head = self._write(dict(about))
+            self._memory = self._mapped(_ROOM)
         except OSError:
+            self.path.unlink(missing_ok=True)
             os.close(self._file)
             raise
-        self._empty = True
+        self.begin_task(about or {})
+
+    def _mapped(self, size: int) -> mmap.mmap:
+        # With its blocks: on a full disk a write to memory without any would end the process.
+        os.posix_fallocate(self._file, 0, size)
+        return mmap.mmap(self._file, size)
+
+    def begin_task(self, about: Mapping[str, Any]) -> None:
+        """What follows is about something else, and no example is in hand."""
+        self._end = self._head = _HEADER.size
+        self._examples = 0
+        self._change(State.IDLE)
+        self._append(json.dumps(dict(about), separators=(",", ":")).encode())
+        self._head = self._end
 
     def begin(self) -> None:
-        """Forget the example before."""
-        if not self._empty:
-            os.ftruncate(self._file, self._head)
-            self._empty = True
+        """An example begins; the one before is forgotten."""
+        self._forget()
+        self._examples += 1
+        self._change(State.BETWEEN_CALLS)
+
+    def rest(self) -> None:
+        """No example is in hand."""
+        self._forget()
+        self._change(State.IDLE)
 
     def note(self, steps: Sequence[Step]) -> None:
-        """On disk when this returns, as far as the end of any process is concerned."""
-        self._write([encode(step) for step in steps])
-        self._empty = False
+        """These steps are about to be executed."""
+        try:
+            self._append(pack(steps))
+        except Exception as error:
+            self.problem = f"{type(error).__name__}: {error}"
+            self._forget()
 
-    def _write(self, content: Any) -> int:
-        data = json.dumps(content, separators=(",", ":")).encode()
-        record = _RECORD.pack(len(data), crc32(data)) + data
-        written = os.write(self._file, record)
-        while written < len(record):
-            written += os.write(self._file, record[written:])
-        return len(record)
+    def enter(self, state: State = State.CALL) -> None:
+        """A call begins."""
+        self._change(state)
+
+    def leave(self) -> None:
+        """The call has ended."""
+        self._change(State.BETWEEN_CALLS)
+
+    def _forget(self) -> None:
+        self._memory[self._head : self._head + len(_END)] = _END
+        self._end = self._head
+
+    def _change(self, state: State) -> None:
+        self._number += 2
+        now = time.monotonic()
+        # Odd while it is being written: a reader then looks again.
+        _HEADER.pack_into(self._memory, 0, _MAGIC, self._number - 1, state, self._examples, now)
+        _NUMBER.pack_into(self._memory, len(_MAGIC), self._number)
+
+    def _append(self, content: bytes) -> None:
+        begin = self._end + _RECORD.size
+        end = begin + len(content)
+        if end + len(_END) > len(self._memory):
+            self._grow(end + len(_END))
+        # In this order: with its length the record is there.
+        self._memory[begin : end + len(_END)] = content + _END
+        _RECORD.pack_into(self._memory, self._end, len(content), crc32(content))
+        self._end = end
+
+    def _grow(self, least: int) -> None:
+        size = 1 << least.bit_length()
+        larger = self._mapped(size)
+        self._memory.close()
+        self._memory = larger
 
     def close(self) -> None:
         """Nothing is in hand any more."""
         # While the lock is held: unlocked, it would be taken for one that was left behind.
         self.path.unlink(missing_ok=True)
+        self._memory.close()
         os.close(self._file)
 
 
 def _opened(path: Path) -> tuple[Path, int]:
     """The file, locked; another name where another process has it open."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if not try_lock(file):
             # The end of a name says whose log it is.
             path = path.with_name(f"{os.getpid()}-{path.name}")
@@ -87,82 +183,52 @@ def _opened(path: Path) -> tuple[Path, int]:
         os.close(file)
 
 
-def recover(path: Path, profile: Profile = DOCUMENTS) -> Case | None:
-    """The example that the log was left with, None if nothing was in hand or somebody is still writing.
+class LogReader:
+    """Looks at a log of another process from time to time.
 
-    What the rules expect is worked out anew. No outcome is known: those of the case say so.
-
-    Args:
-        profile: of the release that was run. A replay asks the rules of its own subject again.
+    Raises:
+        OSError: it cannot be opened.
     """
-    try:
-        records = list(_records(_left_behind(path)))
-        if len(records) < 2:
-            return None
-        about, *messages = records
-        return _case(about, [decode(step) for message in messages for step in message], profile)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        # There is none, somebody is writing it, or it is no log at all.
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._last = Activity()
+
+    def read(self) -> Activity:
+        """What the process is doing; what it was doing, where it was ended or stopped while it wrote that down."""
+        for _ in range(_TRIES):
+            found = _activity(os.pread(self._file, _HEADER.size, 0))
+            again = _activity(os.pread(self._file, _HEADER.size, 0))
+            if found is not None and found == again:
+                self._last = found
+                break
+        return self._last
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self._file)
+
+
+def _activity(header: bytes) -> Activity | None:
+    """None while it is being written."""
+    if len(header) < _HEADER.size:
         return None
+    magic, number, state, examples, since = _HEADER.unpack(header)
+    if magic != _MAGIC or number % 2 or state >= len(State):
+        return None
+    return Activity(number, State(state), examples, since)
 
 
-def recover_all(folder: Path) -> list[Path]:
-    """Turn the logs that campaigns have left in `folder` into case files beside them; their paths."""
-    found = (put_down(path) for path in sorted(folder.glob(f"*{SUFFIX}")))
-    return [path for path in found if path is not None]
-
-
-def put_down(path: Path) -> Path | None:
-    """Turn a log into a case file beside it, if it was left behind with something in hand; the file's path."""
-    case = recover(path)
-    saved = case.save(path.with_suffix(".unfinished.json")) if case is not None else None
-    drop(path)
-    return saved
-
-
-def drop(path: Path) -> None:
-    """Remove a log that was left behind, as far as nobody is writing it."""
-    if not _in_use(path):
-        path.unlink(missing_ok=True)
-
-
-def _in_use(path: Path) -> bool:
-    try:
-        _left_behind(path)
-    except BlockingIOError:
-        return True
-    except OSError:
-        """It is gone."""
-    return False
-
-
-def _left_behind(path: Path) -> bytes:
-    # A FIFO of that name would keep an ordinary open waiting for a writer.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is no file")
-        # Shared: two that look at the same time must not take each other for its writer.
-        if not try_lock(file.fileno(), shared=True):
-            raise BlockingIOError(f"{path} is being written")
-        return file.read()
-
-
-def _records(data: bytes) -> Iterator[Any]:
-    """The whole records at the beginning."""
-    while len(data) >= _RECORD.size:
-        length, checksum = _RECORD.unpack_from(data)
-        content, data = data[_RECORD.size : _RECORD.size + length], data[_RECORD.size + length :]
-        if len(content) < length or crc32(content) != checksum:
+def records(data: bytes) -> Iterator[bytes]:
+    """The content of each whole record of a log, that about what is tested first."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        return
+    at = _HEADER.size
+    while at + _RECORD.size <= len(data):
+        length, checksum = _RECORD.unpack_from(data, at)
+        content = data[at + _RECORD.size : at + _RECORD.size + length]
+        if not length or len(content) < length or crc32(content) != checksum:
             return
-        yield json.loads(content)
-
-
-def _case(about: Mapping[str, Any], steps: Sequence[Step], profile: Profile) -> Case:
-    kept = list(steps)
-    while kept and not isinstance(kept[-1], Call):
-        kept.pop()
-    asked = (found for _, found in Follower(rules_of(profile)).follow(kept))
-    expected = tuple(found.expected for found in asked if found is not None)
-    unknown: tuple[Outcome, ...] = (UNKNOWN_OUTCOME,) * len(expected)
-    ended = replace(stated("the process that ran this input ended"), kind="fault")
-    return Case(**about, steps=tuple(kept), expected=expected, actual=unknown, failure=ended)
+        yield content
+        at += _RECORD.size + length

@@ -14,7 +14,7 @@ from properties.harness.case.faults import HANG, INTERRUPTED, Fault, Faulted, ha
 from properties.harness.case.values import Call, Outcome, Raised, Step
 from properties.harness.device.crew import Crew
 from properties.harness.device.forkserver import server_for
-from properties.harness.device.log import StepLog
+from properties.harness.device.log import State, StepLog
 from properties.harness.device.shared import SharedCrew
 from properties.harness.kernels.compilations import Kernels, added
 from properties.harness.kernels.coverage import Coverage
@@ -53,6 +53,7 @@ class InWorker:
     """Executes in a worker process on `device`; see `properties.device`.
 
     Args:
+        log: a file for the steps of the example in hand; a `StepLog` is the caller's, who says in it what is tested.
         share: address of a process that shares its workers (see `share`); without one, there are own ones.
     """
 
@@ -62,7 +63,7 @@ class InWorker:
         device: str,
         *,
         time_limit: float = 30.0,
-        log: Path | None = None,
+        log: Path | StepLog | None = None,
         spare: bool = True,
         share: str = "",
     ) -> None:
@@ -71,7 +72,8 @@ class InWorker:
         self._subject = subject
         self._crew = SharedCrew(share) if share else Crew(device, subject, spare=spare)
         self._patience = Patience(time_limit)
-        self._log = self._opened(log) if log is not None else None
+        self._owns_log = isinstance(log, Path)
+        self._log = StepLog(log, self._about()) if isinstance(log, Path) else log
         self._waiting: list[Step] = []
         self._example: list[Message] = []
         self._refused = False
@@ -79,11 +81,11 @@ class InWorker:
         self._compiled: Kernels = {}
         self._covered = Coverage()
 
-    def _opened(
-        self, path: Path, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
-    ) -> StepLog:
+    def _about(
+        self, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
+    ) -> dict[str, str | int | None]:
         about = {"property_name": name, "sentence": sentence, "property_id": id_, "seed": seed}
-        return StepLog(path, about | {"subject": self._subject, "device": self.device})
+        return about | {"subject": self._subject, "device": self.device}
 
     def __enter__(self) -> Self:
         return self
@@ -117,27 +119,12 @@ class InWorker:
         return server_for(self.device).pid
 
     def begin_property(
-        self,
-        name: str,
-        sentence: str = "",
-        id_: str = "",
-        *,
-        log: Path | None = None,
-        seed: int | None = None,
+        self, name: str, sentence: str = "", id_: str = "", *, seed: int | None = None
     ) -> None:
-        """What follows is about another property: time limits start anew, and what is run is noted in `log`."""
+        """What follows is about another property: time limits start anew, and its own log says so."""
         self._patience.reset()
-        self._close_log()
-        self._log = self._opened(log, name, sentence, id_, seed) if log is not None else None
-
-    def end_property(self) -> None:
-        """Nothing is in hand: the log goes."""
-        self._close_log()
-
-    def _close_log(self) -> None:
-        if self._log is not None:
-            self._log.close()
-        self._log = None
+        if self._log is not None and self._owns_log:
+            self._log.begin_task(self._about(name, sentence, id_, seed))
 
     def begin(self) -> None:
         self._waiting.clear()
@@ -168,6 +155,14 @@ class InWorker:
         if self._log is not None:
             self._log.note(steps)
         self._example.append((not self._example, self._refused, steps))
+        try:
+            return self._outcomes(calls)
+        finally:
+            if self._log is not None:
+                self._log.leave()
+
+    def _outcomes(self, calls: int) -> list[Outcome]:
+        """Those of the last message, which has so many calls."""
         found = self._persistent(self._example[-1:])
         if not isinstance(found, Fault):
             return found
@@ -217,6 +212,8 @@ class InWorker:
 
     def _asked(self, messages: Sequence[Message]) -> list[Outcome]:
         begins = messages[0][0]
+        if self._log is not None:
+            self._log.enter(State.ASKED)
         worker = self._crew.worker(fresh=begins)
         started = monotonic()
         limit = self._patience.limit * len(messages)
@@ -259,7 +256,9 @@ class InWorker:
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""
         self._crew.close()
-        self._close_log()
+        if self._log is not None and self._owns_log:
+            self._log.close()
+            self._log = None
 
 
 def _split(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:

@@ -6,11 +6,12 @@ process, or on another machine, needs no change in any property.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import torch
 
@@ -73,6 +74,18 @@ def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
     return [port.execute(step) for step in steps]
 
 
+class Recorder(Protocol):
+    """Is told what a port is about to do; see `device.log.StepLog`."""
+
+    def begin(self) -> None: ...
+
+    def note(self, steps: Sequence[Step]) -> None: ...
+
+    def enter(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class InProcess:
     """Executes in this process, on `device` ("cpu" or "cuda").
 
@@ -81,6 +94,7 @@ class InProcess:
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
         arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
+        log: records each step before it is executed, and when calls begin and end.
 
     Raises:
         ValueError: kernels are to be watched on a device where they are compiled.
@@ -95,11 +109,13 @@ class InProcess:
         sanitized: bool = False,
         record: bool = False,
         arena: bool | None = None,
+        log: Recorder | None = None,
     ) -> None:
         if sanitized and device != "cpu":
             raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
         self.subject = subject
         self.device = device
+        self.log = log
         self.watched = Watched(record=record) if sanitized else None
         together = guards and (device != "cpu" if arena is None else arena)
         self._builder = Builder(
@@ -109,6 +125,8 @@ class InProcess:
         self._sync_mode = "default"
 
     def begin(self) -> None:
+        if self.log is not None:
+            self.log.begin()
         self._builder.names.clear()
         self._builder.allocator.begin_example()
         if self.watched is not None:
@@ -119,13 +137,24 @@ class InProcess:
         self._builder.allocator.give_back()
 
     def execute(self, step: Step) -> Outcome | None:
+        if self.log is not None:
+            self.log.note((step,))
         if isinstance(step, Let):
             self._builder.let(step.name, step.value)
         elif isinstance(step, Overwrite):
             self._builder.overwrite(step)
-        else:
+        elif self.log is None:
             return self._call(step)
+        else:
+            return self._recorded(step, self.log)
         return None
+
+    def _recorded(self, call: Call, log: Recorder) -> Outcome:
+        log.enter()
+        try:
+            return self._call(call)
+        finally:
+            log.leave()
 
     def bound(self, name: str) -> Bound | None:
         """What a step of the example in hand has bound to a name."""
@@ -203,11 +232,16 @@ class InProcess:
         if self.watched is not None and not is_engine(call.function):
             watching = self.watched.watching(scope, kept=call.keeps)
         self._builder.allocator.flush()
+        process = os.getpid()
         try:
             with self._sync_debug_mode(), watching, program_schedule(call.schedule):
                 result = function()
+            if os.getpid() != process:
+                _end_child()
             self._wait()
         except BaseException as error:
+            if os.getpid() != process:
+                _end_child(error)
             if from_outside(error):
                 raise
             raise SubjectError from error
@@ -236,9 +270,17 @@ class InProcess:
             torch.cuda.set_sync_debug_mode("default")
 
 
-def ordinary_port(subject: Subject, device: str, *, sanitized: bool = True) -> InProcess:
+def _end_child(error: BaseException | None = None) -> NoReturn:
+    """End a process that the subject forked and that came out of the call: it would go on as a second one like its parent."""
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def ordinary_port(
+    subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
+) -> InProcess:
     """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
-    return InProcess(subject, device, sanitized=sanitized and device == "cpu")
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu", log=log)
 
 
 def choose_device(requested: str) -> str:

@@ -17,6 +17,7 @@ class Status(enum.Enum):
     FALSIFIED = "FALSIFIED"
     UNEXPECTED_PASS = "UNEXPECTED PASS"
     ERROR = "ERROR"
+    NOT_FINISHED = "not finished"
     NOT_TESTED = "not tested"
     NOT_APPLICABLE = "not applicable"
 

@@ -33,8 +33,9 @@ from rich.table import Table
 from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.device.log import SUFFIX, recover
+from properties.harness.device.log import SUFFIX
 from properties.harness.device.port import InWorker
+from properties.harness.device.recovered import recover
 from properties.harness.execution.replay import replay
 from properties.harness.execution.variants import Variant, broken_copy, implementation
 from properties.meta.breakages.broken import ROOT

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,14 +17,14 @@ from properties.harness.campaign.known_defects import KnownDefectMatcher
 from properties.harness.campaign.workers import exploration
 from properties.harness.campaign.workers.exploration import Exploration
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
-from properties.harness.campaign.workers.watchdog import LockedPipe, Watchdog, waited
 from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Raised, call
 from properties.harness.device import confirm as confirm_module
 from properties.harness.device.confirm import Confirmation
-from properties.harness.device.log import StepLog, recover, running_path
+from properties.harness.device.log import LogReader, State
+from properties.harness.device.recovered import recover
 from properties.harness.execution import profiles
 from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
@@ -122,7 +117,7 @@ Make = Callable[..., Worker]
 
 
 def said(worker: Worker) -> list[Any]:
-    pipe = worker.line._pipe
+    pipe = worker.events._pipe
     assert isinstance(pipe, Pipe)
     return pipe.sent
 
@@ -424,7 +419,7 @@ def test_an_error_of_a_property_is_no_finding_about_the_subject(make: Make, tmp_
     end = explored(make(lambda trial, x: trial.no_such_method()))
     assert (end.status, end.found) == ("error", ())
     assert "no_such_method" in end.detail
-    assert not (tmp_path / "reports").exists()
+    assert not list((tmp_path / "reports").rglob("*.json"))
 
 
 def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: Path) -> None:
@@ -567,7 +562,7 @@ def test_a_defect_that_does_not_show_in_time_is_told_without_a_report(make: Make
 def test_the_first_example_of_a_known_defect_is_on_disk(make: Make) -> None:
     worker = make(most=99)
     explored(worker)
-    (path,) = worker.pending.iterdir()
+    (path,) = worker.pending.glob("*.json")
     assert path.name.startswith(f"{pending_name('fifties')}.")
     assert 50 <= Case.load(path).calls[0].named["x"] < 100
 
@@ -641,70 +636,38 @@ def test_where_the_sanitizer_ends_a_case_is_told_with_its_finding() -> None:
     assert ends_earlier(a_case(), InProcess(toy(divide=lambda x, y: 2), "cpu")) is None
 
 
-# An example that takes long.
+# What the worker's log has.
 
 
-def test_an_example_that_takes_long_is_written_down_and_told_of(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watchdog = sys.modules[Watchdog.__module__]
-    monkeypatch.setattr(watchdog, "_BEAT_SECONDS", 0.02)
-    monkeypatch.setattr(watchdog, "_LONG_SECONDS", 0.05)
-    seen: list[Case | None] = []
+def test_the_input_of_a_call_is_in_the_log_while_it_runs(make: Make) -> None:
+    seen: list[tuple[State, Case | None]] = []
+
+    def divide(x: int, y: int) -> int:
+        assert worker.log is not None
+        seen.append((LogReader(worker.log.path).read().state, recover(worker.log.path, owner_ended=True)))
+        return x // y
 
     def body(trial: Trial, x: int) -> None:
-        path = running_path(worker.pending, f"{NAME}.{os.getpid()}")
-
-        def slowly(x: int, y: int) -> int:
-            for _ in range(500):
-                time.sleep(0.01)
-                if path.exists() and path.stat().st_size > 200:
-                    break
-            seen.append(_read(path))
-            return x // y
-
-        worker.bench.port = InProcess(toy(divide=slowly), "cpu")
-        trial._run.port = worker.bench.port
+        trial._run.port = worker.bench.port = InProcess(toy(divide=divide), "cpu", log=worker.log)
+        worker.bench.port.begin()
         divides_by_one(trial, x)
 
     worker = make(body, most=9)
     explored(worker, max_examples=2)
-    assert seen[0] is not None
-    assert seen[0].calls[0].function == "divide"
-    assert max(one.seconds for one in said(worker) if hasattr(one, "seconds")) > 0.05
+    assert [(state, case and case.property_name) for state, case in seen] == [(State.CALL, NAME)] * 2
+    assert all(case and case.calls[-1].function == "divide" for _, case in seen)
     # It came back, and nothing is in hand.
-    assert not list(worker.pending.glob("*"))
+    assert worker.log is not None
+    assert LogReader(worker.log.path).read().state is State.IDLE
+    assert recover(worker.log.path, owner_ended=True) is None
 
 
-@pytest.mark.parametrize("others", [True, False], ids=["others had the CPU", "it had the CPU"])
-def test_a_step_that_waits_for_its_turn_on_a_busy_machine_does_not_hang(
-    monkeypatch: pytest.MonkeyPatch, others: bool
-) -> None:
-    watchdog_module = sys.modules[Watchdog.__module__]
-    monkeypatch.setattr(watchdog_module, "_BEAT_SECONDS", 0.01)
-    monkeypatch.setattr(watchdog_module, "waited", lambda thread: time.monotonic() if others else 0.0)
-    pipe = Pipe()
-    watchdog = Watchdog(LockedPipe(pipe), StepLog)  # type: ignore[arg-type]
-    watchdog.start()
-    watchdog.step(Trial.__new__(Trial))
-    while len(pipe.sent) < 20:
-        time.sleep(0.01)
-    watchdog.stop()
-    assert (max(one.seconds for one in pipe.sent) < 0.1) is others
-
-
-def test_how_long_a_thread_waited_for_its_turn_is_what_the_system_says() -> None:
-    assert waited(threading.get_native_id()) >= 0.0
-    assert waited(0) == 0.0
-
-
-def _read(path: Path) -> Case | None:
-    # A log that is open is nobody else's to read.
-    copy = shutil.copy(path, path.with_name("copy.running"))
-    try:
-        return recover(Path(copy))
-    finally:
-        Path(copy).unlink(missing_ok=True)
+def test_the_log_is_elsewhere_where_the_folder_has_no_room(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    worker = make(pending=str(tmp_path / "file" / "pending"))
+    assert worker.log is not None
+    assert worker.log.path.is_file()
+    assert explored(worker, max_examples=2).troubles
 
 
 def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 
 from properties.harness.campaign import canary
-from properties.harness.campaign.canary import NAME, Silent, listen
+from properties.harness.campaign.canary import NAME, CanaryNotFound, run_canary
 from properties.harness.campaign.pages.summary import verdict
 from properties.harness.campaign.shards.comparison import Comparison
-from properties.harness.campaign.workers.tasks import Listen, Listened, Setting
+from properties.harness.campaign.workers.tasks import CanaryResult, RunCanary, Setting
 from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.values import Outcome, Returned, Step
@@ -35,26 +35,26 @@ def bench() -> Bench:
 
 
 def test_the_canary_is_found_shrunk_reported_and_replayed(bench: Bench, tmp_path: Path) -> None:
-    told = listen(bench, tmp_path)
+    told = run_canary(bench, tmp_path)
     assert told.startswith(f"found and shrunk to {LAST_TRUE_SONG + 1} in {bench.examples} examples")
     (path,) = tmp_path.glob("*/case.json")
     assert Case.load(path).calls[0].named["number"] == LAST_TRUE_SONG + 1
 
 
 def test_the_canary_is_found_anew_each_time(bench: Bench, tmp_path: Path) -> None:
-    assert listen(bench, tmp_path).split(",")[0] == listen(bench, tmp_path).split(",")[0]
+    assert run_canary(bench, tmp_path).split(",")[0] == run_canary(bench, tmp_path).split(",")[0]
 
 
 def test_the_canary_is_no_finding_of_the_campaign(bench: Bench, tmp_path: Path) -> None:
     kept: list[Case] = []
     bench.on_falsified = watched = kept.append
-    listen(bench, tmp_path)
+    run_canary(bench, tmp_path)
     assert (kept, bench.on_falsified) == ([], watched)
 
 
 def test_the_canary_leaves_the_profile_as_it_was(bench: Bench, tmp_path: Path) -> None:
     before = settings.default
-    listen(bench, tmp_path)
+    run_canary(bench, tmp_path)
     assert settings.default == before
 
 
@@ -64,8 +64,8 @@ def test_the_canary_is_none_of_the_properties() -> None:
 
 def silence(bench: Bench, folder: Path) -> str:
     """Why the canary was silent."""
-    with pytest.raises(Silent) as caught:
-        listen(bench, folder)
+    with pytest.raises(CanaryNotFound) as caught:
+        run_canary(bench, folder)
     return str(caught.value)
 
 
@@ -110,8 +110,8 @@ class TruePort(InProcess):
 
 
 def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, tmp_path: Path) -> None:
-    with pytest.raises(Silent, match=r"^its case did not fail when it was replayed$"):
-        listen(bench, tmp_path, TruePort(bench.subject, "cpu"))
+    with pytest.raises(CanaryNotFound, match=r"^its case did not fail when it was replayed$"):
+        run_canary(bench, tmp_path, TruePort(bench.subject, "cpu"))
 
 
 def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
@@ -123,15 +123,15 @@ def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
     setting, pipe = Setting("impl", device, str(tmp_path), database="none"), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]
-    worker.run(Listen(str(tmp_path / "canary")))
+    worker.run(RunCanary(str(tmp_path / "canary")))
     profiles.load()
-    (heard,) = pipe.sent
-    assert heard == Listened("", "Silent: 200 examples of it passed")
+    (result,) = pipe.sent
+    assert result == CanaryResult("", "CanaryNotFound: 200 examples of it passed")
     assert worker.bench.counts.examples == 0
-    record, _ = pretended(tmp_path, passes, heard=heard, budget=0.3, only=EXACT)
+    record, _ = pretended(tmp_path, passes, canary=result, budget=0.3, only=EXACT)
     assert (record.canary, record.troubles) == (
         "",
-        ["the canary was silent: Silent: 200 examples of it passed"],
+        ["the canary was not found: CanaryNotFound: 200 examples of it passed"],
     )
     told = verdict(record, Comparison(None))
     assert (told.word, told.exit_code) == ("NOT TO BE TRUSTED", 2)

@@ -97,9 +97,17 @@ def test_a_property_that_does_not_apply_is_not_explored() -> None:
     assert (standing.open, standing.detail) == (False, "toy has no sing")
 
 
-def test_an_error_closes_a_property() -> None:
-    standing = explored(a_ledger(), "error", detail="Traceback")
-    assert (standing.status, standing.open, standing.detail) == (Status.ERROR, False, "Traceback")
+def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() -> None:
+    ledger = a_ledger()
+    seen = []
+    for _ in range(3):
+        standing = explored(ledger, "error", detail="Traceback")
+        seen.append((standing.status, standing.open, standing.detail))
+    assert seen == [
+        (Status.PASSED, True, ""),
+        (Status.ERROR, True, "Traceback"),
+        (Status.ERROR, False, "Traceback"),
+    ]
 
 
 @pytest.mark.parametrize(("fresh", "weight"), [(0, 1), (1, 2), (2, 3), (3, 4), (9, 4)])
@@ -290,7 +298,9 @@ def counted(ends: dict[str, Any]) -> Counts:
     ],
 )
 def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) -> None:
-    standing = explored(a_ledger(), status, **wrong)
+    ledger = a_ledger()
+    explored(ledger, status, **wrong)
+    standing = explored(ledger, status, **wrong)
     standing.stale = "declared as known"
     assert standing.status is {"falsified": Status.FALSIFIED, "error": Status.ERROR}[status]
 

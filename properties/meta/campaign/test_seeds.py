@@ -17,7 +17,7 @@ NAMES = ("toys_add", "toys_divide", "toys_multiply")
 
 
 @dataclass(eq=False)
-class Seat:
+class Worker:
     """A worker that is only asked what it does."""
 
     task: Explore | None = None
@@ -40,18 +40,18 @@ class Played:
         properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
         ledger = Ledger(properties, {}, (), {})
         schedule = Schedule(self.plan, ledger, frozenset(), 0)
-        seats, done = [Seat() for _ in range(self.workers)], list[Explore]()
+        pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
-            for seat in seats:
-                seat.task = schedule.next(seat, seats, 300.0)  # type: ignore[arg-type]
-            for seat in seats:
-                assert seat.task is not None
-                speed = self.slow if self.slow and seat.task.property == NAMES[0] else self.speed
-                message = Explored(seat.task.property, "passed", 1.0, counts=Counts(speed, speed))
+            for worker in pool:
+                worker.task = schedule.next(worker, pool, 300.0)  # type: ignore[arg-type]
+            for worker in pool:
+                assert worker.task is not None
+                speed = self.slow if self.slow and worker.task.property == NAMES[0] else self.speed
+                message = Explored(worker.task.property, "passed", 1.0, counts=Counts(speed, speed))
                 ledger.explored(message, 0.0)
-                schedule.ended(seat.task, message)
-                done.append(seat.task)
-                seat.task = None
+                schedule.ended(worker.task, message)
+                done.append(worker.task)
+                worker.task = None
         return done
 
 
@@ -108,22 +108,22 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
     plan = Plan("toys", examples=budget, seed=7)
     ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
     schedule = Schedule(plan, ledger, frozenset(), 0)
-    seats, done = [Seat() for _ in range(workers)], list[Explore]()
+    pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:
-        for seat in seats:
-            seat.task = schedule.next(seat, seats, float("inf"))  # type: ignore[arg-type]
-        busy = [seat for seat in seats if seat.task is not None]
+        for worker in pool:
+            worker.task = schedule.next(worker, pool, float("inf"))  # type: ignore[arg-type]
+        busy = [worker for worker in pool if worker.task is not None]
         if not busy:
             told = [(one.property, one.seed, one.max_examples) for one in done]
             return told, ledger.examples
-        for seat in busy:
-            assert seat.task is not None
-            ran = seat.task.max_examples + (shrinking if seat.task.property == NAMES[0] else 0)
-            message = Explored(seat.task.property, "passed", 1.0, counts=Counts(ran, ran))
+        for worker in busy:
+            assert worker.task is not None
+            ran = worker.task.max_examples + (shrinking if worker.task.property == NAMES[0] else 0)
+            message = Explored(worker.task.property, "passed", 1.0, counts=Counts(ran, ran))
             ledger.explored(message, 0.0)
-            schedule.ended(seat.task, message)
-            done.append(seat.task)
-            seat.task = None
+            schedule.ended(worker.task, message)
+            done.append(worker.task)
+            worker.task = None
 
 
 def test_shrinking_takes_nothing_of_what_other_properties_get_in_the_same_round() -> None:

@@ -161,12 +161,12 @@ def _explore_when_told(mode: str, device: str, pipe: Connection) -> None:
     profiles.load("nightly")
     known = load_properties()
     with tempfile.TemporaryDirectory() as folder:
-        port = _port(mode, device)
+        port = _port(mode, device, Path(folder) / "log.running")
         bench = Bench(load("impl"), port)
         while (task := _told(pipe)) is not None:
             name, seed, many = task
             if mode == LOGGED:
-                port.begin_property(name, log=Path(folder) / "log.running")
+                port.begin_property(name)
             before, started = bench.examples, time.perf_counter()
             known[name].explore(bench, seed=seed, max_examples=many)
             pipe.send((time.perf_counter() - started, bench.examples - before))
@@ -181,13 +181,13 @@ def _told(pipe: Connection) -> Any:
         return None
 
 
-def _port(mode: str, device: str) -> Any:
+def _port(mode: str, device: str, log: Path) -> Any:
     from properties.harness.device.port import InWorker
     from properties.harness.execution.port import ordinary_port
 
     if mode == IN_PROCESS:
         return ordinary_port(load("impl"), device)
-    port = InWorker("impl", device)
+    port = InWorker("impl", device, log=log if mode == LOGGED else None)
     port.warm_up()
     return port
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -16,8 +17,9 @@ import pytest
 from properties.device import InWorker, recover, recover_all
 from properties.harness.campaign.pending import running_left_by
 from properties.harness.case import Case
-from properties.harness.case.values import Let, Overwrite, Refusal, Returned, call, int32
-from properties.harness.device.log import UNKNOWN_OUTCOME, StepLog, running_path
+from properties.harness.case.values import Let, Overwrite, Refusal, Returned, Step, call, int32
+from properties.harness.device.log import LogReader, State, StepLog, running_path
+from properties.harness.device.recovered import UNKNOWN_OUTCOME
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
@@ -80,7 +82,7 @@ def test_a_message_that_was_not_written_to_its_end_was_not_sent(log: StepLog, pa
     log.note(FIRST)
     log.note(SECOND)
     torn = left(path)
-    os.truncate(torn, torn.stat().st_size - lost)
+    os.truncate(torn, log._end - lost)
     case = recover(torn)
     assert case is not None
     assert case.steps == FIRST
@@ -91,7 +93,7 @@ def test_a_message_whose_checksum_is_wrong_is_not_read(log: StepLog, path: Path)
     log.note(SECOND)
     torn = left(path)
     data = torn.read_bytes()
-    torn.write_bytes(data[:-10] + b"0" + data[-9:])
+    torn.write_bytes(data[: log._end - 10] + b"0" + data[log._end - 9 :])
     case = recover(torn)
     assert case is not None
     assert case.steps == FIRST
@@ -165,7 +167,7 @@ class Kept(InWorker):
     kept: list[Case | None]
 
     def begin(self) -> None:
-        if self._log is not None and not self._log._empty:
+        if self._log is not None and self._log._end > self._log._head:
             self.kept.append(recover(left(self._log.path)))
         super().begin()
 
@@ -189,9 +191,9 @@ def test_a_recovered_case_is_the_one_that_its_trial_would_have_made(
         return made[-1]
 
     monkeypatch.setattr(Bench, "begin", remembered)
-    with Kept("impl", trial.port.device) as port:
+    with Kept("impl", trial.port.device, log=tmp_path / f"{name}.running") as port:
         port.kept = []
-        port.begin_property(name, "A sentence.", log=tmp_path / f"{name}.running", seed=5)
+        port.begin_property(name, "A sentence.", seed=5)
         load_properties()[name].explore(Bench(load("impl"), port), seed=1, max_examples=many)
         port.begin()
     expected = [(one._run.steps, one._run.expected) for one in made if one._run.calls]
@@ -205,8 +207,8 @@ from pathlib import Path
 from properties.device import InWorker
 from properties.harness.case.values import call
 
-with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
-    port.begin_property("toys_sleep", "Toys sleep.", log=Path(sys.argv[3]), seed=7)
+with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0, log=Path(sys.argv[3])) as port:
+    port.begin_property("toys_sleep", "Toys sleep.", seed=7)
     port.begin()
     port.execute(call("cdiv", x=5, y=2))
     print("sleeps", flush=True)
@@ -232,3 +234,78 @@ def test_what_was_in_hand_survives_a_kill(tmp_path: Path, trial: Bench) -> None:
     assert (case.property_name, case.subject, case.seed) == ("toys_sleep", "toy_sleeping", 7)
     assert case.steps == (call("cdiv", x=5, y=2), call("divide", x=600, y=1))
     assert case.expected == (Returned(3), Returned(600))
+
+
+def test_what_a_process_is_doing_is_seen_from_outside(log: StepLog, path: Path) -> None:
+    reader = LogReader(path)
+    seen = [reader.read().state]
+    for change in (log.begin, log.enter, log.leave, log.rest):
+        change()
+        seen.append(reader.read().state)
+    assert seen == [State.IDLE, State.BETWEEN_CALLS, State.CALL, State.BETWEEN_CALLS, State.IDLE]
+    assert reader.read().examples == 1
+    reader.close()
+
+
+def test_a_header_that_is_being_written_is_not_read(log: StepLog, path: Path) -> None:
+    reader, torn = LogReader(path), struct.pack("<8sQIId", b"steps\0\0\1", 99, State.CALL, 7, 1.0)
+    log.begin()
+    before = reader.read()
+    log._memory[: len(torn)] = torn
+    assert reader.read() == before
+    reader.close()
+
+
+def test_a_log_grows_with_its_steps(log: StepLog, path: Path) -> None:
+    steps: list[Step] = [Let("a", bytes([number]) * 50_000) for number in range(8)]
+    log.begin()
+    for step in (*steps, *FIRST):
+        log.note((step,))
+    assert found(path).steps == (*steps, *FIRST)
+
+
+def test_steps_that_cannot_be_recorded_leave_no_part_of_the_example(log: StepLog, path: Path) -> None:
+    log.begin()
+    log.note(FIRST)
+    log.note((Let("a", lambda: 0),))
+    assert recover(left(path)) is None
+    assert "lambda" in log.problem
+
+
+def test_a_log_of_a_process_that_has_ended_is_read_whoever_holds_its_lock(log: StepLog, path: Path) -> None:
+    log.note(FIRST)
+    assert recover(path) is None
+    case = recover(path, owner_ended=True)
+    assert case is not None
+    assert case.steps == FIRST
+
+
+_FORKS = """
+import os, sys
+from types import ModuleType
+from properties.harness.case.values import call
+from properties.harness.execution.port import InProcess
+from properties.subjects import Subject
+
+def divide(x, y):
+    pid = os.fork()
+    if pid == 0:
+        {child}
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+toy = ModuleType("toy")
+toy.divide = divide
+print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).value, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "code"),
+    [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)],
+    ids=str,
+)
+def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:
+    command = [sys.executable, "-c", _FORKS.format(child=child)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{code}\n"

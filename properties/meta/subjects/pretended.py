@@ -19,30 +19,31 @@ from properties.harness.campaign import coordinator
 from properties.harness.campaign.coordinator import Watch
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import CampaignRecord, CorpusRecord
+from properties.harness.campaign.workers import pool
 from properties.harness.campaign.workers.gpus import Gpu
-from properties.harness.campaign.workers.seats import Seat
+from properties.harness.campaign.workers.handle import WorkerHandle
 from properties.harness.campaign.workers.tasks import (
+    CanaryResult,
     ExamplesRun,
     Explore,
     Explored,
     Found,
-    Listen,
-    Listened,
     Replay,
     Replayed,
+    RunCanary,
     Setting,
     WorkerReady,
 )
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import Step
-from properties.harness.device.log import StepLog, running_path
+from properties.harness.device.log import WORKER, State, StepLog, running_path
 from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 
 COMMIT = "0123456789ab"
 LONGEST = 20.0
 _PIDS = itertools.count(10_000_000)
-_HEARD = Listened("heard")
+_FOUND = CanaryResult("found")
 
 
 class Died(Exception):
@@ -58,6 +59,12 @@ class Actor:
     pid: int
     exitcode: int | None = None
     dismissed: threading.Event = field(default_factory=threading.Event)
+    log: StepLog | None = None
+
+    def __post_init__(self) -> None:
+        # Where the folder cannot be made, it does without.
+        with suppress(OSError):
+            self.log = StepLog(running_path(Path(self.setting.pending), f"{WORKER}{self.pid}"))
 
     def say(self, *messages: Any) -> None:
         for message in messages:
@@ -73,17 +80,17 @@ class Actor:
         """A failing input that is in hand."""
         return case.save(Path(self.setting.pending) / f"{name}.{bucket_of(case).id}.{self.pid}.json")
 
-    def leave_running(self, task: Explore, *steps: Step) -> None:
-        """An example that takes long."""
+    def leave_running(self, task: Explore, *steps: Step, state: State = State.BETWEEN_CALLS) -> None:
+        """An example that takes long; `state` is what its worker does."""
+        assert self.log is not None
         about = {"property_name": task.property, "sentence": "", "subject": "impl", "seed": task.seed}
-        path = running_path(Path(self.setting.pending), f"{task.property}.{self.pid}")
-        log = StepLog(path, about | {"device": "cpu"})
-        log.note(steps)
-        # As it is when a process ends.
-        os.close(log._file)
+        self.log.begin_task(about | {"device": "cpu"})
+        self.log.begin()
+        self.log.note(steps)
+        self.log.enter(state)
 
     def hang(self) -> NoReturn:
-        """Nothing more is heard of it."""
+        """It sends nothing more."""
         self.dismissed.wait(LONGEST)
         raise Died
 
@@ -104,9 +111,9 @@ def is_fixed(task: Replay, actor: Actor) -> None:
 class _Process:
     """In place of a worker's process, a thread."""
 
-    def __init__(self, body: Body, actor: Actor, heard: Listened | None, replay: Replaying) -> None:
-        """`heard`: of the canary; None where that ends the process."""
-        self._body, self._actor, self._heard, self.pid = body, actor, heard, actor.pid
+    def __init__(self, body: Body, actor: Actor, canary: CanaryResult | None, replay: Replaying) -> None:
+        """`canary`: None where that ends the process."""
+        self._body, self._actor, self._canary, self.pid = body, actor, canary, actor.pid
         self._replay = replay
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
@@ -118,17 +125,22 @@ class _Process:
     def _live(self) -> None:
         actor = self._actor
         with suppress(EOFError, OSError, Died):
-            actor.say(WorkerReady())
+            actor.say(WorkerReady(str(actor.log.path) if actor.log is not None else ""))
             while (task := actor.pipe.recv()) is not None:
-                if isinstance(task, Listen) and self._heard is None:
+                if isinstance(task, RunCanary) and self._canary is None:
                     actor.die()
-                elif isinstance(task, Listen):
-                    actor.say(self._heard)
+                elif isinstance(task, RunCanary):
+                    actor.say(self._canary)
                 elif isinstance(task, Replay):
                     self._replay(task, actor)
                 else:
                     self._body(task, actor)
         actor.pipe.close()
+        if actor.log is not None and (actor.dismissed.is_set() or actor.exitcode is not None):
+            # As it is when a process is killed.
+            os.close(actor.log._file)
+        elif actor.log is not None:
+            actor.log.close()
 
     def is_alive(self) -> bool:
         return not self._actor.dismissed.is_set() and self._thread.is_alive()
@@ -138,7 +150,8 @@ class _Process:
             self._thread.join(timeout)
 
     def kill(self) -> None:
-        self._actor.exitcode = -9
+        if self._actor.exitcode is None:
+            self._actor.exitcode = -9
         self._actor.dismissed.set()
 
 
@@ -147,31 +160,31 @@ def stage(
     body: Body,
     *,
     grace: float = 0.5,
-    heard: Listened = _HEARD,
-    deaf: int = 0,
+    canary: CanaryResult = _FOUND,
+    lost_canaries: int = 0,
     replay: Replaying = is_fixed,
 ) -> Iterator[list[Explore]]:
     """While it is entered, workers of campaigns only pretend; the explorations that they were given, in order.
 
     Args:
-        heard: of the canary.
-        deaf: how many workers die of listening to it before one hears it.
+        canary: what a worker sends of it.
+        lost_canaries: how many workers die of it before.
         replay: what becomes of a case of the corpus.
     """
     given: list[Explore] = []
-    ears = itertools.chain(itertools.repeat(None, deaf), itertools.repeat(heard))
+    canaries = itertools.chain(itertools.repeat(None, lost_canaries), itertools.repeat(canary))
 
     def noted(task: Explore, actor: Actor) -> None:
         given.append(task)
         body(task, actor)
 
-    def hired(setting: Setting, gpu: Gpu) -> Seat:
+    def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
         ours, theirs = multiprocessing.Pipe()
-        process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(ears), replay)
-        return Seat(process, ours, gpu)  # type: ignore[arg-type]
+        process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(canaries), replay)
+        return WorkerHandle(process, ours, gpu)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator, "hired", hired)
+        patch.setattr(pool, "spawn_worker", spawn_worker)
         patch.setattr(coordinator, "GRACE_SECONDS", grace)
         yield given
 
@@ -182,15 +195,15 @@ def pretended(
     watch: Watch | None = None,
     *,
     grace: float = 0.5,
-    heard: Listened = _HEARD,
+    canary: CanaryResult = _FOUND,
     replay: Replaying = is_fixed,
-    deaf: int = 0,
+    lost_canaries: int = 0,
     **changes: Any,
 ) -> tuple[CampaignRecord, list[Explore]]:
     """A campaign of workers that only pretend, of three properties, and what they were given to explore."""
     plan = Plan("pretended", only=f"{EXACT} or {ROUNDS_UP} or {PADDED}", commit=COMMIT)
     places: dict[str, Any] = {"reports": str(folder / "reports"), "corpus": str(folder / "corpus")}
-    with stage(body, grace=grace, heard=heard, deaf=deaf, replay=replay) as given:
+    with stage(body, grace=grace, canary=canary, lost_canaries=lost_canaries, replay=replay) as given:
         return coordinator.run(replace(plan, **places, **changes), watch), given
 
 

@@ -74,7 +74,7 @@ def _element(parent: Element, tag: str, text: str = "", **attributes: str) -> El
 
 def _property(one: PropertyRecord, buckets: Sequence[BucketRecord]) -> Element:
     case = _failing(one.name, buckets, one.seconds)
-    if one.status == Status.ERROR.value:
+    if one.status in (Status.ERROR.value, Status.NOT_FINISHED.value):
         _element(case, "error", one.detail, message=one.detail or one.status, type=one.status)
     elif one.status in WRONG and not buckets:
         _element(case, "failure", one.detail, message=one.detail or one.status, type=one.status)

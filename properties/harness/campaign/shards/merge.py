@@ -27,6 +27,7 @@ _SAME = ("id", "subject", "device", "only", "commit", "seed", "shards")
 _STRONGEST = (
     Status.FALSIFIED,
     Status.ERROR,
+    Status.NOT_FINISHED,
     # A deviation that showed in one shard is known, although it did not show in another.
     Status.KNOWN,
     Status.UNEXPECTED_PASS,

@@ -26,6 +26,7 @@ _LINE_SECONDS = 10.0
 _STYLES = {
     Status.FALSIFIED: "bold red",
     Status.ERROR: "bold red",
+    Status.NOT_FINISHED: "bold red",
     Status.UNEXPECTED_PASS: "bold red",
     Status.PASSED: "green",
     Status.KNOWN: "yellow",
@@ -182,7 +183,7 @@ def _window(campaign: Campaign, room: int, width: int) -> Table:
 
 
 def _importance(one: Standing) -> int:
-    if one.status in (Status.FALSIFIED, Status.ERROR):
+    if one.status in (Status.FALSIFIED, Status.ERROR, Status.NOT_FINISHED):
         return 0
     return 1 if one.running else 2
 

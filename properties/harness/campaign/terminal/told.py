@@ -24,7 +24,7 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
         _tell_group(tell, group, record.device)
-    wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value)
+    wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
     for one in record.properties:
         if one.status in wrong:
             tell(f"\n{said(one.status)}: {said(one.named)}\n  {said(one.detail)}")

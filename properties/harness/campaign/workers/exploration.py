@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections import Counter
@@ -15,11 +14,9 @@ from hypothesis.errors import Flaky
 from properties.harness.campaign.defects import label, pending_name, reports_of
 from properties.harness.campaign.pending import Pending
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found
-from properties.harness.campaign.workers.watchdog import Watchdog
 from properties.harness.campaign.workers.worker import Worker, quietly
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.device.log import StepLog, running_path
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
@@ -45,14 +42,6 @@ class _TimeIsUp(BaseException):
     """The exploration has had its time. No `Exception`: it is nothing that the example shows."""
 
 
-class _LogFailed(BaseException):
-    """What an example is about to do cannot be written down. No `Exception`: it is nothing that the example shows."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 class Exploration:
     """Explores on the bench of a worker, and leaves the bench as it was."""
 
@@ -65,7 +54,7 @@ class Exploration:
         self._until, self._deadline = self._began + task.patience, self._began + task.deadline
         self._in_hand = Pending(worker.pending, worker.trouble, self._into_corpus)
         self._latest: Case | None = None
-        self._late = self._logged = self._over = False
+        self._late = self._over = False
         self._failing: Counter[str] = Counter()
         self._marks: Counter[str] = Counter()
         self._kinds: dict[frozenset[str], int] = {}
@@ -81,8 +70,6 @@ class Exploration:
             status, detail = self._explored(self.task)
         finally:
             self._end()
-        if self._isolated is not None:
-            self._isolated.end_property()
         self._keep_others()
         self._in_hand.settle(self.task.property)
         return self._summed_up(status, detail)
@@ -104,15 +91,15 @@ class Exploration:
             bench.passes_by = self._is_known
         bench.on_example, bench.on_step, bench.on_falsified = self._on_example, self._on_step, self._keep
         bench.on_error = self._keep_unread
-        self._watchdog = Watchdog(worker.line, self._open_log)
-        self._watchdog.start()
+        if worker.log is not None:
+            worker.log.begin_task(self._about())
         if self._isolated is not None:
-            self._logged = True
-            self._note_what_runs()
+            self._isolated.begin_property(task.property)
 
     def _end(self) -> None:
-        self._watchdog.stop()
-        bench = self.bench
+        bench, log = self.bench, self.worker.log
+        if log is not None and log.problem:
+            self.worker.trouble(log.path, RuntimeError(log.problem))
         bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
@@ -122,35 +109,17 @@ class Exploration:
             lambda case: None,
         )
 
-    def _note_what_runs(self) -> None:
-        """Let an isolated port note on disk what it is about to run, as far as there is room."""
-        port, task, tested = self._isolated, self.task, self.tested
-        assert port is not None
-        log = self._running if self._logged else None
-        try:
-            port.begin_property(task.property, tested.sentence, tested.id, log=log, seed=task.seed)
-        except OSError as error:
-            self._logged = False
-            self.worker.trouble(self._running.parent, error)
-            port.begin_property(task.property, tested.sentence, tested.id, seed=task.seed)
-
-    @property
-    def _running(self) -> Path:
-        return running_path(self.worker.pending, f"{self.task.property}.{os.getpid()}")
-
-    def _open_log(self) -> StepLog:
+    def _about(self) -> dict[str, str | int]:
+        """What the log says of all examples."""
         setting, task = self.worker.setting, self.task
-        return StepLog(
-            self._running,
-            {
-                "property_name": task.property,
-                "sentence": self.tested.sentence,
-                "property_id": self.tested.id,
-                "seed": task.seed,
-                "subject": setting.subject,
-                "device": setting.device,
-            },
-        )
+        return {
+            "property_name": task.property,
+            "sentence": self.tested.sentence,
+            "property_id": self.tested.id,
+            "seed": task.seed,
+            "subject": setting.subject,
+            "device": setting.device,
+        }
 
     def _explored(self, task: Explore) -> tuple[str, str]:
         """Status and detail."""
@@ -161,10 +130,6 @@ class Exploration:
                 ended = self._searched(replace(task, seed=task.seed + 1, max_examples=_MANY))
         except _TimeIsUp:
             return self._cut_short()
-        except _LogFailed as failed:
-            self.worker.trouble(self._running.parent, failed.error)
-            self._note_what_runs()
-            return self._explored(task)
         except DeviceGone as gone:
             self._gone = str(gone)
             return "passed", ""
@@ -194,12 +159,7 @@ class Exploration:
         if _within(error, MemoryError) is not None:
             # The subject's own would be an outcome. This worker has become too large, and a new one is not.
             raise error
-        system = _within(error, OSError)
-        if system is not None and self._logged:
-            # What the subject raises is an outcome; this is of the log, which stands where there is no room.
-            self._logged = False
-            raise _LogFailed(system)
-        self._watchdog.rest()
+        self._rest()
         if isinstance(error, Falsified):
             return self._falsified(error.case, "")
         if self._latest is None:
@@ -214,8 +174,13 @@ class Exploration:
             self._latest, f"**An error ended the search for a smaller input: {told}**", shrunk=False
         )
 
+    def _rest(self) -> None:
+        """No example is in hand: what follows is run for reports."""
+        if self.worker.log is not None:
+            self.worker.log.rest()
+
     def _cut_short(self) -> tuple[str, str]:
-        self._watchdog.rest()
+        self._rest()
         if self._latest is None:
             return "passed", "it did not show again in the time that there was" if self.task.shown else ""
         self._remark = "not shrunk to the end: no time was left" if self.task.shown else ""
@@ -332,7 +297,6 @@ class Exploration:
                 self.bench.counts.examples -= 1
             self._over = True
             raise _TimeIsUp
-        self._watchdog.step(trial)
 
     def _is_over(self) -> bool:
         enough = self.task.enough and self._latest is None and self.bench.counts.compared >= self.task.enough
@@ -351,7 +315,7 @@ class Exploration:
         examples, compared = counts.examples - self._told.examples, counts.compared - self._told.compared
         if examples > 0:
             self._told.examples, self._told.compared = counts.examples, counts.compared
-            self.worker.line.send(ExamplesRun(self.task.property, examples, compared))
+            self.worker.events.send(ExamplesRun(self.task.property, examples, compared))
 
     def _note(self, reached: frozenset[str]) -> None:
         self._marks.update(reached)

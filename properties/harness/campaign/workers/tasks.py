@@ -1,7 +1,8 @@
-"""What a campaign's coordinator and its workers say to each other.
+"""What a campaign's coordinator and its workers send each other: tasks, and events.
 
-To a worker: `Explore`, `Replay`, `Listen`, or None to stop. From it: `WorkerReady` once, then `Busy` every second, `ExamplesRun`, and
-at the end of a task `Explored`, `Replayed` or `Listened`; `Gone` where its device is of no use.
+To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, and at the end of a
+task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. What the pool sees of a worker from
+outside are events too: `WorkerExited`, `CallTimeout` and `NoHeartbeat`.
 """
 
 from __future__ import annotations
@@ -88,25 +89,20 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Listen:
-    """Have the canary found, reported in the folder, and replayed."""
+class RunCanary:
+    """Find the canary, report it in the folder, and replay it."""
 
     folder: str
 
 
-Task = Explore | Replay | Listen
+Task = Explore | Replay | RunCanary
 
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """The worker has imported what it needs."""
+    """The worker has imported what it needs; `log` is the file in which it records what it is doing, "" without one."""
 
-
-@dataclass(frozen=True)
-class Busy:
-    """The worker is alive, and has been at the same step of an example for so many seconds; 0 between examples."""
-
-    seconds: float
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,7 @@ class Explored:
 
     Args:
         status: "passed", "falsified" or "error"; `detail` the message or the traceback.
-        counts: what became of its examples, as far as no `ExamplesRun` has told.
+        counts: what became of its examples, as far as no `ExamplesRun` has them.
         known: failing examples of known defects, by the defect's name.
         hidden: one of these was the sanitizer's finding, behind which nothing is seen.
         found: the smallest case, and others that failed in another way and were not shrunk.
@@ -191,15 +187,50 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Listened:
-    """What was heard of the canary; nothing, and why, where it was silent."""
+class CanaryResult:
+    """How the canary was found; "", and why, where it was not."""
 
-    heard: str
+    found: str
     why: str = ""
 
 
 @dataclass(frozen=True)
-class Gone:
+class DeviceLost:
     """The device is of no use, so that there is no worker on it."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class WorkerExited:
+    """The worker's process has ended."""
+
+    exit_code: int | None
+
+
+@dataclass(frozen=True)
+class CallTimeout:
+    """A call of the subject in the worker's process has taken longer than it may."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NoHeartbeat:
+    """The worker has not gone on for so long; `when` says what it was doing."""
+
+    seconds: float
+    when: str
+
+
+Event = (
+    WorkerReady
+    | ExamplesRun
+    | Explored
+    | Replayed
+    | CanaryResult
+    | DeviceLost
+    | WorkerExited
+    | CallTimeout
+    | NoHeartbeat
+)

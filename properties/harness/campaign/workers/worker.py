@@ -1,6 +1,7 @@
-"""One process of a campaign: explores properties, replays the corpus, listens to the canary, and tells its coordinator.
+"""One process of a campaign: explores properties, replays the corpus, runs the canary, and sends events to its coordinator.
 
-Whatever fails is on disk before anybody hears of it, first as a pending input, then in the corpus, then in a report.
+Whatever fails is on disk before it is sent, first as a pending input, then in the corpus, then in a report. Each input is in the
+worker's log before it is executed, where the coordinator finds it whatever becomes of the worker.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gc
 import io
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -17,17 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from properties.harness.campaign.workers.tasks import (
+    CanaryResult,
+    DeviceLost,
+    Event,
     Explore,
     Explored,
-    Gone,
-    Listened,
     Replay,
     Replayed,
+    RunCanary,
     Setting,
     Task,
     WorkerReady,
 )
 from properties.harness.case import Case
+from properties.harness.device.log import WORKER, StepLog, running_path
 from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.shared import DeviceGone
 from properties.harness.kernels import coverage
@@ -36,6 +41,18 @@ if TYPE_CHECKING:
     from properties.harness.device.port import InWorker
     from properties.harness.execution.port import Port
     from properties.harness.kernels.coverage import Coverage
+
+
+class EventPipe:
+    """The worker's end of the pipe to the coordinator. A process that the subject has forked sends nothing, and ends."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._owner = pipe, os.getpid()
+
+    def send(self, event: Event) -> None:
+        if os.getpid() != self._owner:
+            os._exit(1)
+        self._pipe.send(event)
 
 
 class Worker:
@@ -48,7 +65,6 @@ class Worker:
 
         from properties.harness.campaign.corpus import Corpus
         from properties.harness.campaign.known_defects import KnownDefectMatcher
-        from properties.harness.campaign.workers.watchdog import LockedPipe
         from properties.harness.execution import profiles
         from properties.harness.execution.example import Bench
         from properties.harness.execution.port import ordinary_port
@@ -61,7 +77,11 @@ class Worker:
         triton_mode.prepare(setting.device)
         _use_database(setting.database)
         self.setting = setting
-        self.line = LockedPipe(pipe)
+        self.events = EventPipe(pipe)
+        self.pending = Path(setting.pending or Path(setting.reports) / "pending")
+        self.troubles: list[str] = []
+        """What could not be written, a sentence for each place and reason."""
+        self.log = self._opened_log()
         self.properties = load_properties()
         for tested in self.properties.values():
             machine = getattr(tested, "machine", None)
@@ -70,24 +90,37 @@ class Worker:
         subject = load(setting.subject)
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Port = self.isolated or ordinary_port(
-            subject, setting.device, sanitized=setting.sanitized
+            subject, setting.device, sanitized=setting.sanitized, log=self.log
         )
         self._apart: InWorker | None = None
         self.plain = self._without_sanitizer()
         self.bench = Bench(subject, self.watched)
         self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
-        self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         declared = () if setting.as_new else subject.known_deviations
         self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first)
         self.bench.known_by = self.known_defects.known
-        self.troubles: list[str] = []
-        """What could not be written, a sentence for each place and reason."""
+
+    def _opened_log(self) -> StepLog | None:
+        """In the folder of pending inputs, or, where there is no room, in a temporary one."""
+        name = f"{WORKER}{os.getpid()}"
+        for folder in (self.pending, Path(tempfile.gettempdir()), Path("/dev/shm")):  # noqa: S108 - memory
+            try:
+                return StepLog(running_path(folder, name))
+            except OSError as error:
+                self.trouble(folder, error)
+        return None
 
     def _in_worker(self) -> InWorker:
         from properties.harness.device.port import InWorker
 
         setting = self.setting
-        port = InWorker(setting.subject, setting.device, time_limit=setting.time_limit, share=setting.share)
+        port = InWorker(
+            setting.subject,
+            setting.device,
+            time_limit=setting.time_limit,
+            log=self.log,
+            share=setting.share,
+        )
         # Or else the first property would be taken for a slow one.
         port.warm_up()
         return port
@@ -106,16 +139,29 @@ class Worker:
 
         if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
             return self.watched
-        return InProcess(load(self.setting.subject), self.setting.device)
+        return InProcess(load(self.setting.subject), self.setting.device, log=self.log)
 
     def run(self, task: Task) -> None:
-        """Do a task, and tell what came of it."""
+        """Do a task, and send what came of it."""
         if isinstance(task, Explore):
-            self.line.send(self.explored(task))
+            self.events.send(self.explored(task))
         elif isinstance(task, Replay):
-            self.line.send(self._replayed(Path(task.path), isolated=task.isolated))
+            self.events.send(self._replayed(Path(task.path), isolated=task.isolated))
         else:
-            self.line.send(self._listened(Path(task.folder)))
+            self.events.send(self._run_canary(task))
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is in hand."""
+        if self.log is not None:
+            self.log.rest()
+
+    def begin_task(self, case: Case) -> None:
+        """Have the log say what is tested: all of `case` but its steps."""
+        about = {"property_name": case.property_name, "sentence": case.sentence, "seed": case.seed}
+        if self.log is not None:
+            where = {"subject": self.setting.subject, "device": self.setting.device}
+            self.log.begin_task(about | where | {"property_id": case.property_id})
 
     def explored(self, task: Explore) -> Explored:
         from properties.harness.campaign.workers.exploration import Exploration
@@ -138,6 +184,8 @@ class Worker:
         for port in (self.isolated, self._apart):
             if port is not None:
                 port.close()
+        if self.log is not None:
+            self.log.close()
 
     def _keep_first(self, name: str, case: Case) -> None:
         """The first example of a known defect, in case that none is shrunk in time."""
@@ -154,6 +202,8 @@ class Worker:
         from properties.harness.case.bucket import bucket_of
 
         entry = read(path) or CorpusFile(path, None, "it is gone")
+        if entry.case is not None:
+            self.begin_task(entry.case)
         with quietly():
             port = self.isolated_port() if isolated else self.watched
             result, case = replayed(entry, self._judged, self.setting.device, port)
@@ -171,14 +221,14 @@ class Worker:
         subject.known_deviations = tuple(self.known_defects.declared.values())
         return subject
 
-    def _listened(self, folder: Path) -> Listened:
-        from properties.harness.campaign.canary import listen
+    def _run_canary(self, task: RunCanary) -> CanaryResult:
+        from properties.harness.campaign.canary import run_canary
 
         try:
             with quietly():
-                return Listened(listen(self.bench, folder))
+                return CanaryResult(run_canary(self.bench, Path(task.folder)))
         except Exception as error:
-            return Listened("", f"{type(error).__name__}: {error}")
+            return CanaryResult("", f"{type(error).__name__}: {error}")
         finally:
             # Its examples count for no property.
             self.bench.counts.take()
@@ -225,13 +275,13 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
         worker = Worker(setting, pipe)
     except DeviceGone as gone:
         with contextlib.suppress(OSError):
-            pipe.send(Gone(str(gone)))
+            pipe.send(DeviceLost(str(gone)))
         return
     # What has been imported stays; there is no need to look through it again and again.
     gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError, OSError):
-        worker.line.send(WorkerReady())
+        worker.events.send(WorkerReady(str(worker.log.path) if worker.log is not None else ""))
         while (task := pipe.recv()) is not None:
             worker.run(task)
     worker.close()

@@ -1,4 +1,4 @@
-"""A call that did not come back, as the case that shows it."""
+"""A call that ended its process, or did not come back, as the case that shows it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from dataclasses import replace
 from properties.harness.case.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.failure import failure_of
-from properties.harness.case.faults import hang
+from properties.harness.case.faults import Fault
 
 
-def as_hang(case: Case, limit: float) -> Case:
-    """The case of an example that was ended in its last call.
-
-    Args:
-        limit: seconds in which there was no answer.
-    """
+def as_fault(case: Case, fault: Fault) -> Case:
+    """The case of an example that was ended in its last call by this fault."""
     number = len(case.calls) - 1
-    outcome, expected, call = hang(limit).outcome, case.expected[-1], case.calls[-1]
+    outcome, expected, call = fault.outcome, case.expected[-1], case.calls[-1]
     found = outcome_difference(expected, outcome, places=False)
     assert found is not None
     failure = failure_of(
