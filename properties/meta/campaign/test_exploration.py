@@ -419,7 +419,7 @@ def test_an_error_of_a_property_is_no_finding_about_the_subject(make: Make, tmp_
     end = explored(make(lambda trial, x: trial.no_such_method()))
     assert (end.status, end.found) == ("error", ())
     assert "no_such_method" in end.detail
-    assert not list((tmp_path / "reports").rglob("*.json"))
+    assert not (tmp_path / "kept").exists()
 
 
 def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: Path) -> None:
