@@ -12,6 +12,7 @@ from oracle.profile import DOCUMENTS, Profile
 from properties.harness.campaign.known_defects import KnownDefectMatcher
 from properties.harness.campaign.pending import KNOWN_PREFIX
 from properties.harness.campaign.record import KnownRecord
+from properties.harness.campaign.stale import GONE, NOT_TRIED, TriedProperty, standing_of
 from properties.harness.campaign.standing import Standing
 from properties.harness.campaign.workers.tasks import Explore, Explored
 from properties.harness.execution.verdict import Status
@@ -21,8 +22,6 @@ SHARE = 0.35
 """The part of a campaign that reports of known defects may take."""
 LONGEST, PART, SHORTEST = 15.0, 1 / 20, 1.0
 """Seconds in which a known defect's input is searched and shrunk, or a part of a long campaign; and the least."""
-_TIMES = 10
-"""As many times as it takes examples to show a defect once, after which it should have shown."""
 
 
 def reports_of(reports: Path, name: str) -> Path:
@@ -52,7 +51,7 @@ class Defect:
     declared: KnownDeviation
     properties: Counter[str] = field(default_factory=Counter)
     report: str = ""
-    standing: str = "not tried"
+    standing: str = NOT_TRIED
     remark: str = ""
     attempted: bool = False
     _task: Explore | None = None
@@ -64,7 +63,7 @@ class Defect:
 
     @property
     def stale(self) -> bool:
-        return self.standing == "no longer fails"
+        return self.standing == GONE
 
     def hear(self, task: Explore, shown: int, seconds: float) -> None:
         """It showed in so many examples of a task."""
@@ -87,19 +86,14 @@ class Defect:
     def conclude(self, rows: Mapping[str, Standing], *, selected: bool = False) -> None:
         """What to think of it at the end of a campaign."""
         of_it = [row for row in rows.values() if self.declared.covers(row.name, row.tested.id)]
-        tried = [row for row in of_it if row.status is not Status.NOT_APPLICABLE and row.counts.compared > 0]
-        if self.examples:
-            self.standing = "showed"
-        elif tried:
-            tried_here = set(rows) | {row.tested.id for row in rows.values()}
-            all_of_it = not selected or set(self.declared.names) <= tried_here
-            enough = all_of_it and all(_tried_enough(row, self.declared.one_in) for row in of_it)
-            self.standing = "no longer fails" if enough else "not tried enough"
-            many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
-            self.remark = f"{sum(row.counts.compared for row in tried):,} examples of {many} did not show it"
-        else:
-            reasons = dict.fromkeys(row.detail for row in of_it if row.detail)
-            self.remark = "; ".join(reasons) if of_it else "none of its properties was chosen"
+        tried_here = set(rows) | {row.tested.id for row in rows.values()}
+        self.standing, remark = standing_of(
+            self.declared.one_in,
+            [_tried(row) for row in of_it],
+            showed=bool(self.examples),
+            complete=not selected or set(self.declared.names) <= tried_here,
+        )
+        self.remark = remark or self.remark
 
     def record(self) -> KnownRecord:
         """As it stands in a campaign's record."""
@@ -119,8 +113,8 @@ def _longest(budget: float) -> float:
     return max(LONGEST, PART * budget)
 
 
-def _tried_enough(row: Standing, one_in: int) -> bool:
-    return row.status is Status.NOT_APPLICABLE or row.counts.compared >= _TIMES * one_in
+def _tried(row: Standing) -> TriedProperty:
+    return TriedProperty(row.status is not Status.NOT_APPLICABLE, row.counts.compared, row.detail)
 
 
 class KnownDefects:

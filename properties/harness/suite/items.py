@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 from properties.harness.device.port import InWorker
 from properties.harness.execution.breadth import require_narrow
@@ -20,6 +21,7 @@ from properties.harness.execution.registry import load_properties, put_at
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import Subject, adapted, load
 from properties.harness.subject.known import known_in
+from properties.harness.suite.declared import examples_wanted
 
 MOST = "--statecheck-max-examples"
 
@@ -64,8 +66,8 @@ def suite_of(
 
     @pytest.mark.parametrize("property_name", sorted(tested))
     def test(property_name: str, request: pytest.FixtureRequest) -> None:
-        most = request.config.getoption(MOST, None) or max_examples
-        tested[property_name].search(bench, most)
+        one, most = tested[property_name], request.config.getoption(MOST, None) or max_examples
+        one.search(bench, most or examples_wanted(bench, one, settings().max_examples))
 
     test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
     put_at(test, place.file, place.line)

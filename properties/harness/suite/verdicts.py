@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.errors import Flaky
 
+from properties.harness.campaign.stale import enough
 from properties.harness.case import Case
 from properties.harness.case.places import Places, print_case
 from properties.harness.execution.example import Bench, Falsified
@@ -28,6 +29,8 @@ from properties.harness.kernels.coverage import How
 from properties.harness.report.markdown import write_report
 from properties.harness.report.own_calls import with_own_calls
 from properties.harness.report.witness import explained
+from properties.harness.suite import declared
+from properties.harness.suite.declared import DeclaredDefects, examples_wanted
 from properties.harness.suite.short import in_short
 
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
@@ -98,7 +101,10 @@ class PropertyTests:
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
             elif _is_collected(item) and not isinstance(tested, MachineProperty):
-                settings(max_examples=tested.examples(bench))(item.function)  # type: ignore[attr-defined]
+                examples = tested.examples(bench)
+                if item.config.getoption("--max-examples", None) is None:
+                    examples = examples_wanted(bench, tested, examples)
+                settings(max_examples=examples)(item.function)  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
@@ -129,7 +135,12 @@ class PropertyTests:
         latest = self._kept.latest
         status = _status(item, call.when, error, latest)
         if tested is not None and status is not None:
-            _tell(item, tested, status, self.bench_of(item).counts.unchecked if call.when == "call" else {})
+            bench = self.bench_of(item)
+            _tell(item, tested, status, bench.counts.unchecked if call.when == "call" else {})
+            if _is_own(item):
+                item.user_properties += [
+                    (declared.KEY, text) for text in declared.report_of(bench, tested, status)
+                ]
         if tested is not None and call.when == "call":
             item.user_properties += [(_LAUNCHED, text) for text in _spelled(coverage.take().launches)]
         report = yield
@@ -145,6 +156,13 @@ class PropertyTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if (
+            exitstatus == pytest.ExitCode.OK
+            and self._summary.defects.is_stale
+            and not _is_part(session.config)
+        ):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            return
         # In a suite of somebody's own, other tests may be all that was asked for.
         void = self._summary.is_void and (self._bench is not None or not self._summary.others)
         if exitstatus == pytest.ExitCode.OK and void and not _is_part(session.config):
@@ -163,9 +181,9 @@ def _verdict(tested: Property, bench: Bench, *, own: bool) -> Verdict:
     """
     shown = bench.known_failures
     verdict = verdict_of(bench.counts, known=bool(shown))
-    declared = (one for one in bench.subject.known_deviations if one.alone in (tested.name, tested.id))
-    missing = next((one for one in declared if one not in shown), None)
-    if own and missing is not None and verdict.status is not Status.NOT_TESTED:
+    alone = (one for one in bench.subject.known_deviations if one.alone in (tested.name, tested.id))
+    missing = next((one for one in alone if one not in shown), None)
+    if own and missing is not None and bench.counts.compared >= enough(missing.one_in):
         # The declaration is out of date.
         reason = f"{tested.name} passed, but should fail as declared: {missing.link}"
         return Verdict(Status.UNEXPECTED_PASS, reason)
@@ -296,6 +314,7 @@ class _Summary:
         self._verdicts: dict[str, tuple[str, Status]] = {}
         self._unchecked: set[str] = set()
         self._launches: Counter[How] = Counter()
+        self.defects = DeclaredDefects()
         self.others = 0
         """Tests that were run and are about no property."""
 
@@ -307,6 +326,8 @@ class _Summary:
         elif report.when == "call" and report.nodeid not in self._verdicts:
             self.others += 1
         self._unchecked.update(value for name, value in told if name == _UNCHECKED)
+        if of.get(_VERDICT) and report.when != "teardown":
+            self.defects.add(value for name, value in told if name == declared.KEY)
         if report.when == "call":
             # What comes after it has it too.
             for *how, times in (json.loads(value) for name, value in told if name == _LAUNCHED):
@@ -333,6 +354,7 @@ class _Summary:
 
         if self._launches:
             yield f"statecheck: kernels: {coverage.summary(self._launches)}"
+        yield from self.defects.lines()
 
     def _by_property(self) -> dict[str, Status]:
         """The worst of each property's tests."""
