@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -168,18 +167,31 @@ class KnownDeviation:
 
 def any_matches(names: Names, name: str) -> bool:
     """Whether a name is among `names`, in which `*` stands for any characters."""
-    literal, patterns = _compiled(names)
-    return name in literal or (patterns is not None and patterns.fullmatch(name) is not None)
+    literal, patterns = _parsed(names)
+    return name in literal or any(_matches(parts, name) for parts in patterns)
 
 
-# Python's own cache of patterns has room for 512, and a file of known defects may have thousands.
+# To compile 10,000 regular expressions takes a second, and Python's own cache of them has room for 512.
 @cache
-def _compiled(names: Names) -> tuple[frozenset[str], re.Pattern[str] | None]:
-    """The names without `*`, and one pattern for all others."""
+def _parsed(names: Names) -> tuple[frozenset[str], tuple[list[str], ...]]:
+    """The names without `*`, and what stands between the `*` of each other one."""
     several = _several(names)
-    patterns = [".*".join(map(re.escape, one.split(_WILDCARD))) for one in several if _WILDCARD in one]
     literal = frozenset(one for one in several if _WILDCARD not in one)
-    return literal, re.compile("|".join(patterns), re.DOTALL) if patterns else None
+    return literal, tuple(one.split(_WILDCARD) for one in several if _WILDCARD in one)
+
+
+def _matches(parts: list[str], name: str) -> bool:
+    """Whether the name consists of the parts in their order, with any characters between them."""
+    first, *inner, last = parts
+    at, end = len(first), len(name) - len(last)
+    if at > end or not (name.startswith(first) and name.endswith(last)):
+        return False
+    for part in inner:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _several(names: Names) -> tuple[str, ...]:
