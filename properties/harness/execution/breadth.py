@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -65,8 +66,8 @@ def require_narrow(subject: Subject) -> None:
     """Refuse declared defects that match more than half of what can fail.
 
     Raises:
-        ValueError: a declaration matches more than half of the ways in which the properties that it names can fail, or all
-            declarations together more than half of the ways in which the subject can.
+        ValueError: a declaration matches more than half of the ways in which a property can fail, or all declarations together
+            more than half of the ways in which the subject can.
     """
     if not subject.known_deviations:
         return
@@ -75,10 +76,14 @@ def require_narrow(subject: Subject) -> None:
     for declared in subject.known_deviations:
         named = combinations.named_by(declared)
         matched = {one for one in named if _matches(declared, one)}
-        name = f"known defect {declared.id or declared.alone or declared.link!r}"
-        _require_half(name, len(matched), len(named), "the properties that it names", subject)
+        # Of each property: those of many fields would outweigh a property of few, all of whose failures it matches.
+        matches, ways = Counter(one.property for one in matched), Counter(one.property for one in named)
+        worst = max(matches, key=lambda name: matches[name] / ways[name], default="")
+        if worst:
+            name = f"known defect {declared.id or declared.alone or declared.link!r}"
+            _require_half(name, matches[worst], ways[worst], worst, subject)
         together |= matched
-    _require_half("all known defects", len(together), combinations.total, "the subject's properties", subject)
+    _require_half("all known defects", len(together), combinations.total, "the properties", subject)
 
 
 def _require_half(name: str, matched: int, total: int, whose: str, subject: Subject) -> None:

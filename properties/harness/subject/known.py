@@ -23,7 +23,7 @@ and in it a table `[[known.symptoms]]` for each way in which it shows, with the 
 A failure is one of the defect's if it has all the fields of one symptom. Functions and places may have `*` for any
 characters as a part of a name, too.
 
-A declaration that matches more than half of the ways in which its properties can fail is refused, whatever its conditions are, and so
+A declaration that matches more than half of the ways in which a property can fail is refused, whatever its conditions are, and so
 are declarations that do so together for all properties of the subject: `execution/breadth.py` says what is counted. A condition
 that raises does not hold: the case counts as new, and the campaign, the replay or the test says what was raised.
 """
