@@ -74,8 +74,8 @@ MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
 EAGLE: dict[str, Any] = {"method": "eagle", **SPECULATES}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
 EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
-SAVES: dict[str, Any] = {"checkpoints": True, **SPECULATES}
-FIRST: tuple[Row, ...] = ((0, 8, 0, True),)
+SAVES: dict[str, Any] = {"checkpoints": True, "num_spec": 1}
+CHUNKS: tuple[Row, ...] = ((0, 4, 0, True), (4, 8, 0, False))
 CROSSES: Row = (2, 7, 0, True)
 
 
@@ -130,11 +130,14 @@ CROSSES: Row = (2, 7, 0, True)
         ("accepted_count_in_place", ends_with(OWN, rows=((7, 3, 2, False),), tokens=8, **SPECULATES), False),
         ("accepted_count_in_place", ends_with(OWN, rows=((6, 3, 2, False),), tokens=7, **SPECULATES), False),
         ("accepted_count_in_place", ends_with(OWN, conv=True, rows=((6, 3, 2, False),), tokens=8, **SPECULATES), False),
-        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), True),
-        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=8, tokens=8, **SAVES), False),
-        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=FIRST, prompt=10, tokens=4, **SAVES), False),
-        ("saves_before_the_last_chunk", ends_with(OWN, law="published", rows=FIRST, prompt=10, tokens=8, **SAVES), False),
-        ("saves_before_the_last_chunk", ends_with(NOBODYS, law="published", conv=True, rows=FIRST, prompt=10, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES), True),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=12, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", rows=CHUNKS, prompt=14, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(NOBODYS, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=((0, 8, 0, True),), prompt=14, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=(*CHUNKS[:1], (4, 12, 0, False)), prompt=18, tokens=16, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES | SPECULATES), False),
         ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, True),), attention_block_size=2), True),
         ("column_of_a_hit", ends_with(ZEROS, rows=((2, 1, 0, True),), attention_block_size=2), False),
         ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, False),), attention_block_size=2), False),

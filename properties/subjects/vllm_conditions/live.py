@@ -195,15 +195,16 @@ def _drafted_behind_a_prompt(case: Case, _: Profile) -> bool:
 
 
 def _chunk_before_the_last(case: Case, _: Profile) -> bool:
-    """Whether a chunk of more than a block that is not its prompt's last one ends where the wrong conv rows should be."""
+    """Whether a chunk of two blocks, neither the first nor the last of its request, ends where the wrong conv rows should be."""
     about, size = about_of(case), settings_of(case).get("block_size", 4)
     chunks = (
-        (one["computed"] + one["tokens"], one["tokens"], _prompt_of(case, name))
+        (one["computed"], one["computed"] + one["tokens"])
         for step in steps_of(case)
         for name, one in step.items()
+        if not one["begins"] and one["computed"] + one["tokens"] < _prompt_of(case, name)
     )
     return bool(about["conv"]) and any(
-        last == about["tokens"] < prompt and tokens > size for last, tokens, prompt in chunks
+        last == about["tokens"] and -(-last // size) + -first // size == 2 for first, last in chunks
     )
 
 
@@ -272,7 +273,7 @@ LIVE: Mapping[str, Condition] = {
         all_of(of_wrong_state(_unwritten_or_own), _drafted_behind_a_prompt),
     ),
     "saves_before_the_last_chunk": Condition(
-        of_engine(lambda settings: speculates(settings) and bool(settings.get("checkpoints"))),
+        of_engine(lambda settings: settings.get("num_spec") == 1 and bool(settings.get("checkpoints"))),
         all_of(of_wrong_state(somebodys), _chunk_before_the_last),
     ),
     "column_of_a_hit": Condition(
