@@ -146,7 +146,7 @@ class PropertyTests:
         report = yield
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
-            case = error.case if isinstance(error, Falsified) else latest
+            case = self._kept.reported or (error.case if isinstance(error, Falsified) else latest)
             if status is Status.FALSIFIED and case is not None and _is_brief(item.config):
                 report.longrepr = in_short(case, *item.location[:2])
         return report
@@ -244,13 +244,15 @@ class _LastFailure:
 
     def __init__(self, reports: Path) -> None:
         self.latest: Case | None = None
+        self.reported: Case | None = None
+        """As its report has it, with the calls of a port's own functions."""
         self._bench: Bench | None = None
         self._places = Places(reports, prefix="statecheck-reports-")
         self._name = ""
         self._pending: set[Path] = set()
 
     def begin(self, tested: Property, bench: Bench) -> None:
-        self.latest, self._name = None, f"{tested.name}.{os.getpid()}.json"
+        self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
         self._pending.clear()
         self._bench = bench
         bench.on_falsified = self._keep
@@ -287,7 +289,7 @@ class _LastFailure:
 
     def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
         module, told = bench.subject.module, list(bench.subject.defect_index.errors.values())
-        case = with_own_calls(with_fewest_switches(case, bench.port), bench.subject)
+        self.reported = case = with_own_calls(with_fewest_switches(case, bench.port), bench.subject)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:
             better = explained(case, bench.subject)

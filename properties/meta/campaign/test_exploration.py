@@ -415,6 +415,18 @@ def test_of_very_many_kinds_some_are_kept_and_that_is_told(
 # Errors of the harness.
 
 
+def test_an_error_of_a_property_leaves_its_input(make: Make, tmp_path: Path) -> None:
+    def body(trial: Trial, x: int) -> None:
+        trial.run(call("divide", x=4, y=1))
+        raise IndexError(x)
+
+    end = explored(make(body))
+    assert (end.status, end.found) == ("error", ())
+    assert "the property has to be repaired" in end.detail
+    (path,) = (tmp_path / "reports" / "errors").glob("*.json")
+    assert [one.function for one in Case.load(path).calls] == ["divide"]
+
+
 def test_an_error_of_a_property_is_no_finding_about_the_subject(make: Make, tmp_path: Path) -> None:
     end = explored(make(lambda trial, x: trial.no_such_method()))
     assert (end.status, end.found) == ("error", ())

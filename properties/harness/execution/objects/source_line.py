@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from functools import lru_cache
 from pathlib import PurePath
 from types import CodeType, TracebackType
 from typing import Any
@@ -30,7 +31,14 @@ def source_line(error: BaseException) -> SourceLine | None:
         return None
     module, code, line = found
     text = linecache.getline(code.co_filename, line).strip()[:_LONGEST]
-    return SourceLine(_file(module, code.co_filename), line, plain_text(code.co_name), plain_text(text))
+    return SourceLine(_file(module, code.co_filename), line, _function(code), plain_text(text))
+
+
+@lru_cache(maxsize=1_000)
+def _function(code: CodeType) -> str:
+    """The function that the line stands in. A comprehension is no function of its own: from Python 3.12 on it has no frame."""
+    names = [name for name in code.co_qualname.split(".") if not name.startswith("<")]
+    return plain_text(names[-1] if names else code.co_name)
 
 
 def _innermost(trace: TracebackType | None) -> tuple[str, CodeType, int] | None:
@@ -47,6 +55,7 @@ def _is_own(module: str) -> bool:
     return module.partition(".")[0] not in _LIBRARIES and not module.startswith(_OURS)
 
 
+@lru_cache(maxsize=1_000)
 def _file(module: str, file: str) -> str:
     """The file below the folder that its package is imported from, or its name alone."""
     parts, depth = PurePath(file).parts, module.count(".") + 1

@@ -82,7 +82,8 @@ def _where(error: BaseException) -> str:
             module, code = str(trace.tb_frame.f_globals.get("__name__")), trace.tb_frame.f_code
             if code.co_filename != __file__ and module.partition(".")[0] not in libraries:
                 path = code.co_filename.replace(os.sep, "/").split("/")[-1 - module.count(".") :]
-                found = f" ({'/'.join(path)}:{trace.tb_lineno} in {code.co_name})"
+                names = [name for name in code.co_qualname.split(".") if not name.startswith("<")]
+                found = f" ({'/'.join(path)}:{trace.tb_lineno} in {(names or [code.co_name])[-1]})"
             trace = trace.tb_next
         if found:
             return found
