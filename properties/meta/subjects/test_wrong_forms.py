@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import Phase, settings
 
-import impl
 from examples import numpy_port
 from properties.harness.case import Case
 from properties.harness.case.values import call, int32
@@ -18,6 +17,7 @@ from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.subject import Subject
+from properties.subjects import load
 from properties.subjects.plain import adapted
 
 
@@ -86,9 +86,9 @@ def plain_subject(function: str, change: Callable[[Any], Any]) -> Subject:
 
 
 def documented_subject(function: str, change: Callable[[Any], Any]) -> Subject:
-    module = ModuleType("toy_module")
-    vars(module).update({name: item for name, item in vars(impl).items() if not name.startswith("__")})
-    setattr(module, function, returning(getattr(impl, function), change))
+    module, ours = ModuleType("toy_module"), load("impl").module
+    vars(module).update({name: item for name, item in vars(ours).items() if not name.startswith("__")})
+    setattr(module, function, returning(getattr(ours, function), change))
     return Subject("toy_module", module, refuses=False)
 
 
