@@ -201,7 +201,9 @@ def _made(
 
 def _symptom(table: dict[str, Any], conditions: Mapping[str, Condition], where: str) -> Symptom:
     _require(table, _SYMPTOM, {"exception", "condition"}, where)
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in table.items()
+    }
     name = fields.pop("condition", None)
     if name is not None and name not in conditions:
         raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)} [{where}]")
