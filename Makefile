@@ -67,7 +67,15 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
+.PHONY: $(TARGETS)
+
+# `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
+STRAY := $(firstword $(filter-out $(TARGETS) $(VENV)/.ready,$(MAKECMDGOALS)))
+UNIT = $(if $(filter s sec% second%,$(STRAY)),s,$(if $(filter m min% minute%,$(STRAY)),m,$(if $(filter h hour%,$(STRAY)),h)))
+ifneq ($(STRAY),)
+$(error $(STRAY) is no target$(if $(and $(UNIT),$(filter-out file,$(origin BUDGET))),; write BUDGET=$(BUDGET)$(UNIT)); `make` lists the targets)
+endif
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

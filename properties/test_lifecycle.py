@@ -18,9 +18,10 @@ from properties.engine.lives import Arrive, EngineStep, Event, Finish, Life, Res
 from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
 from properties.engine.world import World
-from properties.harness.case.values import Outcome, Raised
+from properties.harness.case.values import Outcome
 from properties.harness.case.values import Step as AnyStep
-from properties.harness.execution.example import NOT_OFFERED, Bench, KnownFailure, OutsideDomain, Trial
+from properties.harness.execution.domain import not_offered
+from properties.harness.execution.example import Bench, KnownFailure, OutsideDomain, Trial
 from properties.harness.execution.machines import TrialMachine, machine_prop
 from properties.harness.execution.registry import Property
 from properties.strategies.builders import CLASSES
@@ -187,11 +188,11 @@ class Lives(TrialMachine):
         if self.known_failure:
             return
         assert self.life is not None
+        rows = len(self.alive) if isinstance(event, EngineStep) else 0
         try:
             with self.trial.reading():
                 self.life.happens(event)
-            if isinstance(event, EngineStep):
-                self.trial.compared()
+            self.trial.kept_compared(rows)
         except OutsideDomain:
             self.known_failure = True
         except Violation as error:
@@ -233,8 +234,9 @@ def offered(execute: Execute) -> Execute:
 
     def executed(step: AnyStep) -> Outcome | None:
         outcome = execute(step)
-        if isinstance(outcome, Raised) and outcome.exception == NOT_OFFERED:
-            raise OutsideDomain(outcome.message)
+        reason = not_offered(outcome)
+        if reason is not None:
+            raise OutsideDomain(reason)
         return outcome
 
     return executed

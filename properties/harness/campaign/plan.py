@@ -28,6 +28,7 @@ class Plan:
         seed: from which the random choices follow, None where they follow from the commit.
         as_new: what the subject declares as known is taken for new.
         require: functions without which the campaign does not begin.
+        fail_on_untested: an applicable property that is not tested is a failure.
         steps: rules in the life of a state machine, at most; None: as many as it says.
         lives: only properties that follow requests through an engine.
         workers: processes per GPU in which the subject runs.
@@ -53,6 +54,7 @@ class Plan:
     seed: int | None = None
     as_new: bool = False
     require: tuple[str, ...] = ()
+    fail_on_untested: bool = False
     steps: int | None = None
     lives: bool = False
     redis: str = ""

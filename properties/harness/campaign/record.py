@@ -16,6 +16,7 @@ from properties.harness.data import reading as data
 from properties.harness.data.files import write_whole
 from properties.harness.data.typed import spelled
 from properties.harness.execution.counts import Counts
+from properties.harness.execution.verdict import TELLING, Status
 
 SCHEMA = 3
 _READABLE = (3, 2, 1)
@@ -30,8 +31,8 @@ class PropertyRecord:
 
     `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached, and the
     branches of kernels that they took.
-    `launches`: its examples launch kernels. Of the examples, `compared` reached the property's own assertion; `outside` and
-    `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
+    `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
+    functions returned were compared; `outside` and `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
     ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
     known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types for it, "" in
     records from before there were ids.
@@ -55,6 +56,7 @@ class PropertyRecord:
     no_evidence: dict[str, int] = field(default_factory=dict)
     unchecked: dict[str, int] = field(default_factory=dict)
     id: str = ""
+    parts: int = 0
 
     @property
     def short(self) -> str:
@@ -72,7 +74,12 @@ class PropertyRecord:
         outside, not_offered = Counter(self.outside), Counter(self.not_offered)
         no_evidence, unchecked = Counter(self.no_evidence), Counter(self.unchecked)
         numbers = (self.examples, self.compared, outside, not_offered, self.discarded)
-        return Counts(*numbers, no_evidence, unchecked)
+        return Counts(*numbers, no_evidence, unchecked, self.parts)
+
+    @property
+    def lacked_time(self) -> bool:
+        """Whether it is not tested because there were too few examples to say why not."""
+        return self.status == Status.NOT_TESTED.value and self.examples < TELLING
 
     @property
     def rate(self) -> float:
@@ -199,6 +206,7 @@ class CampaignRecord:
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.
         seed: from which the random choices of all tasks follow, None where they follow from the commit.
+        fail_on_untested: an applicable property that is not tested is a failure.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
@@ -231,6 +239,7 @@ class CampaignRecord:
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
     seed: int | None = None
+    fail_on_untested: bool = False
     series: list[ProgressPoint] = field(default_factory=list)
 
     @property

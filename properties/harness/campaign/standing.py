@@ -206,6 +206,7 @@ class Standing:
             dict(self.counts.no_evidence),
             dict(self.counts.unchecked),
             tested.id,
+            self.counts.parts,
         )
 
     def resume(self, record: PropertyRecord) -> None:

@@ -70,6 +70,7 @@ def begun(plan: Plan) -> Beginning:
             examples_wanted=plan.examples,
             environment=environment(),
             seed=plan.seed,
+            fail_on_untested=plan.fail_on_untested,
         ),
         Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
         KnownDefects(declared, selected=bool(plan.only) or plan.lives, profile=subject.profile),

@@ -50,6 +50,8 @@ _SAVED_AS: dict[type, str] = {timeline.WrongCell: "Finding"}
 """Tags of saved cases that are not the class's name."""
 _TAGS: dict[str, type] = {_SAVED_AS.get(kind, kind.__name__): kind for kind in _SAVED}
 _TAG_OF = {kind: tag for tag, kind in _TAGS.items()}
+_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in _SAVED}
+"""What is saved of a value: all that its `repr` has; other fields belong to one run."""
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _WIDTH = 120
 _LONG, _LONGEST = 64, 1 << 24
@@ -71,7 +73,7 @@ def encode(value: Value) -> Any:
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
     if type(value) in _TAG_OF:
-        content = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        content = {name: encode(getattr(value, name)) for name in _FIELDS[type(value)]}
         return {_TAG_OF[type(value)]: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
 
@@ -148,7 +150,7 @@ def _decode_dataclass(tag: str, content: Any) -> Value:
     kind = _TAGS.get(tag)
     if kind is None:
         raise ValueError(f"tag = {spelled(tag)}, but should be one of {', '.join(_TAGS)} [decode]")
-    known = {field.name for field in fields(kind)}
+    known = set(_FIELDS[kind])
     if not isinstance(content, dict) or not set(content) <= known:
         raise ValueError(
             f"{tag} = {spelled(content)}, but should only have the fields {sorted(known)} [decode]"

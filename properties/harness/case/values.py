@@ -297,11 +297,13 @@ class Returned:
 
     `after` holds what the call observes, in its order: a tensor as its whole storage (or a record `Damaged` of the bytes
     before, inside and after it, where guard bytes are not what they were), a view as its elements, anything else as it is.
+    `by_subject`: a function of the subject ran, and not the adapter alone. It belongs to the run and is not saved.
     """
 
     value: Value
     changed: tuple[str, ...] = ()
     after: tuple[tuple[str, Value], ...] = ()
+    by_subject: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -319,10 +321,11 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Raised:
-    """The call raised; `changed` and `after` as in `Returned`.
+    """The call raised; `changed`, `after` and `by_subject` as in `Returned`.
 
     `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
-    that two outcomes are equal whatever it is.
+    that two outcomes are equal whatever it is. `not_offered`: the subject's adapter says that the subject does not offer what the
+    call needs.
     """
 
     exception: str
@@ -330,6 +333,8 @@ class Raised:
     changed: tuple[str, ...] = ()
     after: tuple[tuple[str, Value], ...] = ()
     at: SourceLine | None = field(default=None, compare=False)
+    by_subject: bool = field(default=True, compare=False, repr=False)
+    not_offered: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

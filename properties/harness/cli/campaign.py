@@ -238,6 +238,7 @@ def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
         seed=fresh_seed(options.seed),
         as_new=options.as_new,
         require=listed(options.require),
+        fail_on_untested=options.fail_on_untested,
     )
     return replace(plan, **more)
 

@@ -22,7 +22,7 @@ from properties.harness.cli.options import (
     add_known_options,
     add_only_option,
     add_port_options,
-    add_require_option,
+    add_require_options,
     seconds,
 )
 from properties.harness.cli.replay_trace import add_replay_trace
@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(fuzz)
     add_known_options(fuzz)
-    add_require_option(fuzz)
+    add_require_options(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser(

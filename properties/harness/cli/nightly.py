@@ -19,7 +19,7 @@ from properties.harness.cli.options import (
     add_known_options,
     add_only_option,
     add_port_options,
-    add_require_option,
+    add_require_options,
     seconds,
 )
 from properties.harness.execution.offers import listed
@@ -62,7 +62,7 @@ def add_nightly(commands: Any) -> None:
     )
     add_port_options(parser)
     add_known_options(parser)
-    add_require_option(parser)
+    add_require_options(parser)
     parser.set_defaults(run=run_nightly)
 
 
@@ -136,6 +136,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         workers=workers,
         as_new=options.as_new,
         require=listed(options.require),
+        fail_on_untested=options.fail_on_untested,
     )
     return replace(plan, first_round=_first_round(plan))
 

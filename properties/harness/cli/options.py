@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import re
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_NAMES = {
+    1.0: ("", "s", "sec", "second", "seconds"),
+    60.0: ("m", "min", "minute", "minutes"),
+    3600.0: ("h", "hour", "hours"),
+}
+_UNITS = {name: unit for unit, names in _NAMES.items() for name in names}
 
 
 def seconds(text: str, name: str = "budget") -> float:
-    """A duration such as `90`, `60s`, `5m` or `8h`, in seconds; `name` is that of the argument.
+    """A duration such as `90`, `60s`, `5m`, `5 minutes` or `8h`, in seconds; `name` is that of the argument.
 
     Raises:
         ValueError: not a positive number with one of these units.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None or float(match[1]) <= 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]*)", text)
+    unit = _UNITS.get(match[2]) if match is not None else None
+    if match is None or unit is None or float(match[1]) <= 0:
         raise ValueError(
             f"{name} = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
         )
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    return float(match[1]) * unit
 
 
 def add_port_options(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +57,15 @@ def add_only_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", help=told)
 
 
-def add_require_option(parser: argparse.ArgumentParser) -> None:
-    """What a subject has to offer."""
+def add_require_options(parser: argparse.ArgumentParser) -> None:
+    """What a subject has to offer, and what has to be tested of it."""
     parser.add_argument(
         "--require", default="", metavar="a,b", help="fail if the subject does not offer these functions"
+    )
+    parser.add_argument(
+        "--fail-on-untested",
+        action="store_true",
+        help="exit with 1 if an applicable property was not tested, for whatever reason",
     )
 
 

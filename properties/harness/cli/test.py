@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from properties.harness import rooms
-from properties.harness.cli.options import add_only_option
+from properties.harness.cli.options import add_only_option, add_require_options
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
 _PLUGIN = "properties.harness.suite.options"
@@ -25,9 +25,7 @@ def add_test(commands: Any) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     add_only_option(parser)
     parser.add_argument("--max-examples", default="", metavar="N", help="of each property (default 100)")
-    parser.add_argument(
-        "--require", default="", metavar="a,b", help="fail if the subject does not offer these functions"
-    )
+    add_require_options(parser)
     parser.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     parser.add_argument("--workers", default="auto", help="processes (default: one per core)")
     parser.add_argument("arguments", nargs="*", metavar="-- ...", help="anything else is handed to pytest")
@@ -49,4 +47,5 @@ def _arguments(options: argparse.Namespace) -> Iterator[str]:
     given = {"-k": options.only, "--max-examples": options.max_examples, "--require": options.require}
     for name, value in given.items():
         yield from (name, value) if value else ()
+    yield from ("--fail-on-untested",) if options.fail_on_untested else ()
     yield from sorted(map(str, (rooms.FOLDER / "properties").glob("test_*.py")))

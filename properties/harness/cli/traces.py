@@ -14,7 +14,7 @@ from properties.harness.cli.options import (
     add_known_options,
     add_only_option,
     add_port_options,
-    add_require_option,
+    add_require_options,
     seconds,
 )
 from properties.harness.execution.selection import heading
@@ -41,7 +41,7 @@ def add_traces(commands: Any) -> None:
     traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
     add_port_options(traces)
     add_known_options(traces)
-    add_require_option(traces)
+    add_require_options(traces)
     traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     traces.set_defaults(run=run_traces)

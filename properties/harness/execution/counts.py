@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+_MOST_REASONS = 4
+
 
 @dataclass
 class Counts:
@@ -12,7 +14,9 @@ class Counts:
 
     Args:
         examples: all of them.
-        compared: those that reached the property's own assertion on values that the subject returned.
+        compared: those in which the property compared something that a function of the subject returned, or its refusal
+            where the property is about refusals.
+        parts: rows, fields and bytes that were compared in these, and conditions on them that a property stated.
         outside: those that ended before, at a call that the subject's contract leaves out, by the reason.
         not_offered: those that ended before, at something that the subject does not offer, by what it says.
         discarded: those that the property itself did not want.
@@ -27,10 +31,11 @@ class Counts:
     discarded: int = 0
     no_evidence: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
 
     @property
     def vacuous(self) -> int:
-        """Examples that came to their end without an assertion."""
+        """Examples that came to their end without anything compared."""
         ended = self.ended_before + self.discarded + self.no_evidence.total()
         return self.examples - self.compared - ended
 
@@ -39,10 +44,17 @@ class Counts:
         return self.outside.total() + self.not_offered.total()
 
     @property
+    def left_out(self) -> str:
+        """What examples came to that cannot be compared on the subject, the most frequent reason first; "" without any."""
+        why = (self.outside + self.not_offered + self.no_evidence).most_common()
+        told = [reason for reason, _ in why[:_MOST_REASONS]]
+        more = len(why) - len(told)
+        return "; ".join([*told, f"and {more} other reasons"] if more else told)
+
+    @property
     def reasons(self) -> str:
         """Why examples are no evidence, the most frequent reason first."""
-        why = self.outside + self.not_offered + self.no_evidence
-        told = [reason for reason, _ in why.most_common()]
+        told = [self.left_out] if self.left_out else []
         told += ["the property discarded what was drawn"] if self.discarded else []
         told += ["there was nothing to compare in what was drawn"] if self.vacuous > 0 else []
         return "; ".join(told)
@@ -55,6 +67,7 @@ class Counts:
         self.discarded += other.discarded
         self.no_evidence.update(other.no_evidence)
         self.unchecked.update(other.unchecked)
+        self.parts += other.parts
 
     def take(self) -> Counts:
         """What was counted until now; counting starts anew."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal
 from properties.harness.subject import Subject
 
-NOT_OFFERED = "NotOffered"
-"""The name of the exception by which an adapter says that a release does not have what an input needs."""
-
 
 def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
     """Why this call, all of whose names are resolved, is not made; None where it is inside of the contract."""
@@ -18,6 +15,6 @@ def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
 
 def not_offered(outcome: Outcome | None) -> str | None:
     """What the subject says that it does not offer; None where it has answered."""
-    if isinstance(outcome, Raised) and outcome.exception == NOT_OFFERED:
+    if isinstance(outcome, Raised) and outcome.not_offered:
         return outcome.message
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from oracle.profile import Profile
 from properties.harness.case import Case, Failure
-from properties.harness.case.compare import Difference, brief, outcome_difference
+from properties.harness.case.compare import Difference, brief, outcome_difference, parts_compared, parts_of
 from properties.harness.case.failure import (
     exception_of,
     failure_of,
@@ -25,9 +25,9 @@ from properties.harness.case.form import form_difference
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.timeline import Timeline
 from properties.harness.case.unchecked import unchecked
-from properties.harness.case.values import Call, Outcome, Raised, Refusal, Returned, Step, Value
+from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.harness.execution.counts import Counts
-from properties.harness.execution.domain import NOT_OFFERED, left_out, not_offered
+from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run, rules_of
 from properties.harness.kernels import schedules
@@ -37,13 +37,15 @@ from properties.harness.text import visible
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
 
+REFUSAL = "refusal"
+"""The kind of the properties about inputs that no document allows."""
 ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""
 _CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What Python raises where a result is not what the code that takes it apart was written for."""
 _NO_ORDER = "no launch of several programs, which could run in another order"
 
-__all__ = ["NOT_OFFERED", "Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
+__all__ = ["Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
 
 
 class KnownFailure(Exception):
@@ -131,6 +133,8 @@ class Trial:
         self.is_compared = False
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
+        self._looked_at = 0
+        self._has_evidence = False
         self._reordered_before = schedules.REORDERED.launches
 
     @property
@@ -143,9 +147,10 @@ class Trial:
         """The module whose functions stand in the subject's engine, "" for none."""
         return self.bench.subject.inside
 
-    def compared(self) -> None:
-        """The property's own assertion was reached, on values that the subject returned."""
-        if not self.is_compared and self._has_its_subject_matter():
+    def compared(self, parts: int) -> None:
+        """The property compared so many rows, fields or bytes of what functions of the subject returned."""
+        self.bench.counts.parts += parts
+        if parts and not self.is_compared and self._has_its_subject_matter():
             self.is_compared = True
             self.bench.counts.compared += 1
 
@@ -155,8 +160,12 @@ class Trial:
 
     def end(self) -> None:
         """The property's body has come to its end, with nothing wrong."""
-        if not self.is_compared and not self._has_its_subject_matter():
+        if self.is_compared:
+            return
+        if not self._has_its_subject_matter():
             self.bench.counts.no_evidence[_NO_ORDER] += 1
+        elif self._run.actual and not any(one.by_subject for one in self._run.actual):
+            self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
 
     def keep(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
@@ -166,7 +175,13 @@ class Trial:
         self.bench.on_step(self)
         outcome = self._run.take_unasked(step)
         self._require_offered(outcome)
+        self._has_evidence = self._has_evidence or (outcome is not None and outcome.by_subject)
         return outcome
+
+    def kept_compared(self, rows: int) -> None:
+        """As `compared`, of so many rows of a step of a long example that was executed by `keep`, if the subject took part."""
+        self.compared(rows if self._has_evidence else 0)
+        self._has_evidence = False
 
     def finds(
         self,
@@ -240,8 +255,9 @@ class Trial:
             self.agrees(*steps)
 
     def _compare(self, number: int) -> None:
-        self.compared()
         expected, actual = self._run.expected[number], self._run.actual[number]
+        if self._is_evidence(expected, actual):
+            self.compared(parts_compared(expected, actual))
         found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
         if found is not None:
             self._differs(number, found)
@@ -254,6 +270,20 @@ class Trial:
             failure_of(found, expected, actual, function=call.function, call=number, shown=self._shown(call))
         )
 
+    def _is_evidence(self, expected: Expected | None, actual: Outcome) -> bool:
+        """Whether the outcome is the subject's own, and of a kind that the property is about."""
+        refused = isinstance(expected, Refusal) and isinstance(actual, Raised)
+        return actual.by_subject and (not refused or self.tested.kind == REFUSAL)
+
+    def _has_evidence_so_far(self) -> bool:
+        """Whether a function of the subject has returned something that a condition can be about."""
+        actual, expected = self._run.actual, self._run.expected
+        while not self._has_evidence and self._looked_at < len(actual):
+            number, self._looked_at = self._looked_at, self._looked_at + 1
+            evident = self._is_evidence(expected[number], actual[number])
+            self._has_evidence = evident and parts_of(actual[number]) > 0
+        return self._has_evidence
+
     def returns(self, *steps: Step) -> Value:
         """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""
         return self._returned(*steps).value
@@ -265,7 +295,7 @@ class Trial:
     def _returned(self, *steps: Step) -> Returned:
         outcome = self.run(*steps)
         if isinstance(outcome, Raised):
-            self.compared()
+            self.compared(int(outcome.by_subject))
             last = len(self._run.calls) - 1
             call = self._run.calls[last]
             self._fails(raised_instead(outcome, function=call.function, call=last, shown=self._shown(call)))
@@ -284,7 +314,7 @@ class Trial:
         for place, wanted, found in pairs:
             difference = form_difference(wanted, found, place)
             if difference is not None:
-                self.compared()
+                self.compared(int(outcome.by_subject))
                 self._differs(len(self._run.actual) - 1, difference)
 
     @contextmanager
@@ -326,8 +356,8 @@ class Trial:
             Falsified: the condition is false and the subject does not declare that it may be.
             KnownFailure: it does declare it.
         """
-        if self._run.actual:
-            self.compared()
+        if self._has_evidence_so_far():
+            self.compared(1)
         if not condition:
             self._run.settle()
             number, about = self._behind_condition()

@@ -43,7 +43,7 @@ from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCT
 from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.execution.objects.source_line import source_line
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.subject import Subject, is_engine
+from properties.harness.subject import NotOffered, Subject, is_engine
 
 
 class Port(Protocol):
@@ -169,6 +169,7 @@ class InProcess:
     def _call(self, call: Call) -> Outcome:
         scope = Scope()
         self._builder.allocator.begin_call()
+        before = self.subject.own_calls()
         try:
             with ExitStack() as stack:
                 # It has the subject forget what it remembers, by the subject's own code.
@@ -180,12 +181,16 @@ class InProcess:
             cause = error.__cause__
             assert cause is not None
             told = name_of(type(cause)), message_of(cause)
-            return Raised(
-                *told, *self._traces(call, scope), None if told[0] in FINDINGS else source_line(cause)
-            )
+            at = None if told[0] in FINDINGS else source_line(cause)
+            own, lacks = self._is_own(call, before), isinstance(cause, NotOffered)
+            return Raised(*told, *self._traces(call, scope), at, own, lacks)
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
-        return Returned(described, *self._traces(call, scope))
+        return Returned(described, *self._traces(call, scope), self._is_own(call, before))
+
+    def _is_own(self, call: Call, before: int | None) -> bool:
+        """Whether a function of the subject ran in the call, of whose functions `before` were called before it."""
+        return self.subject.is_own(call.function) if before is None else self.subject.own_calls() != before
 
     def _prepared(self, call: Call, scope: Scope) -> Callable[[], Any]:
         build = self._builder.build

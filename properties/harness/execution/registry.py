@@ -21,7 +21,7 @@ from hypothesis.strategies import SearchStrategy
 import properties
 from oracle.profile import Profile
 from properties.harness.case.rules import require_property_id
-from properties.harness.execution.example import ORDER_FREE, Bench, KnownFailure
+from properties.harness.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
 from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
 from properties.harness.subject import Subject, is_engine
 
@@ -41,7 +41,7 @@ KINDS = frozenset(
         "width",
         "algebra",
         "cost",
-        "refusal",
+        REFUSAL,
         "capture = replay",
     }
 )
@@ -153,7 +153,7 @@ class Property:
             return f"{bench.subject.name} has no {', '.join(missing)}"
         if wanted and bench.subject.supplied.issuperset(wanted):
             return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
-        if self.kind == "refusal" and not bench.subject.refuses:
+        if self.kind == REFUSAL and not bench.subject.refuses:
             return f"{bench.subject.name} does not promise to refuse what is undocumented"
         device = bench.port.device
         if self.device not in (None, device):

@@ -22,6 +22,10 @@ class Status(enum.Enum):
     NOT_APPLICABLE = "not applicable"
 
 
+TELLING = 25
+"""Examples after which more would hardly lead to a comparison; with fewer it may be chance that there was none."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A status, and why where that is no matter of course."""
@@ -42,7 +46,10 @@ def verdict_of(counts: Counts, *, known: bool = False) -> Verdict:
         return Verdict(Status.PASSED)
     if not counts.examples:
         return Verdict(Status.NOT_TESTED, "no example was run")
-    ended = f"all {counts.examples:,} examples ended before the assertion"
+    if counts.left_out:
+        # The others had nothing to compare, and say nothing about the subject.
+        return Verdict(Status.NOT_APPLICABLE, counts.left_out)
+    ended = f"nothing was compared in all {counts.examples:,} examples"
     if counts.examples == 1:
-        ended = "the only example ended before the assertion"
+        ended = "nothing was compared in the only example"
     return Verdict(Status.NOT_TESTED, f"{ended}: {counts.reasons}")

@@ -3,6 +3,7 @@
 from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 from properties.harness.subject.loading import BUILT_IN, adapted, load
 from properties.harness.subject.matching import KnownDefectIndex
+from properties.harness.subject.not_offered import NotOffered
 from properties.harness.subject.subject import (
     LAYOUT_VARIABLE,
     Outside,
@@ -16,6 +17,7 @@ __all__ = [
     "Condition",
     "KnownDefectIndex",
     "KnownDeviation",
+    "NotOffered",
     "Outside",
     "Subject",
     "Symptom",

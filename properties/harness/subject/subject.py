@@ -22,6 +22,8 @@ from properties.harness.subject.matching import KnownDefectIndex
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ENGINES = frozenset({"LiveEngine"})
 """Whole engines, which no document describes."""
+_LAUNCH = "harness.launch"
+"""The function of the harness that runs a kernel of the subject."""
 _ABSENT = object()
 _FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -122,6 +124,15 @@ class Subject:
     def own_name(self, function: str) -> str:
         """What its author calls what stands behind a documented function."""
         return function
+
+    def own_calls(self) -> int | None:
+        """How many calls of its author's functions were made in this process; None where every name of it is one."""
+        return None
+
+    def is_own(self, function: str) -> bool:
+        """Whether a call of that name runs code of the subject, and not of the harness or the adapter alone."""
+        of_the_harness = function.startswith("harness.") and function != _LAUNCH
+        return not of_the_harness and function not in self.supplied
 
     def provides(self, name: str) -> bool:
         """Whether it has what its author calls so."""

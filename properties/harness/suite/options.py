@@ -19,7 +19,7 @@ from properties.harness.kernels import triton_mode
 from properties.harness.kernels.sanitizer.fixture import sanitizer
 from properties.harness.rooms import FOLDER
 from properties.harness.subject import Subject, load
-from properties.harness.suite.verdicts import PropertyTests
+from properties.harness.suite.verdicts import FAIL_ON_UNTESTED, PropertyTests
 
 __all__ = ["sanitizer"]
 
@@ -39,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--max-examples", type=int, default=None, help="of each property (default: of Hypothesis' profile)"
+    )
+    group.addoption(
+        FAIL_ON_UNTESTED, action="store_true", help="fail if an applicable property was not tested"
     )
     group.addoption("--no-sanitize", action="store_true", help="do not watch kernels on a CPU")
     group.addoption(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ from hypothesis.errors import Flaky
 from properties.harness.campaign.stale import enough
 from properties.harness.case import Case
 from properties.harness.case.places import Places, print_case
+from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.fewest_switches import with_fewest_switches
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, property_of
 from properties.harness.execution.unread import kept_unread
-from properties.harness.execution.verdict import Status, Verdict, verdict_of
+from properties.harness.execution.verdict import TELLING, Status, Verdict, verdict_of
 from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
 from properties.harness.report.markdown import write_report
@@ -53,7 +54,8 @@ _SHOWN = (
     Status.NOT_TESTED,
 )
 _PROPERTY, _VERDICT, _UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
-_LAUNCHED = "statecheck launches"
+_LAUNCHED, _TRIED = "statecheck launches", "statecheck tried"
+FAIL_ON_UNTESTED = "--fail-on-untested"
 _DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
 _NAMES = 8
 _judged = pytest.StashKey[Verdict]()
@@ -119,8 +121,8 @@ class PropertyTests:
         self._kept.begin(tested, bench)
         result = yield
         verdict = pyfuncitem.stash[_judged] = _verdict(tested, bench, own=_is_own(pyfuncitem))
-        if verdict.status is Status.NOT_TESTED:
-            pytest.skip(f"not tested: {verdict.reason}")
+        if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE):
+            pytest.skip(f"{verdict.status.value}: {verdict.reason}")
         if verdict.status is Status.KNOWN:
             pytest.xfail(f"known: {verdict.reason}")
         if verdict.status is Status.UNEXPECTED_PASS:
@@ -136,7 +138,7 @@ class PropertyTests:
         status = _status(item, call.when, error, latest)
         if tested is not None and status is not None:
             bench = self.bench_of(item)
-            _tell(item, tested, status, bench.counts.unchecked if call.when == "call" else {})
+            _tell(item, tested, status, bench.counts if call.when == "call" else Counts())
             if _is_own(item):
                 item.user_properties += [
                     (declared.KEY, text) for text in declared.report_of(bench, tested, status)
@@ -156,16 +158,15 @@ class PropertyTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if (
-            exitstatus == pytest.ExitCode.OK
-            and self._summary.defects.is_stale
-            and not _is_part(session.config)
-        ):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            return
         # In a suite of somebody's own, other tests may be all that was asked for.
         void = self._summary.is_void and (self._bench is not None or not self._summary.others)
-        if exitstatus == pytest.ExitCode.OK and void and not _is_part(session.config):
+        if exitstatus != pytest.ExitCode.OK or _is_part(session.config):
+            return
+        untested = self._summary.untested
+        is_failure = untested and session.config.getoption(FAIL_ON_UNTESTED, False)
+        if self._summary.defects.is_stale or is_failure:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif void or any(untested.values()):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -224,19 +225,23 @@ def _status(item: pytest.Item, when: str, error: BaseException | None, latest: C
     return Status.ERROR if error is not None else None
 
 
-def _tell(
-    item: pytest.Item, tested: Property, status: Status, unchecked: dict[str, int] | None = None
-) -> None:
+def _tell(item: pytest.Item, tested: Property, status: Status, counts: Counts) -> None:
     """Write the verdict on a test where its report takes it along."""
     # Several tests may be about one property, which then counts once; subjects of a suite count apart.
     name = item.nodeid if hasattr(item.function, "properties") else tested.name  # type: ignore[attr-defined]
     item.user_properties += [(_PROPERTY, name), (_VERDICT, status.value)]
-    item.user_properties += [(_UNCHECKED, place) for place in sorted(unchecked or {})]
+    item.user_properties += [(_UNCHECKED, place) for place in sorted(counts.unchecked)]
+    if status is Status.NOT_TESTED:
+        item.user_properties += [(_TRIED, str(counts.examples >= TELLING))]
 
 
 def _spelled(launches: Mapping[How, int]) -> Iterator[str]:
     """Launches as texts, which go from one process to another."""
     return (json.dumps([*astuple(one), times]) for one, times in launches.items())
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMES]) + (f", and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
 
 
 class _LastFailure:
@@ -317,6 +322,7 @@ class _Summary:
         self._unchecked: set[str] = set()
         self._launches: Counter[How] = Counter()
         self.defects = DeclaredDefects()
+        self._tried: set[str] = set()
         self.others = 0
         """Tests that were run and are about no property."""
 
@@ -325,6 +331,8 @@ class _Summary:
         of = dict(told)
         if _VERDICT in of:
             self._verdicts[report.nodeid] = of[_PROPERTY], Status(of[_VERDICT])
+            if of.get(_TRIED) == str(True):
+                self._tried.add(of[_PROPERTY])
         elif report.when == "call" and report.nodeid not in self._verdicts:
             self.others += 1
         self._unchecked.update(value for name, value in told if name == _UNCHECKED)
@@ -341,6 +349,12 @@ class _Summary:
         found = [status for _, status in self._verdicts.values()]
         return bool(found) and not any(status in _COMPARED for status in found)
 
+    @property
+    def untested(self) -> dict[str, bool]:
+        """Applicable properties that were not tested, and whether there were enough examples to say that it was no chance."""
+        found = (name for name, status in self._by_property().items() if status is Status.NOT_TESTED)
+        return {name: name in self._tried for name in sorted(found)}
+
     def lines(self) -> Iterable[str]:
         if not self._verdicts:
             return
@@ -349,11 +363,11 @@ class _Summary:
         yield f"statecheck: {told}"
         if self.is_void:
             yield "statecheck: nothing was compared, so nothing is known about this subject"
+        if self.untested:
+            yield f"statecheck: not tested: {_named(list(self.untested))}"
         if self._unchecked:
             names = sorted(self._unchecked)
-            more = f", and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-            yield f"statecheck: seen but not compared, since no rule knows it: {', '.join(names[:_NAMES])}{more}"
-
+            yield f"statecheck: seen but not compared, since no rule knows it: {_named(names)}"
         if self._launches:
             yield f"statecheck: kernels: {coverage.summary(self._launches)}"
         yield from self.defects.lines()

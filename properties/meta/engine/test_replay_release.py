@@ -59,8 +59,7 @@ class LiveStep:
     accesses: Any
     held: Any
 
-class NotOffered(Exception):
-    pass
+from properties.subjects import NotOffered
 
 class LiveEngine:
     '''Computes every prompt in one step, and says a token in each; the fourth request is hit as two blocks.'''

@@ -22,7 +22,7 @@ from properties.harness.execution.example import Bench
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess
 from properties.meta.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
-from properties.subjects import KnownDeviation, Outside, Subject, Symptom, load
+from properties.subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 
 KEPT = Corpus(ROOT / "corpus").entries()
 DIVIDED = a_case(
@@ -148,10 +148,6 @@ def test_an_input_that_the_contract_leaves_out_is_not_tried() -> None:
     outside = (Outside("cdiv", "odd numbers", lambda asked: bool(asked.named["x"] % 2)),)
     found = verdict(DIVIDED, subject_of(lambda x, y: pytest.fail("tried"), outside=outside))
     assert found == (NOT_APPLICABLE, "odd numbers")
-
-
-class NotOffered(Exception):
-    """As adapters have it."""
 
 
 def not_here(x: int, y: int) -> int:

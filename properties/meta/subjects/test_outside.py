@@ -15,13 +15,9 @@ from properties.harness.execution.example import Bench, OutsideDomain
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.meta.breakages.broken import PAGES, a_property, toy, toy_of_pages
-from properties.subjects import Outside, load
+from properties.subjects import NotOffered, Outside, load
 
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
-
-
-class NotOffered(Exception):
-    """As adapters have it."""
 
 
 def bench_of(divide: Callable[[int, int], Any], **fields: Any) -> Bench:

@@ -178,7 +178,7 @@ def test_what_a_port_does_not_implement_is_outside() -> None:
     bench = bench_of(subject_of(chunk_offsets=chunk_offsets))
     with pytest.raises(OutsideDomain):
         bench.begin(a_property()).agrees(OFFSETS)
-    assert bench.counts.not_offered == {"chunk_offsets does not implement: chunks": 1}
+    assert bench.counts.not_offered == {"toy_port does not implement chunk_offsets: chunks": 1}
 
 
 def test_waiting_is_an_error_for_those_alone_who_promise_not_to(monkeypatch: pytest.MonkeyPatch) -> None:

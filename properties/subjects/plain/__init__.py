@@ -21,7 +21,7 @@ from properties.harness.subject.known import known_in
 from properties.harness.subject.subject import Subject, Tell, offers, safe_getattr
 from properties.harness.text.names import meant_by
 from properties.subjects.plain.outside import outside_of
-from properties.subjects.plain.port import use_port
+from properties.subjects.plain.port import calls_so_far, use_port
 from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION, Plain
 
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
@@ -61,6 +61,9 @@ class PlainSubject(Subject):
 
     def own_name(self, function: str) -> str:
         return NEEDS[function][0] if function in NEEDS else function
+
+    def own_calls(self) -> int:
+        return calls_so_far()
 
     def provides(self, name: str) -> bool:
         return offers(self.module, name)

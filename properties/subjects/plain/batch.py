@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from properties.subjects.plain.port import NotOffered, ask, ints, read_as
+from properties.harness.subject.not_offered import NotOffered
+from properties.subjects.plain.port import ask, ints, read_as
 
 __all__ = [
     "CommonAttentionMetadata",

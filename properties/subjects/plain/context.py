@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.plain.groups import PlainState, groups_with_states, plain_states
-from properties.subjects.plain.port import NotOffered, ask, state_layout
+from properties.subjects.plain.port import ask, state_layout
 
 __all__ = ["MambaSpecDecodeGPUContext"]
 

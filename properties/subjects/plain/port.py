@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
+
 _in_use: dict[str, ModuleType] = {}
-
-
-class NotOffered(Exception):
-    """The port does not offer what an input needs, which is nothing that could be wrong."""
+_calls = [0]
 
 
 def use_port(port: ModuleType) -> None:
@@ -37,12 +36,19 @@ def ask(function: str, told_as: Mapping[str, str] | None = None, /, **arguments:
     """What the port's function answers; `told_as` has the documents' names of arguments, for its refusals."""
     port = current_port()
     _require_promise(port)
+    _calls[0] += 1
     try:
         return getattr(port, function)(**arguments)
     except NotImplementedError as error:
-        raise NotOffered(f"{function} does not implement: {error}") from error
+        lacks = f"{port.__name__} does not implement {function}"
+        raise NotOffered(f"{lacks}: {error}" if str(error) else lacks) from error
     except ValueError as error:
         raise ValueError(_renamed(str(error), told_as or {})) from error
+
+
+def calls_so_far() -> int:
+    """How many calls of the port's functions were made in this process."""
+    return _calls[0]
 
 
 def _require_promise(port: ModuleType) -> None:
@@ -72,8 +78,19 @@ def read_as(form: Callable[[Any], Any], found: Any) -> Any:
 
 
 def ints(values: Sequence[Any]) -> list[int]:
-    """Whole numbers as Python has them, whatever array they come in."""
-    return [index(value) for value in values]
+    """Whole numbers as Python has them, whatever array they come in.
+
+    Raises:
+        TypeError: one is no whole number; True is none, nor is 1.0.
+    """
+    return [_int(value) for value in values]
+
+
+def _int(value: Any) -> int:
+    # Python takes True for 1, and torch does where a tensor holds it.
+    if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
+        raise TypeError(f"value = {value!r}, but should be an int")
+    return index(value)
 
 
 def vector_of(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

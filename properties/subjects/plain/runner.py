@@ -6,10 +6,11 @@ from typing import Any, Self
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.plain.context import MambaSpecDecodeGPUContext
 from properties.subjects.plain.groups import plain_states
 from properties.subjects.plain.lists import MambaCopyBuffers
-from properties.subjects.plain.port import NotOffered, ask, ints, read_as, state_layout
+from properties.subjects.plain.port import ask, ints, read_as, state_layout
 
 __all__ = [
     "MambaBuffers",

@@ -13,12 +13,13 @@ from types import ModuleType
 from typing import Any
 
 from properties.harness.subject.known import known_in
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects import Subject, load
 from properties.subjects.vllm import outside_align, outside_builders
 from properties.subjects.vllm.live import engine as live_engine
 from properties.subjects.vllm.live.inside import PORTED
 from properties.subjects.vllm.profile import profile_of
-from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, NotOffered
+from properties.subjects.vllm.release import RELEASE, RELEASE_NAME
 from properties.subjects.vllm_conditions import CONDITIONS
 
 TOPICS = (

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any
 
-from properties.subjects.vllm.release import RELEASE, NotOffered, optional
+from properties.harness.subject.not_offered import NotOffered
+from properties.subjects.vllm.release import RELEASE, optional
 
 __all__ = [
     "CpuGpuBuffer",

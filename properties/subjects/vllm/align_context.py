@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.align_buffers import (
     SEVERAL_SPECS,
     MambaCopyBuffers,
@@ -12,7 +13,7 @@ from properties.subjects.vllm.align_buffers import (
     released_functions,
     state_specs,
 )
-from properties.subjects.vllm.release import RELEASE, NotOffered, optional
+from properties.subjects.vllm.release import RELEASE, optional
 
 __all__ = [
     "MambaBuffers",

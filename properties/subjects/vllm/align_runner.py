@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.align_buffers import as_released, released_functions
 from properties.subjects.vllm.align_context import MambaSpecDecodeGPUContext
-from properties.subjects.vllm.release import RELEASE, NotOffered, optional
+from properties.subjects.vllm.release import RELEASE, optional
 
 __all__ = [
     "cleanup_mamba_state_idx",

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
+
 # Where it sees no driver, a release switches its Triton off; with no device made visible on purpose it lets it stand, as
 # it does in workers that get their devices later.
 if not torch.cuda.is_available():
@@ -52,10 +54,6 @@ class Unbuilt(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 if torch.cuda.is_available():
     # Without a GPU a release knows how to do without; with one it insists.
     sys.meta_path.append(Unbuilt())
-
-
-class NotOffered(Exception):
-    """The release does not have what is asked for."""
 
 
 def version() -> tuple[int, ...]:

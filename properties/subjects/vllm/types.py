@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from properties.subjects.vllm.release import RELEASE, NotOffered, adapter_of, optional
+from properties.harness.subject.not_offered import NotOffered
+from properties.subjects.vllm.release import RELEASE, adapter_of, optional
 
 __all__ = [
     "FLA_CHUNK_SIZE",

@@ -78,6 +78,20 @@ def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
     failed = sum(one.verdict == "FAILED" and bucket_in(one.file) not in told for one in record.corpus)
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
+    if record.fail_on_untested and (untested := _untested(record)):
+        yield untested
+
+
+def _untested(record: CampaignRecord) -> str:
+    """How many applicable properties were tried and not tested, or, where that is a failure, not tested for any reason."""
+    without = [one for one in record.properties if one.status == Status.NOT_TESTED.value]
+    if not record.fail_on_untested:
+        without = [one for one in without if not one.lacked_time]
+    if not without:
+        return ""
+    listed = ", ".join(one.short for one in without[:_MOST_NAMES])
+    more = f" and {len(without) - _MOST_NAMES:,} more" if len(without) > _MOST_NAMES else ""
+    return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}{more}."
 
 
 def _standings(comparison: Comparison) -> str:
@@ -97,7 +111,10 @@ def _silent(record: CampaignRecord) -> Iterator[str]:
 
 def _missing(record: CampaignRecord) -> Iterator[str]:
     if not any(one.compared for one in record.properties):
-        yield "Nothing was compared: no example reached an assertion on what the subject returned."
+        yield f"Nothing was compared: no property looked at anything that a function of {record.subject} returned."
+    untested = _untested(record)
+    if untested and not record.fail_on_untested:
+        yield untested
     again = f"; {option('resume')} continues it" if record.seed is None else ""
     if record.interrupted:
         yield f"The campaign was interrupted{again}."

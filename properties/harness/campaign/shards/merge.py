@@ -110,6 +110,7 @@ def added(parts: Sequence[Part]) -> CampaignRecord:
         rounds=sum(one.rounds for one in records),
         complete=all(one.complete for one in records),
         interrupted=any(one.interrupted for one in records),
+        fail_on_untested=any(one.fail_on_untested for one in records),
         environment=_environment(records),
         properties=_grouped(_each(records, "properties"), lambda one: one.name, _property),
         buckets=buckets,
@@ -186,6 +187,7 @@ def _property(group: list[PropertyRecord]) -> PropertyRecord:
         known=_summed(one.known for one in group),
         no_evidence=_summed(one.no_evidence for one in group),
         unchecked=_summed(one.unchecked for one in group),
+        parts=sum(one.parts for one in group),
     )
 
 

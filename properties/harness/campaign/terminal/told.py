@@ -9,7 +9,7 @@ from pathlib import PurePath
 from rich.table import Table
 
 from properties.harness.campaign.causes import CauseGroup, grouped
-from properties.harness.campaign.record import BucketRecord, CampaignRecord, KnownRecord, PropertyRecord
+from properties.harness.campaign.record import BucketRecord, CampaignRecord, KnownRecord
 from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.execution.verdict import Status
 from properties.harness.text.command_lines import command_line, option
@@ -50,7 +50,7 @@ def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
     """The properties of that status, by the reason; those that only lacked time have a line of their own."""
     found: dict[str, list[str]] = {}
     for one in record.properties:
-        if one.status == status.value and not _lacked_time(one):
+        if one.status == status.value and not one.lacked_time:
             found.setdefault(one.detail, []).append(one.short)
     return found
 
@@ -67,13 +67,9 @@ def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, l
     return others | {together: [name for names in lacks.values() for name in names]}
 
 
-def _lacked_time(one: PropertyRecord) -> bool:
-    return one.status == Status.NOT_TESTED.value and not one.examples
-
-
 def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
-    names = [one.short for one in record.properties if _lacked_time(one)]
+    names = [one.short for one in record.properties if one.lacked_time]
     if not names:
         return ""
     told = f"not tested for want of time: {_listed(names)}"
@@ -91,7 +87,7 @@ def budget_that_would_do(record: CampaignRecord) -> int:
     if record.budget is None:
         return 0
     applicable = [one for one in record.properties if one.status != Status.NOT_APPLICABLE.value]
-    reached = sum(one.examples > 0 for one in applicable)
+    reached = sum(not one.lacked_time for one in applicable)
     # What comes last costs most.
     wanted = 1.5 * record.budget * len(applicable) / max(1, reached)
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)

@@ -11,7 +11,7 @@ from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.values import BufferMaker, Call, Function, Record, Value
 from properties.harness.report.repro.carried import Carried
-from properties.harness.subject import Subject, load
+from properties.harness.subject import NotOffered, Subject, load
 
 _ALWAYS = ("get_conv_state_layout",)
 """What every script asks for: whether the layout is remembered."""
@@ -57,7 +57,9 @@ def parts_of(package: str) -> Carried:
     modules = {
         f"{package}.{'.'.join(path.relative_to(folder).with_suffix('').parts)}": path for path in paths
     }
-    return Carried(modules | _rules_of(modules.values()), package)
+    # The script's own class of that name says the same, and its `attempt` knows it.
+    given = frozenset({NotOffered.__name__})
+    return Carried(modules | _rules_of(modules.values()), package, given)
 
 
 def _rules_of(paths: Iterable[Path]) -> dict[str, Path]:

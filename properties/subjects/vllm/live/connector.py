@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.live.config import LiveSettings
 from properties.subjects.vllm.live.offers import LiveOffers
 from properties.subjects.vllm.live.transfers import LiveTransfers
-from properties.subjects.vllm.release import NotOffered, find, optional
+from properties.subjects.vllm.release import find, optional
 
 _FOLDER = "vllm.distributed.kv_transfer"
 _MODULE, _SHARED = "statecheck_live_connector", "live"

@@ -18,6 +18,7 @@ from typing import Any
 from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.layout import get_conv_state_layout
 from properties.subjects.vllm.live.config import (
     CONV_WIDTH,
@@ -33,7 +34,7 @@ from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.step import LiveStep
 from properties.subjects.vllm.live.v1 import LiveWorkerV1
 from properties.subjects.vllm.live.v2 import LiveWorkerV2
-from properties.subjects.vllm.release import RELEASE_NAME, NotOffered, find, optional
+from properties.subjects.vllm.release import RELEASE_NAME, find, optional
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 

@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.live.config import BUILDERS, LiveSettings
 from properties.subjects.vllm.live.inside_parts import (
     KernelInside,
@@ -17,7 +18,7 @@ from properties.subjects.vllm.live.inside_parts import (
     context_inside,
     first_runner_inside,
 )
-from properties.subjects.vllm.release import RELEASE, NotOffered, find
+from properties.subjects.vllm.release import RELEASE, find
 
 __all__ = ["PORTED", "Inside"]
 

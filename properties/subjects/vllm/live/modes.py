@@ -2,8 +2,9 @@
 
 import typing
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.live.config import CHUNK, LiveSettings
-from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, NotOffered, optional
+from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, optional
 
 _FIRST, _FIRST_IN_ALL = (0, 25), (0, 22)
 """The oldest releases of whose lives we know which failures are defects, and of those in mode "all"."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.live.config import LiveSettings, bare, made_with
 from properties.subjects.vllm.live.connector import in_place
 from properties.subjects.vllm.live.forward import LiveForward
@@ -26,7 +27,7 @@ from properties.subjects.vllm.live.parts import (
 )
 from properties.subjects.vllm.live.states import LiveMemory
 from properties.subjects.vllm.live.worker import LiveWorker
-from properties.subjects.vllm.release import NotOffered, find
+from properties.subjects.vllm.release import find
 
 _STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
 ON_CPU = torch.device("cpu")
