@@ -155,6 +155,7 @@ class Campaign:
             self._pool.wait(_POLL_SECONDS)
             for worker, event in self._pool.events():
                 self._outcomes.apply(worker, event)
+            self._outcomes.retire()
             if self._pool.workers != spawned:
                 # A worker has ended; another one may take as long again.
                 break

@@ -112,7 +112,7 @@ class Ledger:
         known = self.buckets.get(bucket.id)
         if known is None:
             self.buckets[bucket.id] = self._bucket(bucket, case, found, at)
-        elif len(json.dumps(found.case)) < len(json.dumps(known.case)):
+        elif (not found.shrunk, _size(found.case)) < (not known.shrunk, _size(known.case)):
             known.case, known.message, known.report = found.case, case.message, found.report
             known.note = found.note
         self.buckets[bucket.id].shrunk |= found.shrunk
@@ -203,6 +203,10 @@ class Ledger:
             name: Compilation(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])
             for name, told in record.kernels.items()
         }
+
+
+def _size(case: dict[str, Any]) -> int:
+    return len(json.dumps(case))
 
 
 def _thinned(series: list[ProgressPoint]) -> list[ProgressPoint]:

@@ -167,6 +167,9 @@ class Outcomes:
     # Workers that end before their tasks do.
 
     def _on_worker_exit(self, worker: WorkerHandle, event: WorkerExited) -> None:
+        if worker.gpu.gone:
+            # It is retired with its device.
+            return
         fault = death(event.exit_code) if event.exit_code is not None else None
         # What others have killed is no finding about the subject.
         fault = None if fault is None or fault.from_outside else fault

@@ -38,7 +38,6 @@ def begun(plan: Plan) -> Beginning:
     from properties.harness.execution.breadth import require_narrow
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
-    from properties.harness.report.environment import environment
     from properties.harness.subject import load as load_subject
 
     if plan.budget is None and plan.examples is None:
@@ -54,27 +53,33 @@ def begun(plan: Plan) -> Beginning:
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,
-        CampaignRecord(
-            plan.id,
-            plan.subject,
-            plan.device,
-            plan.commit,
-            plan.only,
-            plan.shard,
-            plan.shards,
-            device_names(plan.device, plan.gpus),
-            plan.engines,
-            dt.datetime.now().astimezone().isoformat(timespec="seconds"),
-            first_round=plan.first_round,
-            budget=plan.budget,
-            examples_wanted=plan.examples,
-            environment=environment(),
-            seed=plan.seed,
-            fail_on_untested=plan.fail_on_untested,
-        ),
+        _empty_record(plan),
         Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
         KnownDefects(declared, selected=bool(plan.only) or plan.lives, profile=subject.profile),
         lives,
+    )
+
+
+def _empty_record(plan: Plan) -> CampaignRecord:
+    from properties.harness.report.environment import environment
+
+    return CampaignRecord(
+        plan.id,
+        plan.subject,
+        plan.device,
+        plan.commit,
+        plan.only,
+        plan.shard,
+        plan.shards,
+        device_names(plan.device, plan.gpus),
+        plan.engines,
+        dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        first_round=plan.first_round,
+        budget=plan.budget,
+        examples_wanted=plan.examples,
+        environment=environment(),
+        seed=plan.seed,
+        fail_on_untested=plan.fail_on_untested,
     )
 
 

@@ -152,7 +152,8 @@ class StepLog:
         if end + len(_END) > len(self._memory):
             self._grow(end + len(_END))
         # In this order: with its length the record is there.
-        self._memory[begin : end + len(_END)] = content + _END
+        self._memory[begin:end] = content
+        self._memory[end : end + len(_END)] = _END
         _RECORD.pack_into(self._memory, self._end, len(content), crc32(content))
         self._end = end
 
@@ -167,7 +168,9 @@ class StepLog:
         # While the lock is held: unlocked, it would be taken for one that was left behind.
         self.path.unlink(missing_ok=True)
         self._memory.close()
-        os.close(self._file)
+        with suppress(OSError):
+            # A subject may have closed it.
+            os.close(self._file)
 
 
 def _opened(path: Path) -> tuple[Path, int]:

@@ -16,6 +16,7 @@ from properties.harness.case import Case
 from properties.harness.case.failure import stated
 from properties.harness.case.packed import unpack
 from properties.harness.case.values import Call, Outcome, Raised, Step
+from properties.harness.data.files import in_file_name
 from properties.harness.data.locks import try_lock
 from properties.harness.device.log import SUFFIX, WORKER, records
 from properties.harness.execution.run import Follower, rules_of
@@ -60,7 +61,7 @@ def save_recovered(path: Path, folder: Path | None = None, *, owner_ended: bool 
     saved = None
     if case is not None:
         _, of_worker, number = path.stem.rpartition(WORKER)
-        name = f"{case.property_name}.{number}" if of_worker else path.stem
+        name = f"{in_file_name(case.property_name)}.{number}" if of_worker else path.stem
         saved = case.save((folder or path.parent) / f"{name}{UNFINISHED}")
     if owner_ended or not _in_use(path):
         path.unlink(missing_ok=True)

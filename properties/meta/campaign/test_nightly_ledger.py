@@ -172,6 +172,16 @@ def test_what_two_engines_find_at_once_is_one_bucket_with_the_examples_of_both()
     assert [one.examples for one in ledger.buckets.values()] == [12]
 
 
+def test_a_bucket_keeps_the_shrunk_case_before_one_that_was_only_met() -> None:
+    met, shrunk = (a_case(steps=(call("divide", x=x, y=2),)) for x in (5, 1))
+    for order in ((met, shrunk), (shrunk, met)):
+        ledger = a_ledger()
+        for case in order:
+            explored(ledger, "falsified", found=(found(case, shrunk=case is shrunk),))
+        (bucket,) = ledger.buckets.values()
+        assert (bucket.case, bucket.shrunk) == (shrunk.to_data(), True)
+
+
 def test_a_bucket_keeps_the_smaller_case_whichever_was_first() -> None:
     longer = replace(DIVIDED, steps=(call("divide", x=5_000_000, y=2),))
     assert bucket_of(longer).id == ONE

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from properties.harness.campaign.workers.set_up import prepare_process, properties_of
 from properties.harness.campaign.workers.tasks import (
     CanaryResult,
     DeviceLost,
@@ -59,34 +60,20 @@ class Worker:
     """Does tasks on one bench."""
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
-        if setting.gpu:
-            os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
-        import torch
-
+        prepare_process(setting)
         from properties.harness.campaign.corpus import Corpus
         from properties.harness.campaign.known_defects import KnownDefectMatcher
-        from properties.harness.execution import profiles
         from properties.harness.execution.example import Bench
         from properties.harness.execution.port import ordinary_port
-        from properties.harness.execution.registry import load_properties
-        from properties.harness.kernels import triton_mode
         from properties.harness.subject import load
 
-        torch.set_num_threads(1)
-        profiles.load("nightly")
-        triton_mode.prepare(setting.device)
-        _use_database(setting.database)
         self.setting = setting
         self.events = EventPipe(pipe)
         self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         self.troubles: list[str] = []
         """What could not be written, a sentence for each place and reason."""
         self.log = self._opened_log()
-        self.properties = load_properties()
-        for tested in self.properties.values():
-            machine = getattr(tested, "machine", None)
-            if machine is not None and setting.steps is not None:
-                machine.steps = setting.steps
+        self.properties = properties_of(setting)
         subject = load(setting.subject)
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Port = self.isolated or ordinary_port(
@@ -105,7 +92,7 @@ class Worker:
         name = f"{WORKER}{os.getpid()}"
         for folder in (self.pending, Path(tempfile.gettempdir()), Path("/dev/shm")):  # noqa: S108 - memory
             try:
-                return StepLog(running_path(folder, name))
+                return StepLog(running_path(folder.absolute(), name))
             except OSError as error:
                 self.trouble(folder, error)
         return None
@@ -240,20 +227,6 @@ def quietly() -> Iterator[None]:
     """What properties and subjects print stays out of the display."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
-
-
-def _use_database(database: str) -> None:
-    from hypothesis import settings
-
-    if database == "local":
-        return
-    chosen = None
-    if database != "none":
-        from properties.harness.campaign.shards.examples_database import example_database
-
-        chosen = example_database(database)
-    settings.register_profile("nightly-here", settings.get_profile("nightly"), database=chosen)
-    settings.load_profile("nightly-here")
 
 
 def preload() -> None:

@@ -1,0 +1,52 @@
+"""What is set in a worker's process before it does anything, for all of its life."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from properties.harness.campaign.workers.tasks import Setting
+
+if TYPE_CHECKING:
+    from properties.harness.execution.registry import Property
+
+
+def prepare_process(setting: Setting) -> None:
+    """What has to be set before anything is imported that looks at it, and holds for the process."""
+    if setting.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
+    import torch
+
+    from properties.harness.execution import profiles
+    from properties.harness.kernels import triton_mode
+
+    torch.set_num_threads(1)
+    profiles.load("nightly")
+    triton_mode.prepare(setting.device)
+    _use_database(setting.database)
+
+
+def properties_of(setting: Setting) -> dict[str, Property]:
+    """All properties; a state machine's steps are those of the campaign, of which a process has one."""
+    from properties.harness.execution.registry import load_properties
+
+    found = load_properties()
+    for tested in found.values():
+        machine = getattr(tested, "machine", None)
+        if machine is not None and setting.steps is not None:
+            machine.steps = setting.steps
+    return found
+
+
+def _use_database(database: str) -> None:
+    from hypothesis import settings
+
+    if database == "local":
+        return
+    chosen = None
+    if database != "none":
+        from properties.harness.campaign.shards.examples_database import example_database
+
+        chosen = example_database(database)
+    settings.register_profile("nightly-here", settings.get_profile("nightly"), database=chosen)
+    settings.load_profile("nightly-here")
