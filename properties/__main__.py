@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from properties.harness.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
@@ -26,6 +27,9 @@ def run() -> int:
         code = main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else CLEAN
+    # The verdict stands: a signal that comes until the process is gone must not change its exit code.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     finish()
     if code and by_make():
         print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)

@@ -32,7 +32,15 @@ def installed_release() -> str:
 
 def home() -> Path:
     """The folder below which commands keep what they make: the checkout, or the working folder outside of one."""
-    return FOLDER if is_checkout() else Path.cwd()
+    return FOLDER if is_checkout() else working_folder()
+
+
+def working_folder() -> Path:
+    """The folder in which this process works; `FOLDER` where that has been removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return FOLDER
 
 
 def variables(folders: Iterable[str] | None = None) -> dict[str, str]:
@@ -46,8 +54,8 @@ def variables(folders: Iterable[str] | None = None) -> dict[str, str]:
 
 def import_path(folders: Iterable[str] | None = None) -> list[str]:
     """An import path on which these rooms come first; see `variables`."""
-    # An empty entry means the working folder, which may be another one there.
-    others = [one or str(Path.cwd()) for one in (sys.path if folders is None else folders)]
+    # Relative to the working folder, which may be another one there, or another one later.
+    others = [str(working_folder() / one) for one in (sys.path if folders is None else folders)]
     return list(dict.fromkeys((str(FOLDER), *others)))
 
 

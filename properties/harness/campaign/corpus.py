@@ -27,7 +27,9 @@ from properties.harness.execution.port import Port
 from properties.harness.subject import Subject, load
 
 _LOCK = ".lock"
-_LOCK_SECONDS = 10.0
+_LOCK_SECONDS = 2.0
+"""A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
+_held_by_others: set[Path] = set()
 _ATTEMPTS = 5
 _BESIDE = 100
 _HOUR, _DAY = 3600.0, 86400.0
@@ -144,7 +146,7 @@ def path_of(text: str, folder: Path) -> Path:
     Raises:
         ValueError: no such file, though what looks like a path is left to whoever opens it.
     """
-    path = Path(text)
+    path = Path(text).absolute()
     if path.is_file():
         return path
     try:
@@ -251,16 +253,35 @@ def _place_of(path: Path) -> tuple[Path, Case | None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Alone, as far as the file system can tell; where it cannot, files stay whole, if not always the smallest."""
+    """Alone, as far as the file system can tell; where it cannot, files stay whole, if not always the smallest.
+
+    Raises:
+        OSError: another process holds the lock.
+    """
     lock = _opened(folder / _LOCK)
     try:
-        if lock is not None:
-            with suppress(OSError):
-                lock_within(lock, _LOCK_SECONDS)
+        if lock is not None and not _lock_in_time(lock, folder):
+            raise OSError(f"another process has held its lock for {_LOCK_SECONDS:g} s and written nothing")
         yield
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _lock_in_time(lock: int, folder: Path) -> bool:
+    """Take the lock, as long as the processes that hold it write something; in vain once, and then without waiting."""
+    try:
+        taken = lock_within(lock, 0.0)
+        while not taken and folder not in _held_by_others:
+            before = _contents(folder)
+            taken = lock_within(lock, _LOCK_SECONDS)
+            if not taken and _contents(folder) == before:
+                break
+    except OSError:
+        # This file system has no locks.
+        return True
+    (_held_by_others.discard if taken else _held_by_others.add)(folder)
+    return taken
 
 
 def _opened(path: Path) -> int | None:

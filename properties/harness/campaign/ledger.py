@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from oracle.situations.registry import Situation
+from properties.harness.campaign.corpus import Corpus
 from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
@@ -24,6 +26,7 @@ from properties.harness.case.bucket import Bucket, bucket_of
 from properties.harness.execution.registry import Property
 from properties.harness.kernels.compilations import Compilation, Kernels, added
 from properties.harness.kernels.coverage import Coverage
+from properties.harness.subject.surroundings import take_remarks
 
 _MOST_MOMENTS = 400
 REPLAYED = "Replayed from the corpus."
@@ -36,6 +39,7 @@ class Ledger:
         skipped: reasons by property that does not apply.
         expected: the marks that should be reached.
         first_seen: date and commit of buckets that nobody has met before.
+        corpus: takes cases that workers could not write.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Ledger:
         skipped: dict[str, str],
         expected: Iterable[Situation],
         first_seen: dict[str, str],
+        corpus: Corpus | None = None,
     ) -> None:
         self.standings = {one.name: Standing(one, skipped.get(one.name, "")) for one in properties}
         self.buckets: dict[str, BucketRecord] = {}
@@ -53,9 +58,13 @@ class Ledger:
         self.covered = Coverage()
         self.faults: Counter[str] = Counter()
         self.troubles: list[str] = []
+        self.remarks: dict[str, str] = {}
+        """About the subject, by kind: the first sentence of each."""
         self.canary = ""
         self.series: list[ProgressPoint] = []
-        self._first_seen = first_seen
+        self._first_seen, self._corpus = first_seen, corpus
+        # This process has imported the subject, too.
+        self.remark(take_remarks())
 
     @property
     def examples(self) -> int:
@@ -68,6 +77,9 @@ class Ledger:
     def trouble(self, sentence: str) -> None:
         if sentence not in self.troubles:
             self.troubles.append(sentence)
+
+    def remark(self, remarks: dict[str, str]) -> None:
+        self.remarks = remarks | self.remarks
 
     def progress(self, name: str, examples: int, compared: int = 0) -> None:
         """So many more examples of a property; the canary's count for nothing."""
@@ -83,6 +95,7 @@ class Ledger:
         self.faults.update(message.faults)
         for trouble in message.troubles:
             self.trouble(trouble)
+        self.remark(message.remarks)
         self._mark(message, at)
         for found in message.found:
             self.find(found, at)
@@ -106,8 +119,10 @@ class Ledger:
                 self.buckets[bucket].examples += examples
 
     def find(self, found: Found, at: float) -> None:
-        """A case was found, and stands in the corpus."""
+        """A case was found. Where the worker could not put it into the corpus, this process does."""
         case = Case.from_data(found.case)
+        if not found.corpus and self._corpus is not None:
+            found = replace(found, corpus=self._kept(case, self._corpus))
         bucket = bucket_of(case)
         known = self.buckets.get(bucket.id)
         if known is None:
@@ -120,6 +135,15 @@ class Ledger:
         if standing is not None:
             buckets = (bucket.id, *found.buckets[1:])
             standing.found(buckets, case.message, found.report, shrunk=found.shrunk)
+
+    def _kept(self, case: Case, corpus: Corpus) -> str:
+        path = corpus.add(case, first_seen=self._first_seen)
+        for trouble in corpus.troubles:
+            self.trouble(trouble)
+        if not path.is_file():
+            return ""
+        self.trouble(f"a worker could not write a case, and the coordinator has written it: {path}")
+        return str(path)
 
     def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
         return BucketRecord(
@@ -180,6 +204,7 @@ class Ledger:
             for name, one in self.kernels.items()
         }
         record.launched = records_of(self.covered)
+        record.remarks = [*self.remarks.values()]
         record.faults, record.series = dict(self.faults), self.series
         return record
 
@@ -198,6 +223,7 @@ class Ledger:
         self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
         self.faults, self.series = Counter(record.faults), record.series
+        self.remarks = {sentence: sentence for sentence in record.remarks}
         self.covered = coverage_of(record.launched)
         self.kernels = {
             name: Compilation(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])

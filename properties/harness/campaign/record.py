@@ -203,6 +203,7 @@ class CampaignRecord:
         launched: kernels that were executed or interpreted; empty where they are compiled.
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
+        remarks: what the subject did to its process beside returning results, a sentence each; no part of the verdict.
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.
         seed: from which the random choices of all tasks follow, None where they follow from the commit.
@@ -236,6 +237,7 @@ class CampaignRecord:
     launched: list[KernelRecord] = field(default_factory=list)
     faults: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
     seed: int | None = None

@@ -19,6 +19,7 @@ from properties.harness.campaign.pending import (
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.start import first_seen
 from properties.harness.campaign.workers.handle import WorkerHandle
+from properties.harness.campaign.workers.output import last_words
 from properties.harness.campaign.workers.tasks import Found
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
@@ -52,6 +53,9 @@ class Recovery:
 
     def running(self, worker: WorkerHandle) -> Path | None:
         """The input that a worker was running when it ended, as a case file; None where it had none in hand."""
+        words = last_words(self._pending, worker.pid)
+        if words:
+            self._ledger.remark({"last words": f"the subject wrote before its worker ended: {words}"})
         return running_left_by(self._pending, worker.pid, worker.log_path)
 
     def has_pending(self, worker: WorkerHandle) -> bool:

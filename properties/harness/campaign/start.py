@@ -8,7 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from properties.harness.campaign.corpus import Corpus
 from properties.harness.campaign.defects import KnownDefects
 from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
@@ -38,23 +40,25 @@ def begun(plan: Plan) -> Beginning:
     from properties.harness.execution.breadth import require_narrow
     from properties.harness.execution.registry import load_properties
     from properties.harness.execution.selection import applicable, machines, select
-    from properties.harness.subject import load as load_subject
 
     if plan.budget is None and plan.examples is None:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
     load()
-    subject, tested = load_subject(plan.subject), load_properties()
+    subject, tested = loaded(plan.subject), load_properties()
     offered = machines(tested) if plan.lives else sorted(tested)
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     lives = frozenset(machines(tested))
+    corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
     if not plan.as_new:
         require_narrow(subject)
     declared = () if plan.as_new else subject.known_deviations
     return Beginning(
         subject,
         _empty_record(plan),
-        Ledger([tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan)),
+        Ledger(
+            [tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan), corpus
+        ),
         KnownDefects(declared, selected=bool(plan.only) or plan.lives, profile=subject.profile),
         lives,
     )
@@ -81,6 +85,19 @@ def _empty_record(plan: Plan) -> CampaignRecord:
         seed=plan.seed,
         fail_on_untested=plan.fail_on_untested,
     )
+
+
+def loaded(name: str) -> Subject:
+    """The subject, of whose import nothing reaches the output of the campaign; see `subject.load`.
+
+    Raises:
+        ValueError: nothing of that name can be imported.
+    """
+    from properties.harness.campaign.workers.output import output_kept
+    from properties.harness.subject import load
+
+    with output_kept():
+        return load(name)
 
 
 def first_seen(plan: Plan) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from properties.harness.case import Case
 
@@ -39,23 +39,36 @@ class Places:
 
     def put(self, write: Callable[[Path], _T]) -> _T | None:
         """What `write` returns of the first folder in which it raises no OSError; None where it does in all of them."""
+        refusals: list[tuple[Path, OSError]] = []
         for place in self._places:
             folder: Path | None = None
             try:
                 folder = place()
-                return write(folder)
+                written = write(folder)
             except OSError as error:
-                self._note(folder or Path(tempfile.gettempprefix()), error)
+                refusals.append((folder or Path(tempfile.gettempprefix()), error))
+            else:
+                self._note(refusals, str(folder))
+                return written
+        self._note(refusals, "the standard error")
         return None
 
-    def _note(self, folder: Path, error: OSError) -> None:
-        why = error.strerror or str(error)
-        trouble = f"{folder} took no case ({why}), which went elsewhere"
-        if trouble not in self.troubles:
-            self.troubles.append(trouble)
+    def _note(self, refusals: list[tuple[Path, OSError]], place: str) -> None:
+        for folder, error in refusals:
+            trouble = f"{folder} took no case ({error.strerror or error}), which went to {place}"
+            if trouble not in self.troubles:
+                self.troubles.append(trouble)
+
+
+_streams: list[TextIO] = []
+
+
+def print_to(stream: TextIO) -> None:
+    """Print cases that no folder takes there, in a process whose standard error leads elsewhere."""
+    _streams[:] = [stream]
 
 
 def print_case(case: Case) -> None:
     """The last resort. The very standard error: that of Python may be redirected while a property is explored."""
     with suppress(OSError, ValueError):
-        print(case.to_json(), file=sys.__stderr__, flush=True)
+        print(case.to_json(), file=_streams[0] if _streams else sys.__stderr__, flush=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
+
+from properties.harness.cli.options import location
 
 
 def add_bisect(commands: Any) -> None:
@@ -18,7 +19,7 @@ def add_bisect(commands: Any) -> None:
     )
     parser.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
     parser.add_argument(
-        "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"
+        "--corpus", type=location, default="corpus", help="where ids are looked up (default corpus/)"
     )
     # Not `subject`: with that, a command goes on in the environment of one release.
     parser.add_argument(

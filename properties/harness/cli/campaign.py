@@ -23,6 +23,7 @@ from properties.harness.cli.folders import require_own
 from properties.harness.cli.options import seconds
 from properties.harness.execution.offers import listed
 from properties.harness.rooms import home
+from properties.harness.text.command_lines import near
 
 _PLAIN_WIDTH = 120
 _WIDE = 160
@@ -79,10 +80,10 @@ def _offers(plan: Plan) -> str:
     Raises:
         ValueError: not what the plan requires.
     """
+    from properties.harness.campaign.start import loaded
     from properties.harness.execution.offers import Offers
-    from properties.harness.subject import load
 
-    offers = Offers(load(plan.subject))
+    offers = Offers(loaded(plan.subject))
     offers.require(plan.require)
     return offers.sentence
 
@@ -144,7 +145,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
         # Under a name that does not change, for whoever looks for the latest one.
         record.save(reports / FILE)
     except OSError as error:
-        say(f"{reports} could not be written: {error.strerror or error}")
+        say(f"{near(reports)} could not be written: {error.strerror or error}")
 
 
 def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
@@ -207,7 +208,7 @@ def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
         if line:
             _say(out, line)
     page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
-    _say(out, f"report: {page}")
+    _say(out, f"report: {near(page)}")
     _say(out, conclusion(record))
     return told.exit_code
 
@@ -230,8 +231,8 @@ def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
         options.device,
         engines=workers,
         commit=commit,
-        reports=options.reports,
-        kept=str(Path(options.reports) / "corpus"),
+        reports=str(options.reports),
+        kept=str(options.reports / "corpus"),
         isolated=options.isolated,
         time_limit=seconds(options.time_limit, "time_limit"),
         sanitized=options.sanitized,

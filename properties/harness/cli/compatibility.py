@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from properties.harness.cli.options import add_only_option
+from properties.harness.cli.options import add_only_option, location
 from properties.harness.releases.start import go_on_in_release
 
 __all__ = ["add_compatibility", "go_on_in_release"]
@@ -26,12 +25,16 @@ def add_compatibility(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=None, help="repeat the campaigns' random choices")
     parser.add_argument(
         "--reports",
-        type=Path,
-        default=Path("reports/compatibility"),
+        type=location,
+        default="reports/compatibility",
         help="where reports go, a folder for each release (default reports/compatibility/)",
     )
     parser.add_argument(
-        "--from", dest="saved", type=Path, metavar="FOLDER", help="make the table from saved campaigns only"
+        "--from",
+        dest="saved",
+        type=location,
+        metavar="FOLDER",
+        help="make the table from saved campaigns only",
     )
     parser.add_argument(
         "--write",

@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from properties.harness.cli.folders import mark, require_own
+from properties.harness.cli.folders import require_own
 from properties.harness.cli.options import seconds
+from properties.harness.data.marked import mark
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from properties.harness.releases.base import this_base
 from properties.harness.releases.command import last_line, run_in

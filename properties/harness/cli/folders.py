@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
-MARKER = ".statecheck"
-"""A file in a folder that a command has written, which says what is in the folder."""
+from properties.harness.data.marked import MARKER
+from properties.harness.text.command_lines import near
+
 _UNMARKED = {
     "bench": ("align.json",),
     "compatibility": ("*/run.json",),
@@ -30,13 +30,16 @@ def require_own(folder: Path, kind: str, argument: str, command: str) -> None:
     Raises:
         ValueError: it is no folder, or it has something in it that is not of that kind.
     """
+    if not str(folder).isprintable():
+        rule = "a path without control characters, which no record of a campaign may have"
+        raise ValueError(f"{argument} = {str(folder)!r}, but should be {rule} [{command}]")
     rule = f"a new or empty folder, or one of {kind}"
     try:
         there = sorted(path.name for path in folder.iterdir())
     except FileNotFoundError:
         there = []
     except NotADirectoryError as error:
-        raise ValueError(f"{argument} = {str(folder)!r}, but should be {rule} [{command}]") from error
+        raise ValueError(f"{argument} = {near(folder)!r}, but should be {rule} [{command}]") from error
     except OSError:
         # Whether it can be read or written is another question, which comes up later.
         return
@@ -44,14 +47,7 @@ def require_own(folder: Path, kind: str, argument: str, command: str) -> None:
     if others and _kind(folder) != kind and not any(any(folder.glob(name)) for name in _UNMARKED[kind]):
         more = ", …" if len(others) > 3 else ""
         seen = f"which holds {', '.join(others[:3])}{more}"
-        raise ValueError(f"{argument} = {str(folder)!r}, {seen}, but should be {rule} [{command}]")
-
-
-def mark(folder: Path, kind: str) -> None:
-    """Say what a folder holds, where it can be said."""
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).write_text(f"{kind}\n", encoding="utf-8")
+        raise ValueError(f"{argument} = {near(folder)!r}, {seen}, but should be {rule} [{command}]")
 
 
 def _kind(folder: Path) -> str:

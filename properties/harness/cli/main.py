@@ -7,7 +7,6 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from properties.harness.cli.bisect import add_bisect
@@ -15,7 +14,7 @@ from properties.harness.cli.campaign import console, plan_of, run_campaign
 from properties.harness.cli.compatibility import add_compatibility, go_on_in_release
 from properties.harness.cli.completion import add_completion
 from properties.harness.cli.examples import add_examples
-from properties.harness.cli.folders import mark, require_own
+from properties.harness.cli.folders import require_own
 from properties.harness.cli.merge import add_merge
 from properties.harness.cli.nightly import add_nightly
 from properties.harness.cli.options import (
@@ -23,6 +22,7 @@ from properties.harness.cli.options import (
     add_only_option,
     add_port_options,
     add_require_options,
+    location,
     seconds,
 )
 from properties.harness.cli.replay_trace import add_replay_trace
@@ -31,6 +31,7 @@ from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
 from properties.harness.cli.test import add_test
 from properties.harness.cli.traces import add_traces
 from properties.harness.cli.vectors import add_vectors
+from properties.harness.data.marked import mark
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.rooms import is_checkout
 from properties.harness.text import command_lines
@@ -83,7 +84,9 @@ def parser() -> argparse.ArgumentParser:
     fuzz.add_argument(
         "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
     )
-    fuzz.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    fuzz.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
     add_port_options(fuzz)
     add_known_options(fuzz)
     add_require_options(fuzz)
@@ -94,10 +97,14 @@ def parser() -> argparse.ArgumentParser:
     )
     replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
     replay.add_argument(
-        "--corpus", type=Path, default=Path("corpus"), help="where ids are looked up (default corpus/)"
+        "--corpus", type=location, default="corpus", help="where ids are looked up (default corpus/)"
     )
     replay.add_argument(
-        "--verdict", type=Path, default=None, metavar="FILE", help="write verdict and message as JSON, too"
+        "--verdict",
+        type=location,
+        default=None,
+        metavar="FILE",
+        help="write verdict and message as JSON, too",
     )
     _subject_options(replay)
     replay.set_defaults(run=_replay)
@@ -152,16 +159,16 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
         help="a subject that is timed beside impl: vllm, or any importable module",
     )
     parser.add_argument(
-        "--peer", type=Path, default=None, help="a Python file with another implementation of align mode"
+        "--peer", type=location, default=None, help="a Python file with another implementation of align mode"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("build/bench"), help="where align.json goes (default build/bench/)"
+        "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
     )
     parser.add_argument(
         "--counters", action="store_true", help="what a GPU's memory read and wrote, if there is ncu"
     )
     parser.add_argument(
-        "--plot", type=Path, default=None, metavar="FILE", help="only draw a saved align.json"
+        "--plot", type=location, default=None, metavar="FILE", help="only draw a saved align.json"
     )
     parser.add_argument(
         "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"

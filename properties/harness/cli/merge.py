@@ -13,6 +13,8 @@ from typing import Any
 from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.campaign.record_rules import require_id
 from properties.harness.cli.folders import require_own
+from properties.harness.cli.options import location
+from properties.harness.text.command_lines import near
 from properties.harness.text.terminal import said, say
 
 _DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
@@ -26,13 +28,13 @@ def add_merge(commands: Any) -> None:
     parser = commands.add_parser(
         "merge", help="add up the shards of a campaign, or write its report again", description=_DESCRIPTION
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="searched for campaign.json")
+    parser.add_argument("folders", nargs="+", type=location, metavar="DIR", help="searched for campaign.json")
     parser.add_argument("--id", default="", help="the campaign's name")
     parser.add_argument(
-        "--reports", type=Path, default=Path("reports"), help="where reports go (default reports/)"
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
     )
     parser.add_argument(
-        "--corpus", type=Path, default=Path("corpus"), help="where failing cases are kept (default corpus/)"
+        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
     )
     parser.set_defaults(run=run_merge)
 
@@ -79,12 +81,12 @@ def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
     say("\n  ".join((told.word, *told.reasons)))
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
-    say(f"report: {directory / 'report.html'}")
+    say(f"report: {near(directory / 'report.html')}")
     return told.exit_code if complete or not told.clean else 2
 
 
 def _list(folders: Iterable[Path]) -> str:
-    return ", ".join(map(str, folders))
+    return ", ".join(map(near, folders))
 
 
 def _found(folders: Iterable[Path], wanted: str) -> _Found:
@@ -99,7 +101,7 @@ def _found(folders: Iterable[Path], wanted: str) -> _Found:
             record = CampaignRecord.load(path)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            found.left_out.append(f"{path} cannot be read: {why}")
+            found.left_out.append(f"{near(path)} cannot be read: {why}")
             continue
         if not wanted or record.id == wanted:
             found.records[path] = record

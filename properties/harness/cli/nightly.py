@@ -20,6 +20,7 @@ from properties.harness.cli.options import (
     add_only_option,
     add_port_options,
     add_require_options,
+    location,
     seconds,
 )
 from properties.harness.execution.offers import listed
@@ -49,8 +50,12 @@ def add_nightly(commands: Any) -> None:
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     add_only_option(parser)
-    parser.add_argument("--reports", default="reports", help="where reports go (default reports/)")
-    parser.add_argument("--corpus", default="corpus", help="where failing cases are kept (default corpus/)")
+    parser.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+    parser.add_argument(
+        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
+    )
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
     parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
     parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
@@ -127,8 +132,8 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         commit,
         shard,
         shards,
-        reports=options.reports,
-        corpus=options.corpus,
+        reports=str(options.reports),
+        corpus=str(options.corpus),
         redis=options.redis,
         isolated=options.isolated,
         time_limit=seconds(options.time_limit, "time_limit"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
+
+from properties.harness.rooms import working_folder
 
 _NAMES = {
     1.0: ("", "s", "sec", "second", "seconds"),
@@ -11,6 +14,11 @@ _NAMES = {
     3600.0: ("h", "hour", "hours"),
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names}
+
+
+def location(text: str) -> Path:
+    """The path that a command is given, from the root of the file system: a subject may change the working folder."""
+    return working_folder() / text
 
 
 def seconds(text: str, name: str = "budget") -> float:

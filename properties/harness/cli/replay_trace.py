@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from properties.harness.cli.folders import require_own
+from properties.harness.cli.options import location
 
 _PLAIN_WIDTH = 120
 _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
@@ -46,12 +46,12 @@ def add_replay_trace(commands: Any) -> None:
         "replay-trace", help="send recorded traffic through an engine, and hold every step against the laws"
     )
     parser.add_argument(
-        "trace", type=Path, help="recorded requests in the Mooncake format, one JSON object a line"
+        "trace", type=location, help="recorded requests in the Mooncake format, one JSON object a line"
     )
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     parser.add_argument(
-        "--out", type=Path, default=Path("build/replay"), help="where files go (default build/replay/)"
+        "--out", type=location, default="build/replay", help="where files go (default build/replay/)"
     )
     for name, kind, default, what in _OPTIONS:
         told = "" if default is None else f" (default {default})"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from properties.harness.cli.options import location
 
 _PLAIN_WIDTH = 120
 _DESCRIPTION = """Run a script as `python script.py` would, its kernels executed on the CPU, and stop at the first access
@@ -22,7 +23,7 @@ def add_sanitize(commands: Any) -> None:
         "sanitize", help="run a script, or a saved case, under the sanitizer", description=_DESCRIPTION
     )
     _add_options(parser)
-    parser.add_argument("script", type=Path, help="a Python script, or a case.json")
+    parser.add_argument("script", type=location, help="a Python script, or a case.json")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
     parser.set_defaults(run=run_sanitize)
 

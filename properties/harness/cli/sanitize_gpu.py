@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from properties.harness.cli.folders import require_own
-from properties.harness.cli.options import add_only_option, seconds
+from properties.harness.cli.options import add_only_option, location, seconds
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 
 _PLAIN_WIDTH = 160
@@ -28,7 +27,7 @@ def add_sanitize_gpu(commands: Any) -> None:
     )
     parser.add_argument(
         "cases",
-        type=Path,
+        type=location,
         nargs="*",
         help="case files, or folders of them (default: those in corpus/ and reports/, and recorded examples)",
     )
@@ -47,8 +46,8 @@ def add_sanitize_gpu(commands: Any) -> None:
     parser.add_argument("--timeout", default="600s", help="for each tool: 90, 60s, 5m, 8h (default 600s)")
     parser.add_argument(
         "--out",
-        type=Path,
-        default=Path("build/sanitize-gpu"),
+        type=location,
+        default="build/sanitize-gpu",
         help="where cases, logs and findings.json go (default build/sanitize-gpu/)",
     )
     parser.set_defaults(run=run_sanitize_gpu)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from properties.harness import rooms
-from properties.harness.cli.options import add_only_option, add_require_options
+from properties.harness.cli.options import add_only_option, add_require_options, location
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
 _PLUGIN = "properties.harness.suite.options"
@@ -26,7 +26,9 @@ def add_test(commands: Any) -> None:
     add_only_option(parser)
     parser.add_argument("--max-examples", default="", metavar="N", help="of each property (default 100)")
     add_require_options(parser)
-    parser.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    parser.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
     parser.add_argument("--workers", default="auto", help="processes (default: one per core)")
     parser.add_argument("arguments", nargs="*", metavar="-- ...", help="anything else is handed to pytest")
     parser.set_defaults(run=run_test)
@@ -42,7 +44,7 @@ def run_test(options: argparse.Namespace) -> int:
 def _arguments(options: argparse.Namespace) -> Iterator[str]:
     configuration = rooms.FOLDER / "pyproject.toml" if rooms.is_checkout() else os.devnull
     yield from ("-c", str(configuration), f"--rootdir={rooms.FOLDER}", "-p", _PLUGIN, "-q")
-    yield from ("-p", "no:cacheprovider", "-n", options.workers, "--reports", options.reports)
+    yield from ("-p", "no:cacheprovider", "-n", options.workers, "--reports", str(options.reports))
     yield from ("--subject", options.subject, "--device", options.device)
     given = {"-k": options.only, "--max-examples": options.max_examples, "--require": options.require}
     for name, value in given.items():

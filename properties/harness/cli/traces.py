@@ -15,6 +15,7 @@ from properties.harness.cli.options import (
     add_only_option,
     add_port_options,
     add_require_options,
+    location,
     seconds,
 )
 from properties.harness.execution.selection import heading
@@ -38,7 +39,9 @@ def add_traces(commands: Any) -> None:
     add_only_option(traces)
     traces.add_argument("--seed", type=int, default=None, help="repeat a run's random choices")
     traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
-    traces.add_argument("--reports", default="reports", help="where reports go (default reports/)")
+    traces.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
     add_port_options(traces)
     add_known_options(traces)
     add_require_options(traces)

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from properties.harness.cli.folders import mark, require_own
-from properties.harness.cli.options import add_only_option
+from properties.harness.cli.folders import require_own
+from properties.harness.cli.options import add_only_option, location
+from properties.harness.data.marked import mark
 from properties.harness.execution.exit_codes import CLEAN
 
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
@@ -23,7 +24,7 @@ def add_vectors(commands: Any) -> None:
         help="write inputs and expected results for ports to other languages",
         description=_DESCRIPTION,
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the corpus goes")
+    parser.add_argument("--out", type=location, required=True, metavar="DIR", help="where the corpus goes")
     parser.add_argument(
         "--examples", type=int, default=EXAMPLES, help=f"drawn of each property (default {EXAMPLES})"
     )

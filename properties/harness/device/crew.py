@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from properties.harness.case.faults import DIED, UNSEEN, Fault, Faulted, death, hang
@@ -20,7 +19,7 @@ from properties.harness.device.wire import (
     letter_of,
     request,
 )
-from properties.harness.rooms import import_path
+from properties.harness.rooms import import_path, working_folder
 
 _START_SECONDS = 120.0
 _STARTS = 3
@@ -190,4 +189,4 @@ class Crew:
 
 def surroundings() -> tuple[dict[str, str], str, list[str]]:
     """Where this process is: environment, folder and import path. A worker takes them over."""
-    return worker_environment(), str(Path.cwd()), import_path()
+    return worker_environment(), str(working_folder()), import_path()

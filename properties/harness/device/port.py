@@ -18,6 +18,7 @@ from properties.harness.device.log import State, StepLog
 from properties.harness.device.shared import SharedCrew
 from properties.harness.kernels.compilations import Kernels, added
 from properties.harness.kernels.coverage import Coverage
+from properties.harness.subject.surroundings import note
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
@@ -221,6 +222,8 @@ class InWorker:
             limit, "example", self._crew.number, begins, tuple(one[1:] for one in messages)
         )
         self._covered += meanwhile.covered
+        for what, sentence in meanwhile.remarks.items():
+            note(what, sentence)
         if meanwhile.compiled:
             self._compiled = added(self._compiled, meanwhile.compiled)
         else:

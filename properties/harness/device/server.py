@@ -30,6 +30,7 @@ from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwh
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.kernels import compilations, coverage
 from properties.harness.subject import Subject, load
+from properties.harness.subject.surroundings import go_to, take_remarks
 
 Surroundings = tuple[dict[str, str], str, list[str]]
 """Environment, folder and import path."""
@@ -150,7 +151,7 @@ def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> No
     if dict(os.environ) != environment:
         os.environ.clear()
         os.environ.update(environment)
-    os.chdir(folder)
+    go_to(folder)
     sys.path[:] = path
 
 
@@ -161,7 +162,7 @@ def _touch(device: str) -> None:
 
 
 def _pickled(letter: bytes, value: Any) -> bytes:
-    meanwhile = Meanwhile(compilations.take(), coverage.take())
+    meanwhile = Meanwhile(compilations.take(), coverage.take(), take_remarks())
     try:
         return answer(letter, value, meanwhile)
     except Exception as error:

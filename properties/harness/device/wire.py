@@ -22,10 +22,11 @@ Where workers are shared: the example has to be run anew, since the worker that 
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What happened besides while a worker made its answer: what Triton compiled, and what was launched without compiling."""
+    """What happened besides while a worker made its answer: what Triton compiled, what was launched without compiling, and remarks."""
 
     compiled: Kernels = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
+    remarks: dict[str, str] = field(default_factory=dict)
 
 
 NOTHING = Meanwhile()

@@ -44,6 +44,7 @@ from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.execution.objects.source_line import source_line
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import NotOffered, Subject, is_engine
+from properties.harness.subject.surroundings import ProcessState
 
 
 class Port(Protocol):
@@ -123,8 +124,10 @@ class InProcess:
         )
         self._describer = Describer(device, self._builder.allocator.imaged)
         self._sync_mode = "default"
+        self._state = ProcessState()
 
     def begin(self) -> None:
+        self._state.begin()
         if self.log is not None:
             self.log.begin()
         self._builder.names.clear()
@@ -239,7 +242,12 @@ class InProcess:
         self._builder.allocator.flush()
         process = os.getpid()
         try:
-            with self._sync_debug_mode(), watching, program_schedule(call.schedule):
+            with (
+                self._sync_debug_mode(),
+                watching,
+                program_schedule(call.schedule),
+                self._state.kept(call.function),
+            ):
                 result = function()
             if os.getpid() != process:
                 _end_child()

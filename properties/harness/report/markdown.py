@@ -17,6 +17,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.switches import for_interpreter
 from properties.harness.case.timeline import Timeline
 from properties.harness.data.files import in_file_name, write_text
+from properties.harness.data.marked import mark_reports
 from properties.harness.report.bisection import ROOM as ROOM_OF_BISECTION
 from properties.harness.report.bisection import Bisection, save, with_section
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
@@ -50,6 +51,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     """
     directory = _directory_of(case, reports)
     case.save(directory / "case.json")
+    mark_reports(reports)
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
     _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))

@@ -8,6 +8,7 @@ from typing import cast
 
 from properties.harness.case.raised import from_outside, message_of, spelled
 from properties.harness.subject.subject import Subject, offers, safe_getattr
+from properties.harness.subject.surroundings import kept_at_once
 
 BUILT_IN = {"impl": "properties.subjects.impl", "vllm": "properties.subjects.vllm"}
 
@@ -31,7 +32,8 @@ def load(name: str) -> Subject:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]")
     try:
-        module = importlib.import_module(BUILT_IN.get(name, name))
+        with kept_at_once(f"import {name}"):
+            module = importlib.import_module(BUILT_IN.get(name, name))
     except ImportError as error:
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error
     except BaseException as error:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
 
+from properties.harness.rooms import working_folder
+
 COMMAND = "STATECHECK_COMMAND"
 """How this run was started, in shell words: set by the Makefile, and by commands that are installed; else it was an interpreter."""
 FOLDER = "STATECHECK_FOLDER"
@@ -62,7 +64,7 @@ def by_make() -> bool:
 
 def python() -> str:
     """This interpreter as a word to type: its name where that is the one on the PATH."""
-    return _word_for(sys.executable, os.environ.get("PATH", ""), Path.cwd())
+    return _word_for(sys.executable, os.environ.get("PATH", ""), working_folder())
 
 
 @cache
@@ -82,7 +84,7 @@ def _is_on_path(name: str, python_: Path) -> bool:
 
 def near(path: PurePath | str) -> str:
     """A path as one reaches it from the working folder: what lies elsewhere has its whole path."""
-    here = Path.cwd()
+    here = working_folder()
     absolute = here / path
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
 
@@ -148,7 +150,7 @@ def _behind_variables(command: str, subject: str) -> str:
 
 def _from_here(line: str) -> str:
     """A line for the working folder, as one types it where make was called."""
-    called, here = os.environ.get(FOLDER), Path.cwd()
+    called, here = os.environ.get(FOLDER), working_folder()
     return line if called is None or here.samefile(called) else f"cd {shlex.quote(str(here))} && {line}"
 
 

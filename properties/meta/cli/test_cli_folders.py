@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from properties.harness.cli import main as cli
-from properties.harness.cli.folders import mark, require_own
+from properties.harness.cli.folders import require_own
+from properties.harness.data.marked import mark
 from properties.meta.breakages.broken import ROOT, a_case
 
 WRITERS = {

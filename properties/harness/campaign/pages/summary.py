@@ -243,6 +243,9 @@ def _trouble_lines(record: CampaignRecord) -> Iterator[str]:
     if record.troubles:
         yield from ("", f"## {counted(len(record.troubles), 'trouble')} of the campaign itself", "")
     yield from (f"- {escaped(trouble, 240)}" for trouble in record.troubles[:_MOST_NAMES])
+    if record.remarks:
+        yield from ("", "## About the subject", "")
+    yield from (f"- {escaped(remark, 240)}" for remark in record.remarks[:_MOST_NAMES])
 
 
 def _comparison_lines(comparison: Comparison) -> Iterator[str]:

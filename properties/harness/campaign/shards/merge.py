@@ -121,6 +121,7 @@ def added(parts: Sequence[Part]) -> CampaignRecord:
         launched=records_of(coverage_of(_each(records, "launched"))),
         faults=_summed(one.faults for one in records),
         troubles=_troubles(parts),
+        remarks=[*dict.fromkeys(_each(records, "remarks"))],
         canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",
         series=_series(parts, buckets),
     )

@@ -12,7 +12,8 @@ from properties.harness.campaign.causes import CauseGroup, grouped
 from properties.harness.campaign.record import BucketRecord, CampaignRecord, KnownRecord
 from properties.harness.campaign.terminal.names import BrokenName
 from properties.harness.execution.verdict import Status
-from properties.harness.text.command_lines import command_line, option
+from properties.harness.rooms import working_folder
+from properties.harness.text.command_lines import command_line, near, option
 from properties.harness.text.terminal import cell, on_one_line, said
 
 Tell = Callable[[str], None]
@@ -35,6 +36,8 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
             tell(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
     for trouble in record.troubles:
         tell(f"trouble: {said(trouble)}")
+    for remark in record.remarks:
+        tell(f"remark: {said(remark)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
             tell(f"{status.value}: {_listed(names)}: {said(reason)}")
@@ -106,18 +109,23 @@ def _tell_group(tell: Tell, group: CauseGroup, device: str) -> None:
 
 def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> None:
     if one.report:
-        tell(f"{margin}report: {one.report}/report.md")
+        tell(f"{margin}report: {_report(one.report)}")
     if one.corpus and not one.report:
         tell(f"{margin}kept: {replay_line(one, device)}")
     if one.note:
         tell(f"{margin}{said(one.note.strip('*'))}")
 
 
+def _report(folder: str) -> str:
+    return near(PurePath(folder) / "report.md")
+
+
 def replay_line(bucket: BucketRecord, device: str) -> str:
     """The command that replays what the corpus has of a bucket."""
     path = PurePath(bucket.corpus)
-    # A name alone is one of the folder in which ids are looked up.
-    by_id = path.parent in (PurePath(), PurePath("corpus"))
+    # Ids are looked up in this folder; a case that fails on another subject keeps the file of the bucket that it had before.
+    looked_up = {working_folder(), working_folder() / "corpus"}
+    by_id = working_folder() / path.parent in looked_up and bucket_in(path.name) == bucket.id
     return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
 
 
@@ -150,4 +158,4 @@ def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
         if one.remark:
             tell(f"  {said(one.remark)}")
         if one.report:
-            tell(f"  report: {one.report}/report.md")
+            tell(f"  report: {_report(one.report)}")

@@ -311,6 +311,7 @@ class Exploration:
 
     def _tell_progress(self) -> None:
         self._told_at = time.monotonic()
+        self.worker.bound_output()
         counts = self.bench.counts
         examples, compared = counts.examples - self._told.examples, counts.compared - self._told.compared
         if examples > 0:
@@ -392,6 +393,7 @@ class Exploration:
             gone=self._gone,
             tally=self.bench.tally,
             troubles=troubles,
+            remarks=worker.remarks(),
         )
 
     def _branches(self) -> frozenset[int]:

@@ -151,6 +151,7 @@ class Explored:
         gone: why the device can be used no more.
         tally: what state machines went through.
         troubles: what could not be done, a sentence each.
+        remarks: about the subject, a sentence for each kind of thing.
     """
 
     property: str
@@ -173,6 +174,7 @@ class Explored:
     gone: str = ""
     tally: Tally = field(default_factory=Tally)
     troubles: tuple[str, ...] = ()
+    remarks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from properties.harness.campaign.workers.output import Output
 from properties.harness.campaign.workers.set_up import prepare_process, properties_of
 from properties.harness.campaign.workers.tasks import (
     CanaryResult,
@@ -37,6 +38,7 @@ from properties.harness.device.log import WORKER, StepLog, running_path
 from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.shared import DeviceGone
 from properties.harness.kernels import coverage
+from properties.harness.subject.surroundings import OpenFiles, take_remarks
 
 if TYPE_CHECKING:
     from properties.harness.device.port import InWorker
@@ -60,6 +62,7 @@ class Worker:
     """Does tasks on one bench."""
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
+        self.output: Output | None = None
         prepare_process(setting)
         from properties.harness.campaign.corpus import Corpus
         from properties.harness.campaign.known_defects import KnownDefectMatcher
@@ -86,6 +89,7 @@ class Worker:
         declared = () if setting.as_new else subject.known_deviations
         self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first)
         self.bench.known_by = self.known_defects.known
+        self._files = OpenFiles()
 
     def _opened_log(self) -> StepLog | None:
         """In the folder of pending inputs, or, where there is no room, in a temporary one."""
@@ -167,7 +171,21 @@ class Worker:
         if told not in self.troubles:
             self.troubles.append(told)
 
+    def bound_output(self) -> None:
+        """Keep the file small that the subject's output goes to."""
+        if self.output is not None:
+            self.output.bound()
+
+    def remarks(self) -> dict[str, str]:
+        """What is to be said of the subject since the last time that this was asked."""
+        if self.output is not None:
+            self.output.look()
+        self._files.look()
+        return take_remarks()
+
     def close(self) -> None:
+        if self.output is not None:
+            self.output.close()
         for port in (self.isolated, self._apart):
             if port is not None:
                 port.close()
@@ -244,8 +262,11 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     # Where it is set, Hypothesis takes another profile when it is imported.
     os.environ.pop("CI", None)
     pipe = Connection(descriptor)
+    # Before the subject is imported, which may write to the terminal as every call of it may.
+    output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
     try:
         worker = Worker(setting, pipe)
+        worker.output = output
     except DeviceGone as gone:
         with contextlib.suppress(OSError):
             pipe.send(DeviceLost(str(gone)))
