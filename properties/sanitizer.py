@@ -10,8 +10,8 @@
         copy_kernel[(4,)](table, out, BLOCK=64)     # raises a Finding, or is as good as it looks
 
 It works on any kernel with `@triton.jit`, on CPU tensors. From the first `sanitize()` on, the process executes its kernels
-from Triton's IR (see `properties.harness.kernels.launch`), which needs no GPU and no TRITON_INTERPRET; with that set to 1,
-kernels are watched in Triton's interpreter. What is found comes out of the launch as an exception:
+from Triton's IR (see `properties.harness.kernels.launch`), which needs no GPU and no TRITON_INTERPRET. A launch that cannot be
+executed runs in Triton's interpreter, unwatched, with a warning. What is found comes out of the launch as an exception:
 
     OutsideView           an access outside the tensor that the pointer came from, though inside another one. Every pointer
                           carries the view it was made from; views of raw addresses are those that were registered.
@@ -21,8 +21,8 @@ kernels are watched in Triton's interpreter. What is found comes out of the laun
     RaceWithinProgram     two lanes of a program touch a byte, one of them writes, with no `tl.debug_barrier()` between.
     UnwrittenRead         a load of bytes declared `unwritten` that no kernel has stored since.
     FreedBlock            an access to bytes declared `free`.
-    Bfloat16Arithmetic    an operation on bfloat16 numbers that Triton's interpreter computes wrongly, in a launch that had to
-                          be handed to it. What is executed computes bfloat16 as a GPU does.
+    Bfloat16Arithmetic    a launch that cannot be executed, and that computes with bfloat16 numbers, which Triton's interpreter
+                          gets wrong. It is not made. What is executed computes bfloat16 as a GPU does.
 
 An access outside is reported before it is made. Lanes that are masked out touch nothing. What is watched is the IR that a
 GPU's code is made from, optimised: a load whose value nobody uses is not in it, and two equal loads with no store between
@@ -33,8 +33,8 @@ own library does, the line that calls it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator
 
 from properties.harness.case.findings import (
     Access,
@@ -66,26 +66,22 @@ __all__ = [
 
 @contextlib.contextmanager
 def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
-    """Watch every launch made in this context. With `record`, `last_writer` tells who wrote a byte.
+    """Watch every launch made in this context. With `record`, `last_writer` says which access wrote a byte last.
 
     Raises:
-        ValueError: kernels are compiled in this process, and cannot be watched.
+        ValueError: kernels are compiled, or interpreted, in this process, and cannot be watched.
         Finding: from the launch in which it was found.
     """
-    watch = Sanitizer(record=record)
-    with _listening()(watch):
-        yield watch
+    from properties.harness.kernels import coverage, triton_mode
 
-
-def _listening() -> Callable[[Sanitizer], AbstractContextManager[None]]:
-    """What shows a sanitizer the launches of this process."""
-    from properties.harness.kernels import triton_mode
-
-    if triton_mode.interprets():
-        from properties.harness.kernels.sanitizer.hooks import listening as interpreted
-
-        return interpreted
     triton_mode.prepare("cpu")
     from properties.harness.kernels.watched import listening
 
-    return listening
+    watch, before = Sanitizer(record=record), coverage.interpreted()
+    with listening(watch):
+        yield watch
+    for launch in coverage.interpreted() - before:
+        message = (
+            f"{launch.kernel} ran in Triton's interpreter, unwatched: the executor does not know {launch.why}"
+        )
+        warnings.warn(message, stacklevel=3)

@@ -27,10 +27,12 @@ _SINCE: dict[int, dict[str, object]] = {
     8: {"own_calls": {"tuple": []}},
     7: {"interleaving": ""},
     5: {"first_seen": {"dict": []}},
-    4: {"suspect": None, "finding": "", "order": None},
+    4: {"suspect": None, "finding": ""},
     3: {"timeline": None},
 }
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
+_UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
+"""Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
 _STRUCTURED = 6
 """Before that a sentence, `message`, said what went wrong."""
 _VERSIONS = " or ".join(map(str, _READABLE))
@@ -44,9 +46,7 @@ class Case:
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
     found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
-    `interleaving` what its programs did side by side, in Markdown, `order` in which order of programs (see `schedules`) Triton's
-    interpreter shows it in a script: a case that the sanitizer has found, or one with switches between operations;
-    `own_calls` for each call how a port's own functions were called for it, a line each; `first_seen` the "date" and the
+    `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called for it, a line each; `first_seen` the "date" and the
     "commit" of the first campaign that met it; and `property_id` the property's id, "" where it has none.
     """
 
@@ -63,7 +63,6 @@ class Case:
     suspect: Suspect | None = None
     finding: str = ""
     interleaving: str = ""
-    order: str | None = None
     own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
     property_id: str = ""
@@ -81,22 +80,6 @@ class Case:
     @property
     def calls(self) -> tuple[Call, ...]:
         return tuple(step for step in self.steps if isinstance(step, Call))
-
-    def in_order(self, order: str) -> Case:
-        """The same, with the programs of every launch in that order, where a call does not name another one."""
-        steps = (
-            replace(step, schedule=step.schedule or order) if isinstance(step, Call) else step
-            for step in self.steps
-        )
-        return replace(self, steps=tuple(steps))
-
-    def reordered(self, order: str) -> Case:
-        """The same, with the programs in that order where a call names one."""
-        steps = (
-            replace(step, schedule=order) if isinstance(step, Call) and step.schedule else step
-            for step in self.steps
-        )
-        return replace(self, steps=tuple(steps))
 
     @property
     def sanitized(self) -> bool:
@@ -137,6 +120,9 @@ class Case:
             raise ValueError(f"schema = {spelled(schema)}, but should be {_VERSIONS} [Case.from_json]{why}")
         for since, absent in _SINCE.items():
             content = (absent if schema < since else {}) | content
+        for until, gone in _UNTIL.items():
+            if schema < until:
+                content = {name: item for name, item in content.items() if name not in gone}
         said = "message" if schema < _STRUCTURED else "failure"
         unknown = set(content) ^ (set(cls.__dataclass_fields__) - {"failure"} | {said})
         if unknown:

@@ -14,7 +14,6 @@ some other.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -109,13 +108,3 @@ def spelled(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
     if not parts:
         return f"{WARP_SWITCHES}:{warps}:" if warps else ""
     return f"{f'{WARP_SWITCHES}:{warps}' if warps else SWITCHES}:{';'.join(parts)}"
-
-
-def for_interpreter(schedule: str) -> str:
-    """The schedule by which Triton's interpreter runs a launch: it knows no single operations, and draws instead."""
-    plan = parsed(schedule)
-    if plan.kind not in (PRIORITIES, SWITCHES, WARP_SWITCHES, EVERY):
-        return schedule
-    if plan.kind == SWITCHES and not any(plan.launches):
-        return ""
-    return f"{WARPS if plan.by_warps else INTERLEAVED}:{zlib.crc32(schedule.encode())}"

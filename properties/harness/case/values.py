@@ -325,7 +325,7 @@ class Raised:
 
     `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
     that two outcomes are equal whatever it is. `not_offered`: the subject's adapter says that the subject does not offer what the
-    call needs.
+    call needs, or its launch can be neither executed nor interpreted.
     """
 
     exception: str

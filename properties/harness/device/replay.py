@@ -18,7 +18,7 @@ from properties.harness.execution.port import InProcess, Port, choose_device, or
 from properties.harness.execution.replay import NotTried, replay
 from properties.harness.execution.run import rules_of
 from properties.harness.expectations import answered
-from properties.harness.kernels import triton_mode
+from properties.harness.kernels import coverage, triton_mode
 from properties.harness.subject import Subject, load
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
@@ -69,6 +69,7 @@ def replay_case(
     reason = _not_applicable(case, subject, device)
     if reason is not None:
         return ReplayVerdict(NOT_APPLICABLE, reason, case)
+    interpreted_before = coverage.interpreted()
     try:
         found = _replayed(case, subject, device, port)
     except NotTried as left:
@@ -77,6 +78,9 @@ def replay_case(
         return ReplayVerdict(LEFT_OUT, f"left out: {late}", case)
     if found is None and case.sanitized and not _watches(port, device):
         return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
+    interpreted = coverage.unwatched(coverage.interpreted() - interpreted_before)
+    if found is None and interpreted and (case.sanitized or any(call.schedule for call in case.calls)):
+        return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
     if found is None:
         return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
     known = None if as_new else subject.known(_with_id(found, subject))

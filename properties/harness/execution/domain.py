@@ -14,7 +14,7 @@ def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
 
 
 def not_offered(outcome: Outcome | None) -> str | None:
-    """What the subject says that it does not offer; None where it has answered."""
+    """Why a call was not tried: the subject does not offer it, or its launch can be neither executed nor interpreted; or None."""
     if isinstance(outcome, Raised) and outcome.not_offered:
         return outcome.message
     return None

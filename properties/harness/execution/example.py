@@ -30,7 +30,8 @@ from properties.harness.execution.counts import Counts
 from properties.harness.execution.domain import left_out, not_offered
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run, rules_of
-from properties.harness.kernels import schedules
+from properties.harness.kernels import coverage
+from properties.harness.kernels.orders.schedule import REORDERED
 from properties.harness.subject import KnownDeviation, Subject
 from properties.harness.text import visible
 
@@ -43,6 +44,8 @@ ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""
 _CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What Python raises where a result is not what the code that takes it apart was written for."""
+WATCHED = frozenset({ORDER_FREE, "red zone"})
+"""Kinds of properties that have to watch single accesses of launches, or to choose their order."""
 _NO_ORDER = "no launch of several programs, which could run in another order"
 
 __all__ = ["Bench", "Falsified", "KnownFailure", "OutsideDomain", "Tally", "Trial", "spell"]
@@ -135,7 +138,8 @@ class Trial:
         """Numbers of the calls whose results were handed to the property."""
         self._looked_at = 0
         self._has_evidence = False
-        self._reordered_before = schedules.REORDERED.launches
+        self._reordered_before = REORDERED.launches
+        self._interpreted_before = coverage.interpreted()
 
     @property
     def profile(self) -> Profile:
@@ -156,7 +160,7 @@ class Trial:
 
     def _has_its_subject_matter(self) -> bool:
         """Nothing is said about orders where programs did not run in another one."""
-        return self.tested.kind != ORDER_FREE or schedules.REORDERED.launches > self._reordered_before
+        return self.tested.kind != ORDER_FREE or REORDERED.launches > self._reordered_before
 
     def end(self) -> None:
         """The property's body has come to its end, with nothing wrong."""
@@ -221,9 +225,15 @@ class Trial:
         self._require_offered(taken.outcome if taken is not None else None)
 
     def _require_offered(self, outcome: Outcome | None) -> None:
-        reason = not_offered(outcome)
+        reason = not_offered(outcome) or self._unwatched()
         if reason is not None:
             self._leave(self.bench.counts.not_offered, reason)
+
+    def _unwatched(self) -> str | None:
+        """Why a property that is about single accesses says nothing about the launches of this example; None if it does."""
+        if self.tested.kind not in WATCHED:
+            return None
+        return coverage.unwatched(coverage.interpreted() - self._interpreted_before) or None
 
     def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
         if not self.is_compared:

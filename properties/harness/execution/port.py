@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import torch
 
-from properties.harness.case.findings import FINDINGS
+from properties.harness.case.findings import FINDINGS, Bfloat16Arithmetic
 from properties.harness.case.raised import from_outside, message_of, name_of
 from properties.harness.case.values import (
     CANARY,
@@ -185,7 +185,7 @@ class InProcess:
             assert cause is not None
             told = name_of(type(cause)), message_of(cause)
             at = None if told[0] in FINDINGS else source_line(cause)
-            own, lacks = self._is_own(call, before), isinstance(cause, NotOffered)
+            own, lacks = self._is_own(call, before), isinstance(cause, NotOffered | Bfloat16Arithmetic)
             return Raised(*told, *self._traces(call, scope), at, own, lacks)
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)

@@ -88,6 +88,17 @@ def noted(kernel: str, place: str, branches: Sequence[sites.BranchSite]) -> set[
     return _variants[-1].taken
 
 
+def interpreted() -> Counter[How]:
+    """Launches of this process that Triton's interpreter ran, unwatched."""
+    return Counter({one: times for one, times in LAUNCHES.items() if one.how == INTERPRETED})
+
+
+def unwatched(launches: Mapping[How, int]) -> str:
+    """A sentence about interpreted launches, "" if there are none."""
+    named = sorted({f"{one.kernel} (the executor does not know {one.why})" for one in launches})
+    return f"nothing watches launches in Triton's interpreter: {', '.join(named)}" if named else ""
+
+
 def take() -> Coverage:
     """What was launched and taken since the last time that this was asked, and the branches of kernels that are new since then."""
     launches = LAUNCHES - _taken_over
@@ -142,7 +153,7 @@ def summary(launches: Mapping[How, int]) -> str:
         ]
         more = [f"{len(named) - _MOST_NAMES} more"] if len(named) > _MOST_NAMES else []
         parts.append(
-            f"{_kernels(interpreted)} in Triton's interpreter: {'; '.join(named[:_MOST_NAMES] + more)}"
+            f"{_kernels(interpreted)} in Triton's interpreter, unwatched: {'; '.join(named[:_MOST_NAMES] + more)}"
         )
     return "; ".join(parts)
 

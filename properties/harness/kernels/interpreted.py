@@ -1,21 +1,21 @@
-"""Triton's interpreter for launches that cannot be executed, in a process whose kernels were decorated to be compiled."""
+"""Triton's interpreter for launches that cannot be executed, in a process whose kernels were decorated to be compiled.
+
+It runs the programs of a launch one after the other, in row-major order. Nothing watches what they do.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from properties.harness.kernels.language import replace_language_once
 from properties.harness.kernels.private import InterpretedFunction, JITFunction
-from properties.harness.kernels.sanitizer.hooks import listening
 
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
-WATCH: ContextVar[Any] = ContextVar("watch", default=None)
-"""The sanitizer that interpreted launches are shown to."""
 
 
 _known: dict[int, tuple[Any, Any]] = {}
@@ -33,8 +33,7 @@ def launch(function: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) 
     """Run one launch in the interpreter: all arguments of the kernel, constexprs among them."""
     token = _INSIDE.set(True)
     try:
-        watching = contextlib.nullcontext() if WATCH.get() is None else listening(WATCH.get())
-        with _language_restored(), watching:
+        with _language_restored():
             _of(function).run(*arguments, grid=grid, warmup=False)
     finally:
         _INSIDE.reset(token)
@@ -68,15 +67,6 @@ def _restore(owner: Any, members: dict[str, Any]) -> None:
             delattr(owner, name)
         elif members[name] is not member:
             setattr(owner, name, members[name])
-
-
-def unwatched(interpret: Callable[[], None]) -> None:
-    """Make a launch that no sanitizer sees."""
-    token = WATCH.set(None)
-    try:
-        interpret()
-    finally:
-        WATCH.reset(token)
 
 
 def install() -> None:

@@ -1,7 +1,7 @@
 """Launches of `@triton.jit` kernels on CPU tensors: executed from their IR, or handed to Triton's interpreter.
 
 `install` makes this the way in which this process launches kernels. Triton then believes in a GPU that is never asked for
-anything. A launch whose IR has something unknown goes to the interpreter, and `LAUNCHES` says so.
+anything. A launch whose IR has something unknown goes to the interpreter, where nothing watches it, and `LAUNCHES` says so.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from triton import knobs
 
+from properties.harness.case.findings import Access, Bfloat16Arithmetic
 from properties.harness.kernels import coverage, interpreted
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
 from properties.harness.kernels.driver import use
 from properties.harness.kernels.memory import Memory, Program
 from properties.harness.kernels.private import ASTSource, JITFunction, driver
+from properties.harness.kernels.sanitizer.touches import place_texts
 from properties.harness.kernels.source.compile import Compiled, compiled
 from properties.harness.kernels.source.ir import NotUnderstoodError, Type
 from properties.harness.kernels.source.values import dtype_of
@@ -77,6 +79,8 @@ class _State:
     """Makes the memory that a launch sees; None for a plain one."""
     runner: Runner = staticmethod(in_turn)
     around: Around | None = None
+    unwatched: Callable[[], None] = staticmethod(lambda: None)
+    """Called before a launch that the interpreter runs."""
 
 
 STATE = _State()
@@ -105,13 +109,6 @@ def launching(around: Around) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def interpreting() -> Iterator[None]:
-    """Launches of this context run in Triton's interpreter, as they do in a script that stands on its own."""
-    with launching(lambda launched, _: launched.interpreter()):
-        yield
-
-
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
@@ -128,8 +125,11 @@ class Kernel:
     function: Any = None
     packed_metadata: Any = None
 
-    def __init__(self, function: Any, parameters: list[str], variant: Compiled | None, why: str) -> None:
+    def __init__(
+        self, function: Any, parameters: list[str], variant: Compiled | None, why: str, bfloat16: str = ""
+    ) -> None:
         self._function, self._names, self.variant, self.why = function, parameters, variant, why
+        self._bfloat16 = bfloat16
         place = coverage.place_of(function.fn)
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
         self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
@@ -141,9 +141,7 @@ class Kernel:
         # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]
         if self.variant is None or any(_elsewhere(one) for one in arguments):
-            why = self.why or "tensors that are not on the CPU"
-            LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
-            interpreted.launch(self._function, (x, y, z), arguments)
+            self._interpret((x, y, z), arguments)
             return
         LAUNCHES[self._how] += 1
         flat = list(_flat(self._function.arg_names, arguments))
@@ -158,6 +156,24 @@ class Kernel:
             run(launch)
         else:
             STATE.around(launch, lambda: run(launch))
+
+    def _interpret(self, grid: Program, arguments: Sequence[Any]) -> None:
+        why = self.why or "tensors that are not on the CPU"
+        LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
+        if self._bfloat16:
+            _refuse_bfloat16(self._function, self._bfloat16, why)
+        STATE.unwatched()
+        interpreted.launch(self._function, grid, arguments)
+
+
+def _refuse_bfloat16(function: Any, operation: str, why: str) -> NoReturn:
+    code, kernel = function.fn.__code__, function.__name__
+    places = place_texts((code.co_filename, code.co_firstlineno))
+    message = (
+        f"{kernel} computes with bfloat16 numbers ({operation}) in Triton's interpreter, which gets them wrong; "
+        f"the executor does not know {why}"
+    )
+    raise Bfloat16Arithmetic(message, Access("arithmetic", (0, 0, 0), kernel, "", None, 0, 0, *places, 0))
 
 
 def _elsewhere(argument: Any) -> bool:
@@ -243,13 +259,13 @@ def variant(
 
 
 def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
-    variant, why = None, ""
+    variant, why, bfloat16 = None, "", ""
     try:
         variant = compiled(source, options, backend)
     except NotUnderstoodError as unknown:
-        why = str(unknown)
+        why, bfloat16 = str(unknown), unknown.bfloat16
     names = [name for name, kind in _flat_signature(source.signature) if kind != "constexpr"]
-    return Kernel(source.fn, names, variant, why)
+    return Kernel(source.fn, names, variant, why, bfloat16)
 
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:

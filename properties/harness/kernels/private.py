@@ -1,7 +1,7 @@
 """Everything of Triton that is not its documented interface, in one place: what stands here may move with any release.
 
-The texts that a `repro.py` carries have their own imports, since they run without this repository: `kernels.schedules`,
-`report.repro.races`, and adapters in `properties.subjects`.
+The texts that a `repro.py` carries have their own imports, since they run without this repository: adapters in
+`properties.subjects`.
 """
 
 from __future__ import annotations
@@ -61,20 +61,7 @@ NEEDED = (
     "triton.runtime.driver.driver.set_active",
     "triton.runtime.interpreter.GridExecutor._init_args_hst",
     "triton.runtime.interpreter.GridExecutor._restore_args_dev",
-    "triton.runtime.interpreter.ReduceScanOpInterface.apply",
-    "triton.runtime.interpreter.TensorHandle",
-    "triton.runtime.interpreter._implicit_cvt",
     "triton.runtime.interpreter._patch_lang",
-    "triton.runtime.interpreter.interpreter_builder.create_atomic_cas",
-    "triton.runtime.interpreter.interpreter_builder.create_atomic_rmw",
-    "triton.runtime.interpreter.interpreter_builder.create_barrier",
-    "triton.runtime.interpreter.interpreter_builder.create_dot",
-    "triton.runtime.interpreter.interpreter_builder.create_gather",
-    "triton.runtime.interpreter.interpreter_builder.create_histogram",
-    "triton.runtime.interpreter.interpreter_builder.create_masked_load",
-    "triton.runtime.interpreter.interpreter_builder.create_masked_store",
-    "triton.runtime.interpreter.interpreter_builder.set_grid_dim",
-    "triton.runtime.interpreter.interpreter_builder.set_grid_idx",
     "triton.runtime.jit.JITFunction._do_compile",
     "triton.runtime.jit.JITFunction.run",
 )

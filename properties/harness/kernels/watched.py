@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels import interpreted, launch
+from properties.harness.kernels import launch
 from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
 from properties.harness.kernels.sanitizer.touches import Touch
 from properties.harness.kernels.sanitizer.watch import Sanitizer
@@ -22,13 +22,9 @@ _lowest, _highest = np.minimum.reduce, np.maximum.reduce
 
 @contextlib.contextmanager
 def listening(watch: Sanitizer) -> Iterator[None]:
-    """Everything that kernels do in this context is shown to the sanitizer first."""
-    token = interpreted.WATCH.set(watch)
-    try:
-        with launch.running(memory=lambda one: WatchedMemory(watch, one)):
-            yield
-    finally:
-        interpreted.WATCH.reset(token)
+    """Every access of an executed launch in this context is shown to the sanitizer before it is made."""
+    with launch.running(memory=lambda one: WatchedMemory(watch, one), unwatched=watch.all_written):
+        yield
 
 
 class WatchedMemory(Memory):

@@ -14,7 +14,6 @@ from types import ModuleType
 
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
-from properties.harness.case.switches import for_interpreter
 from properties.harness.case.timeline import Timeline
 from properties.harness.data.files import in_file_name, write_text
 from properties.harness.data.marked import mark_reports
@@ -27,7 +26,7 @@ from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.adapter import subject_of, titled
-from properties.harness.report.repro.script import needs_sanitizer, repro_script, repro_test
+from properties.harness.report.repro.script import needs_statecheck, repro_script, repro_test
 from properties.harness.report.sections import MOST, Section, fitted, shortened
 from properties.harness.subject import Subject
 from properties.harness.text.command_lines import RELEASED, command_line, script_line
@@ -157,10 +156,10 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     script = script_line(directory / "repro.py", case.subject)
     codes = "exits 1 while the defect is there and 0 once it is gone"
     told = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
-    if not needs_sanitizer(case):
+    if not needs_statecheck(case):
         test = script_line(directory / TEST, case.subject, *ALONE)
         told.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
-    told.append(f"{code(rerun)} replays the same input through the harness.{_unstepped(case)}")
+    told.append(f"{code(rerun)} replays the same input through the harness.")
     if case.subject == RELEASED:
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
         told.append(
@@ -169,20 +168,10 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     return "\n".join(told)
 
 
-def _unstepped(case: Case) -> str:
-    """What the script cannot do, where programs switch between operations."""
-    if case.sanitized or not any(call.schedule != for_interpreter(call.schedule) for call in case.calls):
-        return ""
-    stepped = "\nThe script leaves kernels to Triton's interpreter, which cannot switch after single operations of this launch: "
-    if case.order is None:
-        return f"{stepped}**no order that it knows is known to show the failure**, so that it may exit 0 while the defect is there."
-    return f"{stepped}it runs the programs in its order `{case.order or 'row by row'}`, which shows the failure too."
-
-
 def _needs(case: Case, subject: Subject | None) -> str:
     """What the script runs with."""
-    if needs_sanitizer(case):
-        return "torch, triton, the subject, and statecheck, since no byte shows what is wrong"
+    if needs_statecheck(case):
+        return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
     if subject is not None and subject.carried:
         engine, _, inside = case.subject.partition("+")
         if inside:

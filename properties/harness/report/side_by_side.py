@@ -7,13 +7,13 @@ for, since all others could as well be made at another time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from properties.harness.case import Case
-from properties.harness.case.switches import SWITCHES, WARP_SWITCHES, parsed
+from properties.harness.case.switches import REVERSED, parsed
 from properties.harness.case.values import Call, Let
 from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.port import InProcess
@@ -24,6 +24,7 @@ from properties.harness.kernels.orders.recording import (
     RecordedOperation,
     launches_recorded,
 )
+from properties.harness.kernels.orders.schedule import switches_told
 from properties.harness.subject import Subject
 from properties.harness.text import markdown
 
@@ -36,41 +37,50 @@ def side_by_side(case: Case, subject: Subject) -> str:
     Its steps are taken once more, up to the call that fails.
     """
     call = case.failure.call if case.failure is not None else None
-    if call is None or call >= len(case.calls) or not _switches(case.calls[call].schedule):
+    if call is None or call >= len(case.calls) or parsed(case.calls[call].schedule).kind in ("", REVERSED):
         return ""
     port = InProcess(subject, "cpu")
-    launch = _recorded(case, port, call)
+    schedule = _switches_made(case, port, call)
+    launch = _recorded(case, port, call, schedule) if any(parsed(schedule).launches) else None
     if launch is None:
         return ""
-    table = _ProgramTable(
-        launch, _Names(case, port, launch), by_warps=parsed(case.calls[call].schedule).by_warps
-    )
+    table = _ProgramTable(launch, _Names(case, port, launch), by_warps=parsed(schedule).by_warps)
     who = "Warps of every program" if table.by_warps else "Programs"
     return (
         f"{who} of `{launch.launch.kernel}` in call {call + 1} (`{case.calls[call].function}`), in the order "
-        f"`{case.calls[call].schedule}`{table.left_out}:\n\n" + "\n".join(table.lines())
+        f"`{schedule}`{table.left_out}:\n\n" + "\n".join(table.lines())
     )
 
 
-def _switches(schedule: str) -> bool:
-    return schedule.startswith((f"{SWITCHES}:", f"{WARP_SWITCHES}:")) and any(parsed(schedule).launches)
+def _switches_made(case: Case, port: InProcess, call: int) -> str:
+    """The order of a call, or the switches that it makes where it names a seed, or all interleavings."""
+    schedule = case.calls[call].schedule
+    if parsed(schedule).launches:
+        return schedule
+    _take_steps_before(case, port, call)
+    with switches_told() as told:
+        port.execute(case.calls[call])
+    return told[0] if told else ""
 
 
-def _recorded(case: Case, port: InProcess, call: int) -> RecordedLaunch | None:
-    """The launch of the call in which programs switch."""
+def _take_steps_before(case: Case, port: InProcess, call: int) -> None:
+    """Take the steps that come before a call."""
     port.begin()
     calls = 0
     for step in case.steps:
-        if not isinstance(step, Call) or calls < call:
-            port.execute(step)
-            calls += isinstance(step, Call)
-            continue
-        with launches_recorded() as recorded:
-            port.execute(step)
-        launches = parsed(step.schedule).launches
-        pairs = zip(recorded, launches, strict=False)
-        return next((one for one, switches in pairs if switches), None)
-    return None
+        if isinstance(step, Call) and calls == call:
+            return
+        port.execute(step)
+        calls += isinstance(step, Call)
+
+
+def _recorded(case: Case, port: InProcess, call: int, schedule: str) -> RecordedLaunch | None:
+    """The launch of the call in which programs switch."""
+    _take_steps_before(case, port, call)
+    with launches_recorded() as recorded:
+        port.execute(replace(case.calls[call], schedule=schedule))
+    pairs = zip(recorded, parsed(schedule).launches, strict=False)
+    return next((one for one, switches in pairs if switches), None)
 
 
 class _Names:

@@ -14,7 +14,6 @@ import sysconfig
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
@@ -27,33 +26,21 @@ from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.faults import DEVICE_FAULT, HANG
-from properties.harness.case.findings import FINDINGS, RACES, Access, OutsideView
+from properties.harness.case.findings import FINDINGS, Access
 from properties.harness.case.values import Expected, Outcome, Raised
 from properties.harness.execution.objects.blocks import GUARD_BYTES, Allocation, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import launches
-from properties.harness.execution.replay import replay
 from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import triton_mode
-from properties.harness.report.repro.races import touches_told
-from properties.harness.report.repro.script import TRACED
 from properties.harness.subject import Subject, load
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
 _STARTS, _GRACE = 60.0, 5.0
-_STRAY = OutsideView.__name__
 _ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
 _GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
 _FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
-ORDERS = (
-    "",
-    "reversed",
-    *(f"shuffled:{seed}" for seed in range(4)),
-    *(f"interleaved:{seed}" for seed in range(8)),
-    *(f"warps:{seed}" for seed in range(8)),
-)
-"""The orders of the interpreter in which a race, or an interleaving, is tried."""
 
 
 def explained(case: Case, subject: Subject) -> Case:
@@ -68,8 +55,7 @@ def explained(case: Case, subject: Subject) -> Case:
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
     if triton_mode.executes() and fault is None:
-        order, table = _order_that_shows(case, subject), _side_by_side(case, subject)
-        return replace(case, finding=_tried(case, subject), order=order, interleaving=table)
+        return replace(case, finding=_tried(case, subject), interleaving=_side_by_side(case, subject))
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
         hangs = fault is not None and fault.message.startswith(HANG)
@@ -92,47 +78,6 @@ def _side_by_side(case: Case, subject: Subject) -> str:
         return side_by_side(case, subject)
     except Exception as error:
         return f"What its programs did could not be recorded: {type(error).__name__}: {error}"
-
-
-def _order_that_shows(case: Case, subject: Subject) -> str | None:
-    """How a script shows what the sanitizer has found, or what switches between operations have led to.
-
-    In which order of the interpreter bytes are wrong, since it knows no single operations; or by what programs touch.
-    """
-    found = {one.exception for one in case.actual if isinstance(one, Raised)}
-    if found & RACES or any(call.schedule for call in case.calls):
-        tried = (case.in_order(one) if found & RACES else case.reordered(one) for one in ORDERS)
-        shown = next((one for one, other in zip(ORDERS, tried, strict=True) if _shows(other, subject)), None)
-        if shown is not None:
-            return shown
-    told = found & {*RACES, _STRAY} and _touches_show(case, subject, strays=_STRAY in found)
-    return TRACED if told else None
-
-
-def _touches_show(case: Case, subject: Subject, *, strays: bool) -> bool:
-    from properties.harness.kernels.launch import interpreting
-
-    told: list[str] = []
-    with interpreting(), touches_told(told.append, strays=strays):
-        # Guards would be taken for memory that belongs to somebody.
-        _ends(case, InProcess(subject, "cpu", guards=False))
-    return bool(told)
-
-
-def _ends(case: Case, port: InProcess) -> None:
-    with suppress(Exception):
-        replay(case, port)
-
-
-def _shows(case: Case, subject: Subject) -> bool:
-    from properties.harness.kernels.launch import interpreting
-
-    try:
-        with interpreting():
-            return replay(case, InProcess(subject, "cpu")) is not None
-    except Exception:
-        # What a race leads to may be anything; an order that ends in a mess is no demonstration.
-        return False
 
 
 def _asked(path: Path, seconds: float) -> str:

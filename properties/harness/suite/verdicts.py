@@ -20,7 +20,6 @@ from properties.harness.case import Case
 from properties.harness.case.places import Places, print_case
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Bench, Falsified
-from properties.harness.execution.fewest_switches import with_fewest_switches
 from properties.harness.execution.machines import MachineProperty
 from properties.harness.execution.registry import Property, property_of
 from properties.harness.execution.unread import kept_unread
@@ -294,7 +293,7 @@ class _LastFailure:
 
     def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
         module, told = bench.subject.module, list(bench.subject.defect_index.errors.values())
-        self.reported = case = with_own_calls(with_fewest_switches(case, bench.port), bench.subject)
+        self.reported = case = with_own_calls(case, bench.subject)
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
         try:
             better = explained(case, bench.subject)

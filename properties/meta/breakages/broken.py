@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -113,10 +113,19 @@ def a_case(**changes: Any) -> Case:
     return Case(**fields)
 
 
+def in_order(case: Case, schedule: str) -> Case:
+    """The same, with the programs of every launch in that order, where a call does not name another one."""
+    steps = (
+        replace(step, schedule=step.schedule or schedule) if isinstance(step, Call) else step
+        for step in case.steps
+    )
+    return replace(case, steps=tuple(steps))
+
+
 def earlier_json(case: Case, schema: int, **changes: Any) -> str:
     """The case as a version before `Failure` has written it: a sentence says what went wrong."""
     since = {"timeline": 3, "suspect": 4, "finding": 4, "order": 4, "first_seen": 5}
-    content = json.loads(case.to_json()) | {"schema": schema, "message": case.message}
+    content = json.loads(case.to_json()) | {"schema": schema, "message": case.message, "order": None}
     later = {"failure", *(name for name, added in since.items() if added > schema)}
     return json.dumps({name: item for name, item in (content | changes).items() if name not in later})
 

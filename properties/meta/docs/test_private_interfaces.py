@@ -69,8 +69,6 @@ TOOLS = (
         # nothing of the harness, and does without in versions that it does not know.
         (
             "impl/bare.py",
-            "properties/harness/kernels/schedules.py",
-            "properties/harness/report/repro/races.py",
             "properties/subjects/plain/kernels.py",
             "properties/subjects/vllm/align_kernels.py",
         ),

@@ -201,7 +201,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
             plugin.pytest_runtest_logreport(report)
     lines: list[str] = []
     plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
-    interpreted = "1 in Triton's interpreter: move_kernel (tt.new), 2 launches"
+    interpreted = "1 in Triton's interpreter, unwatched: move_kernel (tt.new), 2 launches"
     assert lines[1:] == [f"statecheck: kernels: 1 executed from their IR (10 launches); {interpreted}"]
 
 

@@ -21,6 +21,7 @@ from properties.harness.device.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT
 from properties.harness.execution.example import Bench
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess
+from properties.harness.kernels.coverage import INTERPRETED, LAUNCHES, How
 from properties.meta.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
 from properties.subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 
@@ -187,6 +188,19 @@ def test_an_order_of_programs_is_not_replayed_where_kernels_are_compiled() -> No
     found = replay_case(ordered, subject_of(right), "cuda")
     assert (found.verdict, "order of the device's own" in found.message) == (NOT_APPLICABLE, True)
     assert verdict(ordered, subject_of(right))[0] == FIXED
+
+
+def test_an_order_of_programs_is_not_fixed_where_the_interpreter_ran_the_launch() -> None:
+    def interpreted(x: int, y: int) -> int:
+        LAUNCHES[How("divide_kernel", INTERPRETED, "tt.new")] += 1
+        return right(x, y)
+
+    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="shuffled:1"),))
+    words = (
+        "nothing watches launches in Triton's interpreter: divide_kernel (the executor does not know tt.new)"
+    )
+    assert verdict(ordered, subject_of(interpreted)) == (NOT_APPLICABLE, words)
+    assert verdict(DIVIDED, subject_of(interpreted))[0] == FIXED
 
 
 def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None:

@@ -141,7 +141,7 @@ def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> N
     record.launched = [KernelRecord("copy", "", [executed]), KernelRecord("move", "", [interpreted])]
     assert kernels(record) == (
         "kernels: 1 executed from their IR (12,345 launches); "
-        "1 in Triton's interpreter: move (tt.new), 1 launch"
+        "1 in Triton's interpreter, unwatched: move (tt.new), 1 launch"
     )
 
 

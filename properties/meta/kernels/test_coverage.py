@@ -161,10 +161,10 @@ def how(kernel: str, why: str = "") -> How:
         ({}, ""),
         ({how("f"): 1}, "1 executed from their IR (1 launch)"),
         ({how("f"): 12_000, how("g"): 345}, "2 executed from their IR (12,345 launches)"),
-        ({how("f", "tt.new"): 12}, "1 in Triton's interpreter: f (tt.new), 12 launches"),
+        ({how("f", "tt.new"): 12}, "1 in Triton's interpreter, unwatched: f (tt.new), 12 launches"),
         (
             {how("f"): 2, how("f", "a"): 1, how("g", "b"): 3},
-            "1 executed from their IR (2 launches); 2 in Triton's interpreter: g (b), 3 launches; f (a), 1 launch",
+            "1 executed from their IR (2 launches); 2 in Triton's interpreter, unwatched: g (b), 3 launches; f (a), 1 launch",
         ),
     ],
 )

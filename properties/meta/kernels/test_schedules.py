@@ -12,11 +12,11 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels import launch as launching
-from properties.harness.kernels import schedules, triton_mode
+from properties.harness.kernels import triton_mode
 from properties.harness.kernels.launch import Launched
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders import courses
-from properties.harness.kernels.orders.schedule import program_schedule, switches_told
+from properties.harness.kernels.orders.schedule import REORDERED, program_schedule, switches_told
 from properties.harness.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -351,9 +351,9 @@ def test_priorities_change_in_many_places_of_a_launch(made: list[tuple[int, str]
 
 def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
     def reordered(schedule: str, programs: int = 3) -> int:
-        before = schedules.REORDERED.launches
+        before = REORDERED.launches
         arrivals(schedule, programs, 1)
-        return schedules.REORDERED.launches - before
+        return REORDERED.launches - before
 
     assert [reordered(one) for one in ("", "switches:", "switches:99>1")] == [0, 0, 0]
     assert [reordered(one) for one in ("reversed", "switches:1>1", "priorities:1", "warps:1")] == [1, 1, 1, 1]

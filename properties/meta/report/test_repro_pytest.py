@@ -16,8 +16,8 @@ from properties.harness.case import Case
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Raised, Returned, call
 from properties.harness.report.markdown import ALONE, TEST, report_text, write_report
-from properties.harness.report.repro.script import TRACED, repro_script, repro_test
-from properties.meta.breakages.broken import a_case, module
+from properties.harness.report.repro.script import repro_script, repro_test
+from properties.meta.breakages.broken import a_case, in_order, module
 from properties.subjects import load
 
 HALVES = "def halved(x):\n    return x // 2\n"
@@ -131,16 +131,14 @@ def test_script_and_test_check_the_same() -> None:
     assert checks[:4] == checks[4:]
 
 
-def test_what_takes_the_sanitizer_has_no_test(tmp_path: Path) -> None:
-    sanitized = a_half(actual=(Raised("OutsideView", "x", ()),))
-    assert repro_test(sanitized, tmp_path, None) == ""
-    assert TEST not in report_text(sanitized, tmp_path)
-
-
-def test_what_an_order_shows_has_one(tmp_path: Path) -> None:
-    assert "def test_toys_divide" in repro_test(
-        a_half(actual=(Raised("OutsideView", "x", ()),), order=TRACED), tmp_path, None
-    )
+@pytest.mark.parametrize(
+    "case",
+    [a_half(actual=(Raised("OutsideView", "x", ()),)), in_order(a_half(), "reversed")],
+    ids=["watched", "in another order"],
+)
+def test_what_takes_statecheck_has_no_test(case: Case, tmp_path: Path) -> None:
+    assert repro_test(case, tmp_path, None) == ""
+    assert TEST not in report_text(case, tmp_path)
 
 
 def test_a_report_has_the_test_and_the_command_that_runs_it(tmp_path: Path) -> None:

@@ -19,26 +19,21 @@ import torch
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Raised, Returned, call
 from properties.harness.execution.objects.own import OWN_FUNCTIONS
-from properties.harness.kernels import schedules
-from properties.harness.report.repro import races, runtime
+from properties.harness.report.repro import runtime
 from properties.harness.report.repro.carried import Carried
 from properties.harness.report.repro.runtime import calls, ending, harness, memory, results, subjects
 from properties.harness.report.repro.runtime.fake import Fake
-from properties.harness.report.repro.script import TRACED, repro_script, repro_test
+from properties.harness.report.repro.script import repro_script, repro_test
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.processes import run_python
 
 # In a file for pytest, `skipping` stands for `ending`.
 IN_SCRIPTS = [path for path in sorted(Path(runtime.__path__[0]).glob("*.py")) if path.stem != "skipping"]
-MODULES = [*IN_SCRIPTS, Path(schedules.__file__), Path(races.__file__)]
 ORDERED = call("harness.launch", kernel="k", grid=(2,), arguments={}, constexprs={}, schedule="reversed")
 STATED = {"expected": (Returned(2),), "actual": (Returned(2),), "failure": stated("2 is even")}
 SCRIPTS = {
     "a call": repro_script(a_case(), Path(), None),
     "an order": repro_script(a_case(steps=(ORDERED,)), Path(), None),
-    "traced": repro_script(
-        a_case(steps=(ORDERED,), actual=(Raised("OutsideView", "x", ()),), order=TRACED), Path(), None
-    ),
     "the sanitizer": repro_script(a_case(actual=(Raised("OutsideView", "x", ()),)), Path(), None),
     "vllm": repro_script(a_case(subject="vllm"), Path(), None),
     "a test": repro_test(a_case(), Path(), None),
@@ -70,8 +65,7 @@ def subject(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_the_runtime_imports_nothing_of_the_harness_but_itself() -> None:
     """By carrying all of it: an import from elsewhere is refused."""
-    paths = {f"{runtime.__name__}.{path.stem}": path for path in MODULES if path.parent.name == "runtime"}
-    paths |= {module.__name__: Path(module.__file__ or "") for module in (schedules, races)}
+    paths = {f"{runtime.__name__}.{path.stem}": path for path in IN_SCRIPTS}
     carried = Carried(paths, runtime.__name__)
     for name in carried.defined:
         carried.want(name)
@@ -80,7 +74,7 @@ def test_the_runtime_imports_nothing_of_the_harness_but_itself() -> None:
 
 def test_no_two_modules_that_are_carried_define_one_name() -> None:
     defined: Counter[str] = Counter()
-    for path in MODULES:
+    for path in IN_SCRIPTS:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 defined[node.name] += 1

@@ -24,7 +24,6 @@ from properties.harness.execution.registry import load_properties
 from properties.harness.execution.variants import Variant, broken_subject
 from properties.harness.report import witness
 from properties.harness.report.markdown import report_text, write_report
-from properties.harness.report.repro.script import TRACED
 from properties.harness.report.witness import explain_case, explained
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.processes import run_python
@@ -131,26 +130,18 @@ def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:
     )
 
 
-def test_a_race_is_shown_by_its_script_without_the_sanitizer(in_place: Found, tmp_path: Path) -> None:
-    assert in_place.case.order is not None
+def test_a_race_is_shown_by_a_script_that_has_statecheck_replay_it(in_place: Found, tmp_path: Path) -> None:
     assert script_says(in_place, tmp_path) == 1
     assert script_says(in_place, tmp_path, "impl", ROOT) == 0
 
 
 @pytest.mark.slow
-def test_a_stray_access_is_shown_by_its_script_without_the_sanitizer(unmasked: Found, tmp_path: Path) -> None:
-    assert (unmasked.case.sanitized, unmasked.case.order) == (True, TRACED)
-    assert script_says(unmasked, tmp_path) == 1
-    assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
-
-
-@pytest.mark.slow
-def test_what_neither_bytes_nor_touches_show_is_shown_by_a_script_that_asks_the_sanitizer(
+def test_a_stray_access_is_shown_by_a_script_that_has_statecheck_replay_it(
     unmasked: Found, tmp_path: Path
 ) -> None:
-    silent = replace(unmasked, case=replace(unmasked.case, order=None))
-    assert script_says(silent, tmp_path) == 1
-    assert script_says(silent, tmp_path, "impl", ROOT) == 0
+    assert unmasked.case.sanitized
+    assert script_says(unmasked, tmp_path) == 1
+    assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
 
 
 def test_a_replay_is_watched_too(unmasked: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.run import Follower, rules_of
 from properties.harness.execution.variants import broken_subject
-from properties.meta.breakages.broken import a_case
+from properties.meta.breakages.broken import a_case, in_order
 from properties.meta.breakages.table import BREAKAGES
 from properties.meta.campaign.known.known_lint import entries, failing
 from properties.strategies.align import Group, Kept, Setup
@@ -296,7 +296,7 @@ def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
 def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
     places: set[int], known: bool
 ) -> None:
-    assert CONDITIONS["count_in_place"](undone(places).in_order("warps:1"), DOCUMENTS) == known
+    assert CONDITIONS["count_in_place"](in_order(undone(places), "warps:1"), DOCUMENTS) == known
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_shift_is_known_beside_states_that_were_not_copied_because_of_the_coun
     places: set[int], requests: tuple[Sampled, ...], order: str, known: bool
 ) -> None:
     """A request can show both: one warp sets the count back, and another one reads rows that are overwritten."""
-    case = undone(places, *requests).in_order(order)
+    case = in_order(undone(places, *requests), order)
     shifted = with_pools(case, lambda pool: pool[:3] + case_pool(case)[5:6] + pool[4:])
     assert CONDITIONS["shift_within_a_block"](shifted, DOCUMENTS) == known
 
@@ -325,10 +325,10 @@ def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(t
     )
     shifted = CONDITIONS["shift_within_a_block"]
     at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
-    assert shifted(at_once.in_order("warps:1"), DOCUMENTS)
-    assert entry("shift-within-a-block").shows_in(in_session(at_once.in_order("warps:1"), "rows"), DOCUMENTS)
+    assert shifted(in_order(at_once, "warps:1"), DOCUMENTS)
+    assert entry("shift-within-a-block").shows_in(in_session(in_order(at_once, "warps:1"), "rows"), DOCUMENTS)
     assert not shifted(at_once, DOCUMENTS)
-    assert not shifted(with_pools(at_once.in_order("warps:1"), lambda held: held[::-1]), DOCUMENTS)
+    assert not shifted(with_pools(in_order(at_once, "warps:1"), lambda held: held[::-1]), DOCUMENTS)
 
 
 def without_order(step: Step) -> Step:

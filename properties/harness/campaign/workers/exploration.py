@@ -189,7 +189,7 @@ class Exploration:
     def _falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
         from properties.harness.report.own_calls import with_own_calls
 
-        case = with_own_calls(self._with_fewest_switches(case), self.bench.subject)
+        case = with_own_calls(case, self.bench.subject)
         if self.task.shown:
             self._report_known(case, note)
             return "falsified", case.message
@@ -210,12 +210,6 @@ class Exploration:
             found = replace(found, report=str(directory), note=note)
         self._found.append(found)
         return "falsified", case.message
-
-    def _with_fewest_switches(self, case: Case) -> Case:
-        from properties.harness.execution.fewest_switches import SECONDS, with_fewest_switches
-
-        left = max(0.0, self._deadline - time.monotonic())
-        return with_fewest_switches(case, self.bench.port, min(SECONDS, left))
 
     def _report_known(self, case: Case, note: str) -> None:
         name = self.task.shown

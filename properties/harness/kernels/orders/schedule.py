@@ -25,11 +25,10 @@ from properties.harness.case.switches import (
     WARPS,
     ProgramSchedule,
     Switch,
-    for_interpreter,
     parsed,
     spelled,
 )
-from properties.harness.kernels import schedules, triton_mode
+from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders import courses
 from properties.harness.kernels.orders.courses import Course, Ready, Turns
 
@@ -47,29 +46,33 @@ OPERATIONS = frozenset(("load", "store", "atomic"))
 _LISTENERS: list[list[str]] = []
 
 
+class Reordered:
+    """How many launches of this process have run their programs, or the warps of several, in another order than row-major."""
+
+    launches = 0
+
+
+REORDERED = Reordered()
+
+
 @contextlib.contextmanager
 def program_schedule(schedule: str) -> Iterator[None]:
     """Launches made in this context run their programs in the order that `schedule` names; "" is the plain one.
 
-    Executed launches follow it to the letter; those that the interpreter runs as far as that can, see `for_interpreter`.
-    Ignored where kernels are compiled.
+    Ignored where kernels are compiled, and by launches that Triton's interpreter runs.
 
     Raises:
         ValueError: no such schedule.
     """
     plan = parsed(schedule)
-    if not triton_mode.executes():
-        with schedules.program_schedule(for_interpreter(schedule)):
-            yield
-        return
-    if not plan.kind:
+    if not plan.kind or not triton_mode.executes():
         yield
         return
     from properties.harness.kernels.launch import running
 
     scheduled = _Scheduled(plan)
     try:
-        with running(runner=scheduled), schedules.interpreted_in_order(for_interpreter(schedule)):
+        with running(runner=scheduled):
             yield
     finally:
         for told in _LISTENERS:
@@ -104,13 +107,13 @@ class _Scheduled:
         turns = Turns(self._course(launch, number))
         self._made[number] = turns.switches
         if self._plan.by_warps:
-            schedules.REORDERED.launches += several
+            REORDERED.launches += several
             run_by_warps(launch, memory, turns, self._warps)
             return
         try:
             run_interleaved(launch, memory, turns)
         finally:
-            schedules.REORDERED.launches += bool(turns.switches)
+            REORDERED.launches += bool(turns.switches)
 
     def _course(self, launch: Launched, number: int) -> Course:
         plan, count = self._plan, _count(launch)
@@ -141,7 +144,7 @@ class _Scheduled:
         (switches,) = parsed(found.different or f"{SWITCHES}:").launches
         turns = Turns(courses.spelled_out(switches))
         self._made[number] = turns.switches
-        schedules.REORDERED.launches += 1
+        REORDERED.launches += 1
         run_interleaved(launch, memory, turns)
 
     @property

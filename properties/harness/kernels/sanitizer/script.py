@@ -61,6 +61,7 @@ class _SeenLaunches:
         self.launches, self.programs = 0, 0
         self.finding: Finding | None = None
         self.interpreted: list[str] = []
+        self.watched = 0
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -74,6 +75,7 @@ class _SeenLaunches:
         finally:
             Kernel.run = plain  # type: ignore[method-assign]
         for one, count in (LAUNCHES - before).items():
+            self.watched += count if one.how != INTERPRETED else 0
             if one.how == INTERPRETED:
                 self.interpreted.append(f"{one.kernel} ({_count(count, 'launch', 'es')}): {one.why}")
 
@@ -105,9 +107,11 @@ def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
     from properties.harness.kernels.sanitizer.orders import every_order
-    from properties.sanitizer import sanitize
+    from properties.harness.kernels.sanitizer.watch import Sanitizer
+    from properties.harness.kernels.watched import listening
 
-    with sanitize() as watch, contextlib.ExitStack() as more:
+    watch = Sanitizer()
+    with listening(watch), contextlib.ExitStack() as more:
         if script.empties:
             more.enter_context(empties_unwritten(watch))
         more.enter_context(program_schedule(script.order))
@@ -140,10 +144,16 @@ def _tell(script: SanitizedScript, seen: _SeenLaunches, error: BaseException | N
     if not seen.launches:
         print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
         return FAILED
-    _say(console, f"CLEAN: {_count(seen.launches, 'launch', 'es')}, {_count(seen.programs, 'program', 's')}")
+    if seen.watched:
+        _say(
+            console,
+            f"CLEAN: {_count(seen.launches, 'launch', 'es')}, {_count(seen.programs, 'program', 's')}",
+        )
     for one in seen.interpreted:
-        _say(console, f"run by Triton's interpreter, {one}")
-    return CLEAN
+        _say(console, f"not watched, in Triton's interpreter: {one}")
+    if not seen.watched:
+        print("error: no launch could be watched", file=sys.stderr)
+    return CLEAN if seen.watched else FAILED
 
 
 def _count(number: int, one: str, more: str) -> str:

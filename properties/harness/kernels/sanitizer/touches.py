@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from properties.harness.case.findings import Access, Program
+from properties.harness.case.findings import Program
 from properties.harness.kernels.sanitizer.provenance import Origin
 from properties.harness.kernels.sanitizer.views import Integers
 
@@ -76,78 +73,8 @@ class Touch:
         return found[inside], lanes[inside]
 
 
-def touch(
-    kind: str,
-    program: Program,
-    pointers: Any,
-    mask: Any,
-    nbytes: int,
-    origin: Origin | None,
-    values: Any = None,
-) -> Touch | None:
-    """What the active lanes of an access touch; None where all are masked out."""
-    data = pointers.data
-    if data.size == 1:
-        return _single(kind, program, data, mask, nbytes, origin, values)
-    active = np.asarray(mask)
-    if active.shape != data.shape:
-        active = np.broadcast_to(active, data.shape)
-    addresses = data.view(np.int64)
-    lanes = None
-    if not active.all():
-        lanes = active
-        addresses = addresses[active]
-        if not len(addresses):
-            return None
-        origin = origin if origin is None or type(origin) is int else np.asarray(origin)[active]
-        values = None if values is None else np.broadcast_to(values, data.shape)[active]
-    elif origin is not None and type(origin) is not int:
-        origin = np.asarray(origin).reshape(-1)
-    addresses = addresses.reshape(-1)
-    low, high = int(addresses.min()), int(addresses.max()) + nbytes
-    return Touch(kind, program, _place(), nbytes, addresses, low, high, lanes, data.shape, origin, values)
-
-
-def _single(
-    kind: str, program: Program, data: Any, mask: Any, nbytes: int, origin: Origin | None, values: Any
-) -> Touch | None:
-    if not np.asarray(mask).any():
-        return None
-    addresses = data.reshape(-1).view(np.int64)
-    low = int(addresses[0])
-    if origin is not None and type(origin) is not int:
-        origin = int(np.asarray(origin).reshape(-1)[0])
-    return Touch(
-        kind, program, _place(), nbytes, addresses, low, low + nbytes, None, data.shape, origin, values
-    )
-
-
-_OWN = str(Path(__file__).parent)
-_SCHEDULES = str(Path(__file__).parent.parent / "schedules.py")
-
-
-@cache
-def _is_machinery(file: str) -> bool:
-    import triton
-
-    return file.startswith((str(Path(triton.__file__).parent), _OWN)) or file == _SCHEDULES
-
-
-def _place() -> Place:
-    """The innermost line of a kernel's code that is being run."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_machinery(frame.f_code.co_filename):
-        frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-
-
 def place_texts(place: Place) -> tuple[str, str]:
     file, line = place
     if not file:
         return "an unknown line", ""
     return f"{Path(file).name}:{line}", f"{file}:{line}"
-
-
-def arithmetic(program: Program, kernel: str, launch: int) -> Access:
-    """The access of a finding that has none."""
-    return Access("arithmetic", program, kernel, "", None, 0, 0, *place_texts(_place()), launch)

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 from properties.harness.case.findings import (
     Access,
-    Bfloat16Arithmetic,
     FreedBlock,
     Misaligned,
     OutsideView,
@@ -23,7 +22,7 @@ from properties.harness.kernels.sanitizer.log import AccessLog
 from properties.harness.kernels.sanitizer.provenance import UNKNOWN, Provenance
 from properties.harness.kernels.sanitizer.races import first_race
 from properties.harness.kernels.sanitizer.shadow import Shadow
-from properties.harness.kernels.sanitizer.touches import Touch, arithmetic, place_texts
+from properties.harness.kernels.sanitizer.touches import Touch, place_texts
 from properties.harness.kernels.sanitizer.views import TensorView, view_of
 
 
@@ -65,6 +64,10 @@ class Sanitizer:
     def written(self, tensor: Any) -> None:
         """The host has written these bytes."""
         self._shadow.mark_written(view_of(tensor, "", keep=True))
+
+    def all_written(self) -> None:
+        """A launch is about to run unwatched, which may write any byte: no byte counts as unwritten any more."""
+        self._shadow.forget_unwritten()
 
     def free(self, tensor: Any, why: str = "") -> None:
         """Nobody may load or store these bytes, for example those of a block handed back to its pool."""
@@ -149,14 +152,6 @@ class Sanitizer:
                 self._writers.append((touch, self._access(touch, touch.low), self._view_at(touch, touch.low)))
         if self._log is not None:
             self._log.add(touch)
-
-    def refuse_bfloat16(self, program: Program, operation: str) -> NoReturn:
-        access = arithmetic(program, self._kernel, self.launches)
-        message = (
-            f"program {program} of {self._kernel} computes a bfloat16 {operation} at {access.place}, "
-            "which Triton's interpreter gets wrong: nothing that follows from its result means anything"
-        )
-        raise Bfloat16Arithmetic(message, access)
 
     def _refuse_outside(self, touch: Touch, address: int, views: tuple[TensorView, ...]) -> NoReturn:
         name = views[0].name if views else ""

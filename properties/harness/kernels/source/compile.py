@@ -27,8 +27,9 @@ from properties.harness.kernels.arithmetic import operation as arithmetic_of
 from properties.harness.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
 from properties.harness.kernels.private import native_ir as native
 from properties.harness.kernels.source import tiles
+from properties.harness.kernels.source.bfloat16 import bfloat16_arithmetic
 from properties.harness.kernels.source.generate import written
-from properties.harness.kernels.source.ir import FuncOp, Type
+from properties.harness.kernels.source.ir import FuncOp, NotUnderstoodError, Type
 from properties.harness.kernels.source.parse import parsed
 from properties.harness.kernels.source.sites import Arithmetic, BranchSite, Site
 
@@ -65,7 +66,12 @@ def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
     path = manager.get_file(name)
     if path is not None:
         return _loaded(pickle.loads(Path(path).read_bytes()))  # noqa: S301 - as much ours as the folder's other files
-    stored = _made(ttir(source, options, backend))
+    text = ttir(source, options, backend)
+    try:
+        stored = _made(text)
+    except NotUnderstoodError as unknown:
+        unknown.bfloat16 = bfloat16_arithmetic(text)
+        raise
     manager.put(pickle.dumps(stored), name, binary=True)
     return _loaded(stored)
 

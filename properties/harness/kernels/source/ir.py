@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 
 class NotUnderstoodError(Exception):
-    """The IR has something that the executor does not know. `str()` of it names that."""
+    """The IR has something that the executor does not know. `str()` of it names that.
+
+    `bfloat16` is the IR's first operation that computes with bfloat16 numbers, "" if there is none.
+    """
+
+    bfloat16 = ""
 
 
 @dataclass(frozen=True)

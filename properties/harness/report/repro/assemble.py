@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from properties.harness.kernels import schedules
-from properties.harness.report.repro import races, runtime
+from properties.harness.report.repro import runtime
 from properties.harness.report.repro.carried import Carried
 
 _START, _GIVEN = f"{runtime.__name__}.start", f"{runtime.__name__}.given"
 _ENDING, _SKIPPING = f"{runtime.__name__}.ending", f"{runtime.__name__}.skipping"
 _LICENCE = "# SPDX-License-Identifier: Apache-2.0"
 """Of the code that is carried; a project's own checks ask for the line in each of its test files."""
-_BY_THEMSELVES = (schedules, races)
-"""Modules that stand alone, and are used outside of scripts too."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,8 @@ def _beginning(script: Script) -> list[str]:
     """What runs before torch is imported, and imports it."""
     begin = [] if script.test else ["begin(__doc__)"]
     if script.device:
-        fixed = (
-            ""
-            if "DEVICE" in script.device
-            else "  # Programs can be watched only where Triton interprets them."
-        )
         device = f"before_triton({script.device})" if script.test else script.device
-        begin += [f"DEVICE = checked_device({device}){fixed}", "torch = import_torch()"]
+        begin += [f"DEVICE = checked_device({device})", "torch = import_torch()"]
     return begin
 
 
@@ -83,7 +75,6 @@ def runtime_names() -> frozenset[str]:
 def _runtime(*, for_pytest: bool = False) -> Carried:
     folder = Path(runtime.__path__[0])
     modules = {f"{runtime.__name__}.{path.stem}": path for path in sorted(folder.glob("*.py"))}
-    modules |= {module.__name__: Path(module.__file__ or "") for module in _BY_THEMSELVES}
     del modules[f"{runtime.__name__}.__init__"]
     skipping = modules.pop(_SKIPPING)
     if for_pytest:

@@ -25,8 +25,8 @@ Needs @SUBJECT@, triton, @TOOLS@, and nothing else; where there is no GPU, no dr
     @RUN@
 
 SUBJECT_PATH=some/folder tries the @EITHER@ that lies in that folder, such as a checkout."""
-SANITIZED_USAGE = """\
-What is wrong shows in no byte here, only to who watches every access: it takes statecheck's sanitizer.
+STATECHECK_USAGE = """\
+It takes statecheck, which runs the programs of a launch in the order of the case, and watches each of their accesses.
 
 Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or statecheck is missing.
 `git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.

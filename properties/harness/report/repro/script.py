@@ -14,16 +14,12 @@ from pathlib import Path
 
 from properties.harness import rooms
 from properties.harness.case import Case
-from properties.harness.case.findings import FINDINGS
-from properties.harness.case.switches import for_interpreter
 from properties.harness.case.values import (
     Address,
     Call,
     Expected,
     Let,
     Name,
-    Outcome,
-    Raised,
     Record,
     Refusal,
     SameAs,
@@ -40,7 +36,7 @@ from properties.harness.report.repro.literals import elements_of, literal
 from properties.harness.report.repro.parts import (
     AS_SCRIPT,
     AS_TEST,
-    SANITIZED_USAGE,
+    STATECHECK_USAGE,
     Usage,
     filled,
     in_docstring,
@@ -48,9 +44,6 @@ from properties.harness.report.repro.parts import (
     subject_part,
 )
 from properties.harness.report.repro.renaming import reserved_names, with_own_names
-
-TRACED = "traced"
-"""In place of an order of programs: that what they touch is shown, where no order shows it by its bytes."""
 
 
 def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
@@ -61,16 +54,16 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         subject_root: the folder to import the subject from, None where it is installed.
     """
     root = os.path.relpath(subject_root, directory) if subject_root else ""
-    if needs_sanitizer(case):
-        return _sanitized_script(case, directory, root)
+    if needs_statecheck(case):
+        return _replaying_script(case, directory, root)
     script, stated = _of_case(case, root, AS_SCRIPT)
     ended = f"end(check, {stated!r})" if stated else "end(check)"
     return assembled(replace(script, statements=(*script.statements, ended)))
 
 
 def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
-    """The same as a file for pytest, "" where it takes statecheck's sanitizer; arguments as of `repro_script`."""
-    if needs_sanitizer(case):
+    """The same as a file for pytest, "" where it takes statecheck; arguments as of `repro_script`."""
+    if needs_statecheck(case):
         return ""
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     script, stated = _of_case(case, root, AS_TEST)
@@ -82,15 +75,13 @@ def test_{case.property_name}() -> None:
     return assembled(replace(script, test=test))
 
 
-def needs_sanitizer(case: Case) -> bool:
-    """Whether no byte shows what is wrong, in any order of programs that is known."""
-    return case.sanitized and case.order is None
+def needs_statecheck(case: Case) -> bool:
+    """Whether Triton's interpreter cannot show what is wrong: an access has to be watched, or programs run in another order."""
+    return case.sanitized or (case.device == "cpu" and any(call.schedule for call in case.calls))
 
 
 def _of_case(case: Case, root: str, usage: Usage) -> tuple[Script, str]:
     """What scripts and tests of a case share, and what `_stated` says of it."""
-    if case.order != TRACED:
-        case = _for_interpreter(case.in_order(case.order or "") if case.sanitized else case)
     part = subject_part(case, root, usage)
     case = with_own_names(case)
     body = [f"    {line}" if line else "" for line in _steps(case)]
@@ -110,21 +101,10 @@ def _of_case(case: Case, root: str, usage: Usage) -> tuple[Script, str]:
             ]
         ),
         adapter=part.adapter,
-        device=_device(case),
+        device=f'os.environ.get("DEVICE", {json.dumps(case.device)})',
         statements=(*part.statements, f"require({called(case)!r})"),
     )
     return script, _stated(case)
-
-
-def _for_interpreter(case: Case) -> Case:
-    """With orders that the interpreter knows: the one that shows the failure, or others where none is known to."""
-    if case.order is not None:
-        return case.reordered(case.order)
-    steps = (
-        replace(step, schedule=for_interpreter(step.schedule)) if isinstance(step, Call) else step
-        for step in case.steps
-    )
-    return replace(case, steps=tuple(steps))
 
 
 def _stated(case: Case) -> str:
@@ -132,41 +112,34 @@ def _stated(case: Case) -> str:
 
     The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
     """
-    if case.failure is None or differs(case) or case.order == TRACED:
+    if case.failure is None or differs(case):
         return ""
     return case.failure.message
 
 
-def _device(case: Case) -> str:
-    if case.order == TRACED:
-        return '"cpu"'
-    return f'os.environ.get("DEVICE", {json.dumps(case.device)})'
-
-
-def _sanitized_script(case: Case, directory: Path, root: str) -> str:
-    """A script for what no bytes show: it asks the sanitizer, which is part of this harness."""
+def _replaying_script(case: Case, directory: Path, root: str) -> str:
+    """A script for what Triton's interpreter does not show: it has this harness replay the case."""
     checkout = os.path.relpath(rooms.FOLDER, directory)
     places = ", ".join(map(json.dumps, (case.subject, root, checkout)))
     return assembled(
         Script(
             docstring=(
                 f"Counterexample to: {in_docstring(case.property_name)}",
-                filled(SANITIZED_USAGE, {"@SUBJECT@": in_docstring(case.subject)}),
+                filled(STATECHECK_USAGE, {"@SUBJECT@": in_docstring(case.subject)}),
             ),
-            statements=(f"replay_sanitized({places})",),
+            statements=(f"replay_with_statecheck({places})",),
         )
     )
 
 
 def _steps(case: Case) -> Iterator[str]:
-    actual, damaged = iter(case.actual), _damaged(case)
+    damaged = _damaged(case)
     results: set[str] = set()
     rules = Follower(recorded(case.expected))
     for step, asked in rules.follow(case.steps):
         if isinstance(step, Call):
             assert asked is not None
-            finding = _finding(next(actual)) if case.order == TRACED else ""
-            yield from _call(step, asked.expected, results, rules.memory, finding)
+            yield from _call(step, asked.expected, results, rules.memory)
             if step.bind:
                 results.add(step.bind)
         elif isinstance(step, Let):
@@ -178,23 +151,13 @@ def _steps(case: Case) -> Iterator[str]:
             yield f"overwrite({step.name}, {elements_of(step.elements)})"
 
 
-def _finding(outcome: Outcome) -> str:
-    """What the sanitizer has stopped a call for, "" if it has not."""
-    return outcome.exception if isinstance(outcome, Raised) and outcome.exception in FINDINGS else ""
-
-
 def _damaged(case: Case) -> set[str]:
-    """Names of tensors around which the subject wrote, or of all that may be one that it left."""
-    if case.order == TRACED and "OutsideView" in map(_finding, case.actual):
-        lets = [step for step in case.steps if isinstance(step, Let) and isinstance(step.value, Tensor)]
-        return {step.name for step in lets if step.value.elements is not None}
+    """Names of tensors around which the subject wrote."""
     after = (pair for outcome in case.actual for pair in outcome.after)
     return {name for name, value in after if isinstance(value, Record) and value.type == "Damaged"}
 
 
-def _call(
-    call: Call, expected: Expected, results: set[str], memory: KnownMemory, finding: str = ""
-) -> Iterator[str]:
+def _call(call: Call, expected: Expected, results: set[str], memory: KnownMemory) -> Iterator[str]:
     yield ""
     yield f"environment({dict(call.environment)!r})"
     variables = {name: _variable(name, value, memory) for name, value in call.named.items()}
@@ -215,10 +178,6 @@ def _call(
     ours = call.function.startswith("harness.")
     function = call.function.removeprefix("harness.") if ours else f"subject.{call.function}"
     invocation = f"lambda: {function}({arguments})"
-    if call.schedule:
-        invocation = f"in_order({call.schedule!r}, {invocation})"
-    if finding:
-        invocation = f"traced({finding!r}, {invocation})"
     if isinstance(expected, Refusal):
         yield f"expect_refusal({expected.exception!r}, {expected.argument!r}, {invocation})"
     else:

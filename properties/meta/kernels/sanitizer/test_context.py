@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 from pathlib import Path
@@ -13,9 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.kernels import interpreted, triton_mode
+from properties.harness.kernels import launch, triton_mode
 from properties.harness.kernels.launch import STATE
 from properties.harness.kernels.orders.schedule import program_schedule
+from properties.harness.kernels.source.ir import NotUnderstoodError
 from properties.meta.processes import run_python
 from properties.meta.toy_kernels import copy_kernel, poke_kernel
 from properties.sanitizer import Finding, OutsideView, Sanitizer, sanitize
@@ -65,60 +65,45 @@ def test_a_finding_survives_pickling() -> None:
 @pytest.mark.parametrize("place", [0, 7])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_afterwards_launches_are_made_as_before(place: int, schedule: str) -> None:
-    before = STATE.memory, STATE.runner, STATE.around, interpreted.WATCH.get()
+    before = STATE.memory, STATE.runner, STATE.around, STATE.unwatched
     for record in (False, True):
         try:
             with program_schedule(schedule), sanitize(record=record):
                 poke_kernel[(1,)](zeros(4), place)
         except Finding:
             assert place == 7
-        assert (STATE.memory, STATE.runner, STATE.around, interpreted.WATCH.get()) == before
+        assert (STATE.memory, STATE.runner, STATE.around, STATE.unwatched) == before
 
 
-def replaceable() -> list[dict[str, Any]]:
-    interpreter = triton.runtime.interpreter
-    owners = (
-        interpreter,
-        interpreter.GridExecutor,
-        interpreter.ReduceScanOpInterface,
-        interpreter.TensorDescHandle,
-    )
-    return [dict(vars(interpreter.interpreter_builder)), *(dict(vars(owner)) for owner in owners)]
+@triton.jit
+def not_understood_kernel(in_ptr, out_ptr):  # type: ignore[no-untyped-def]
+    tl.store(out_ptr + 4, tl.load(in_ptr))
 
 
-@pytest.mark.parametrize("place", [0, 7])
-def test_after_an_interpreted_launch_the_interpreter_is_as_it_was(place: int) -> None:
-    interpreted.launch(poke_kernel, (1, 1, 1), (zeros(4), 0))
-    before = replaceable()
-    with contextlib.suppress(OutsideView), sanitize():
-        interpreted.launch(poke_kernel, (1, 1, 1), (zeros(4), place))
-    # Of the builder, the launch's own grid is another one.
-    assert [list(one) for one in replaceable()] == [list(one) for one in before]
-    assert replaceable()[1:] == before[1:]
+def test_a_launch_that_is_interpreted_is_not_watched_and_a_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it may have written counts as written."""
 
+    def refuse(*_: Any) -> Any:
+        raise NotUnderstoodError("something new")
 
-def test_an_interpreted_launch_is_watched_as_an_executed_one() -> None:
-    memory = zeros(8)
-    with sanitize(record=True) as watch:
-        interpreted.launch(copy_kernel, (2, 1, 1), (zeros(8), memory, 8, 4, True))
-        poke_kernel[(1,)](memory, 3)
-        with pytest.raises(OutsideView) as caught:
-            interpreted.launch(nested_kernel, (1, 1, 1), (zeros(4), 7))
-        writers = [watch.last_writer(memory.data_ptr() + byte) for byte in (0, 12, 31)]
-    line = poke.fn.__code__.co_firstlineno + 2
-    access = caught.value.access
-    assert (access.place, access.kernel, access.tensor, access.index, access.launch) == (
-        f"test_context.py:{line}",
-        "nested_kernel",
-        "out_ptr",
-        (7,),
-        3,
-    )
-    assert [writer and (writer.kernel, writer.program[0], writer.launch) for writer in writers] == [
-        ("copy_kernel", 0, 1),
-        ("poke_kernel", 0, 2),
-        ("copy_kernel", 1, 1),
-    ]
+    monkeypatch.setattr(launch, "compiled", refuse)
+    memory, copied, launches = zeros(8), zeros(4), []
+
+    def use() -> None:
+        with sanitize() as watch:
+            watch.unwritten(memory)
+            not_understood_kernel[(1,)](zeros(1) + 7, memory[:4])
+            monkeypatch.undo()
+            copy_kernel[(1,)](memory[4:], copied, 4, SIZE=4, MASKED=True)
+        launches.append(watch.launches)
+
+    with pytest.warns(
+        UserWarning, match=r"^not_understood_kernel ran in Triton's interpreter, unwatched: the"
+    ):
+        use()
+    assert (copied.tolist(), launches) == ([7, 0, 0, 0], [1])
 
 
 def test_launches_are_counted_and_a_context_goes_on_after_a_finding() -> None:
@@ -188,13 +173,22 @@ with sanitize() as watch:
 """
 
 
-@pytest.mark.parametrize("interpret", [(), ("1",)], ids=["executed", "interpreted"])
-def test_a_script_needs_nothing_but_the_context(tmp_path: Path, interpret: tuple[str, ...]) -> None:
-    path = tmp_path / "script.py"
+def own_script(folder: Path, *interpret: str) -> tuple[str, str]:
+    path = folder / "script.py"
     path.write_text(OWN_SCRIPT)
     clean = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
     done = run_python(path, *interpret, env=clean | {"PYTHONPATH": str(ROOT)})
-    assert (done.stdout, done.stderr) == ("2 OutsideView\n", "")
+    return done.stdout, done.stderr
+
+
+def test_a_script_needs_nothing_but_the_context(tmp_path: Path) -> None:
+    assert own_script(tmp_path) == ("2 OutsideView\n", "")
+
+
+def test_where_triton_interprets_all_kernels_there_is_nothing_to_watch(tmp_path: Path) -> None:
+    out, error = own_script(tmp_path, "1")
+    assert out == ""
+    assert "ValueError: TRITON_INTERPRET was 1 when Triton was imported, but should be unset" in error
 
 
 def test_the_last_writer_of_a_byte_is_remembered() -> None:

@@ -1,4 +1,4 @@
-"""A defect that no byte shows: a checkout of statecheck replays the case under its sanitizer."""
+"""A defect that Triton's interpreter does not show: a checkout of statecheck replays the case, under its sanitizer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from properties.harness.report.repro.runtime.ending import cannot_try
 
-__all__ = ["replay_sanitized"]
+__all__ = ["replay_with_statecheck"]
 
 
-def replay_sanitized(module: str, folder: str, checkout: str) -> NoReturn:
+def replay_with_statecheck(module: str, folder: str, checkout: str) -> NoReturn:
     """Exit as the replay of the case.json beside this file does.
 
     Args:

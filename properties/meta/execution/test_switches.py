@@ -1,4 +1,4 @@
-"""Interleavings as an input: what they find of the implementation broken on purpose, and how few switches show it."""
+"""Interleavings as an input: what they find of the implementation broken on purpose, and how a report shows it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import find
 
 from properties.harness.case import Case
-from properties.harness.case.bucket import bucket_of
-from properties.harness.case.values import Call, Returned
+from properties.harness.case.values import Call
 from properties.harness.execution.example import Bench, Falsified
-from properties.harness.execution.fewest_switches import simpler, with_fewest_switches
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.replay import replay
@@ -24,15 +23,14 @@ from properties.harness.kernels.launch import Launched, in_turn, running
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.report.markdown import report_text, write_report
-from properties.harness.report.repro.script import repro_script
 from properties.harness.report.side_by_side import side_by_side
 from properties.harness.report.witness import explained
-from properties.harness.suite.verdicts import _LastFailure
 from properties.meta.breakages.table import without_memory
 from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_requests import Sampled
+from properties.strategies.orders import switches as switches_drawn
 from properties.subjects import load
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -61,16 +59,15 @@ def arrives_early() -> Variant:
 
 @dataclass(frozen=True)
 class Found:
-    """What the property found with interleavings alone: after so many examples, shrunk, and with the fewest switches."""
+    """What the property found with interleavings alone: after so many examples, and shrunk."""
 
     examples: int
     shrunk: Case
-    fewest: Case
     port: InProcess
 
     def fails(self, schedule: str) -> Case | None:
         """The case as it fails in another order of its last launch."""
-        return replay(scheduled(self.fewest, schedule), self.port)
+        return replay(scheduled(self.shrunk, schedule), self.port)
 
 
 def scheduled(case: Case, schedule: str) -> Case:
@@ -89,7 +86,7 @@ def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
         with without_memory(shrink=True), pytest.raises(Falsified) as caught:
             load_properties()[BY_SLOT].explore(bench, seed=1, max_examples=EXAMPLES)
         case = caught.value.case
-        yield Found(failing[0], case, with_fewest_switches(case, port), port)
+        yield Found(failing[0], case, port)
 
 
 @pytest.fixture(scope="module")
@@ -119,58 +116,20 @@ def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: 
     assert not [order for order in IN_TURN if early.fails(order)]
 
 
-def test_a_found_case_has_the_fewest_switches_that_show_it(at_once: Found, early: Found) -> None:
-    """One, to a program that decides first; and one more, to one that sets the counts before the first has gone on."""
-    assert [len(one[0].split(",")) for one in map(switches, (at_once.fewest, early.fewest))] == [1, 2]
-    for found in (at_once, early):
-        assert bucket_of(found.fewest).id == bucket_of(found.shrunk).id
-        assert replay(found.fewest, found.port) is not None
-        (schedule,) = switches(found.fewest)
-        fewer = [one for one in simpler(schedule) if one.count(">") < schedule.count(">")]
-        assert not [one for one in fewer if found.fails(one)]
+def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
+    """Hypothesis shrinks them to two: to a program that sets the counts, and back before it has decided by them."""
+    drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
+    assert drawn.count(">") == 2
 
 
-@pytest.mark.parametrize("kind", ["interleaved", "priorities"])
-def test_a_seed_becomes_the_switches_that_it_made_and_then_the_fewest(early: Found, kind: str) -> None:
-    failing = filter(None, (early.fails(f"{kind}:{seed}") for seed in range(100)))
-    fewest = with_fewest_switches(next(failing), early.port)
-    assert switches(fewest)[0].startswith("switches:")
-    assert switches(fewest)[0].count(">") == 2
-
-
-def test_where_the_plain_order_fails_too_no_order_is_left(at_once: Found) -> None:
-    wrong = replace(at_once.fewest, expected=(*at_once.fewest.expected[:-1], Returned(17)))
-    failing = replay(scheduled(wrong, "interleaved:5"), at_once.port)
-    assert failing is not None
-    assert switches(with_fewest_switches(failing, at_once.port)) == []
-
-
-def test_what_does_not_fail_again_or_has_no_order_stays_as_it_is(at_once: Found) -> None:
-    for schedule in ("", "switches:99>1"):
-        case = scheduled(at_once.fewest, schedule)
-        assert with_fewest_switches(case, at_once.port) is case
-
-
-def test_simpler_schedules_have_fewer_switches_or_smaller_numbers() -> None:
-    tried = list(simpler("switches:3>2,4>1"))
-    assert tried[0] == ""
-    assert {"switches:4>1", "switches:7>1", "switches:3>2", "switches:2>2,5>1", "switches:3>0,4>1"} <= set(
-        tried
-    )
-    assert "warpswitches:2:1>1" in set(simpler("warpswitches:2:1>1,5>0"))
-    assert "switches:;5>0" in set(simpler("switches:1>1;5>0"))
-
-
-def test_reports_of_a_test_run_have_the_fewest_switches(early: Found, tmp_path: Path) -> None:
-    kept = _LastFailure(tmp_path)
-    kept.begin(load_properties()[BY_SLOT], Bench(early.port.subject, early.port))
-    kept.end(Falsified(early.shrunk))
-    (path,) = tmp_path.glob("*/case.json")
-    assert switches(Case.load(path)) == switches(early.fewest)
+@pytest.mark.parametrize("saved", ["interleaved", "priorities"])
+def test_a_saved_case_with_a_seed_replays(early: Found, saved: str) -> None:
+    failing = next(filter(None, (early.fails(f"{saved}:{seed}") for seed in range(100))))
+    assert "program (1, 0, 0)" in side_by_side(failing, early.port.subject)
 
 
 def explained_in(found: Found) -> Case:
-    return explained(found.fewest, found.port.subject)
+    return explained(found.shrunk, found.port.subject)
 
 
 def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
@@ -183,7 +142,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
     assert head == "|  | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
     assert all(sum(map(bool, row[1:])) == 1 for row in cells)
     first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
-    assert first[0] == "`work.py` atomic add `counters_ptr[1]`: 1 → 2"
+    assert first[0] == "`work.py` atomic add `counters_ptr[1]`: 0 → 1"
     assert first[-1] == "`postprocess.py` reads `counts[0]`: 1"
     last = [re.sub(r"py:\d+", "py", row[3]) for row in cells if row[3]]
     assert last[0] == "`work.py` atomic add `counters_ptr[1]`: 2 → 3"
@@ -194,7 +153,7 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
 
 def test_warps_stand_side_by_side_too(early: Found) -> None:
     """Of a launch that goes right, with any switches between warps: the last row of a tile is who stores it."""
-    case = scheduled(early.fewest, "warpswitches:2:3>1")
+    case = scheduled(early.shrunk, "warpswitches:2:3>1")
     text = side_by_side(case, early.port.subject)
     assert "Warps of every program of `postprocess_mamba_fused_kernel`" in text
     assert "program (0, 0, 0), warp 1" in text
@@ -202,29 +161,17 @@ def test_warps_stand_side_by_side_too(early: Found) -> None:
 
 def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
     for schedule in ("", "reversed", "switches:"):
-        assert side_by_side(scheduled(early.fewest, schedule), early.port.subject) == ""
+        assert side_by_side(scheduled(early.shrunk, schedule), early.port.subject) == ""
 
 
-def test_the_script_shows_it_in_an_order_of_the_interpreter_and_the_report_says_which(
-    early: Found, tmp_path: Path
-) -> None:
-    case = explained_in(early)
-    assert case.order is not None
-    assert case.order.startswith("interleaved:")
-    assert f"in its order `{case.order}`, which shows the failure too" in report_text(case, tmp_path)
-    directory = write_report(case, tmp_path, early.port.subject.module)
+def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
+    directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
 
     def says(**variables: str) -> int:
         return run_python(directory / "repro.py", env=os.environ | variables).returncode
 
     assert says() == 1
     assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
-
-
-def test_where_no_order_of_the_interpreter_shows_it_the_report_says_so(early: Found, tmp_path: Path) -> None:
-    case = replace(explained_in(early), order=None)
-    assert "**no order that it knows is known to show the failure**" in report_text(case, tmp_path)
-    assert "in_order('interleaved:" in repro_script(case, tmp_path, None)
 
 
 def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
