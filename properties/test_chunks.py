@@ -136,12 +136,16 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
     CONV,
     INDICES,
     OFFSETS,
+    any_of=True,
     packed=packed_sequences(),
     function=st.sampled_from(tuple(STARTS)),
 )
 def test_starts_that_changed_in_place_give_a_fresh_result(
     trial: Trial, packed: Packed, function: str
 ) -> None:
+    offered = trial.offered(*STARTS)
+    if function not in offered:
+        function = offered[tuple(STARTS).index(function) % len(offered)]
     longer = replace(packed, lens=tuple(length + 1 for length in packed.lens))
     trial.agrees(*called_twice(function, packed, longer))
 

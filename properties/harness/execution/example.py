@@ -171,6 +171,10 @@ class Trial:
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
             self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
 
+    def offered(self, *functions: str) -> tuple[str, ...]:
+        """Those of the functions that the subject has."""
+        return tuple(one for one in functions if self.bench.subject.has(one))
+
     def keep(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
 

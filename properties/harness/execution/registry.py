@@ -72,6 +72,7 @@ class Property:
 
     `name` is what files keep: buckets, the corpus, tables of defects. `id` is what a person types, such as
     "v1-postprocess/boundary"; "" for a property that only a test has. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
+    `any_of`: it is about each function alone, and applies where there is one of them.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Property:
     module: str
     device: str | None = None
     id: str = ""
+    any_of: bool = False
 
     @property
     def launches(self) -> bool:
@@ -149,6 +151,8 @@ class Property:
         """Why this property says nothing about the bench's subject or device, or None."""
         wanted = [function for function in self.functions if not function.startswith("harness.")]
         missing = [function for function in wanted if not bench.subject.has(function)]
+        if self.any_of and len(missing) < len(wanted):
+            wanted, missing = [one for one in wanted if one not in missing], []
         if missing:
             return f"{bench.subject.name} has no {', '.join(missing)}"
         if wanted and bench.subject.supplied.issuperset(wanted):
@@ -233,7 +237,12 @@ def discards_counted(bench: Bench) -> Iterator[None]:
 
 
 def prop(
-    id_: str, kind: str, *functions: str, device: str | None = None, **strategies: SearchStrategy[Any]
+    id_: str,
+    kind: str,
+    *functions: str,
+    device: str | None = None,
+    any_of: bool = False,
+    **strategies: SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the decorated body, `body(trial, **drawn)`, as a property.
 
@@ -242,6 +251,7 @@ def prop(
         kind: an id of the vocabulary, `KINDS`.
         functions: the documented symbols that it calls, dotted for methods.
         device: the only device on which it has a meaning, if there is one.
+        any_of: it applies to a subject that has one of the functions; the body asks `trial.offered` which.
         strategies: what to draw for each of the body's arguments but `trial`.
     """
 
@@ -249,7 +259,9 @@ def prop(
         name = body.__name__.removeprefix("test_")
         sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
         module = body.__module__
-        return remember(Property(name, sentence, kind, functions, body, strategies, module, device, id_))
+        return remember(
+            Property(name, sentence, kind, functions, body, strategies, module, device, id_, any_of)
+        )
 
     return register
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -167,6 +168,46 @@ def test_a_property_without_a_comparison_says_why(ends: dict[str, Any], status: 
     verdict = verdict_of(counts)
     assert verdict.status is status
     assert verdict.reason.startswith(reason)
+
+
+def remembering(offsets: Callable[..., Any]) -> Callable[..., Any]:
+    """As fla-core 0.6.0 has it: the last result, for arguments that are the very same objects."""
+    last: list[Any] = [None, None, None]
+
+    def cached(cu_seqlens: Any, chunk_size: int) -> Any:
+        if last[0] is not cu_seqlens or last[1] != chunk_size:
+            last[:] = [cu_seqlens, chunk_size, offsets(cu_seqlens, chunk_size)]
+        return last[2]
+
+    return cached
+
+
+def counted_chunks(cu_seqlens: Any, chunk_size: int) -> list[int]:
+    ends = [0]
+    for start, end in pairwise(map(int, cu_seqlens)):
+        ends.append(ends[-1] - (start - end) // chunk_size)
+    return ends
+
+
+IN_PLACE = "starts_that_changed_in_place_give_a_fresh_result"
+
+
+@pytest.mark.parametrize("names", [{}, {"TENSORS": ("chunk_offsets",)}], ids=["lists", "tensors"])
+def test_a_memo_by_identity_is_found_in_a_port_of_one_function(names: dict[str, Any]) -> None:
+    tested = load_properties()[IN_PLACE]
+    bench = bench_of(port_of(chunk_offsets=counted_chunks, **names))
+    assert tested.not_applicable(bench) is None
+    tested.explore(bench, seed=1, max_examples=20)
+    assert bench.counts.compared > 0
+    with pytest.raises(Falsified):
+        tested.explore(
+            bench_of(port_of(chunk_offsets=remembering(counted_chunks), **names)), seed=1, max_examples=20
+        )
+
+
+def test_tensors_are_handed_to_functions_that_take_starts_alone() -> None:
+    with pytest.raises(ValueError, match=r"^TENSORS = 'query_lens', but should be names of varlen_chunks"):
+        port_of(chunk_offsets=counted_chunks, TENSORS=("query_lens",))
 
 
 OFFERS_NOTHING = """

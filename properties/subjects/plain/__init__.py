@@ -22,7 +22,7 @@ from properties.harness.subject.subject import Subject, Tell, offers, safe_getat
 from properties.harness.text.names import meant_by
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import calls_so_far, use_port
-from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, VERSION, Plain
+from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, TAKE_STARTS, VERSION, Plain
 
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
@@ -124,6 +124,9 @@ def adapted(port: ModuleType) -> PlainSubject:
     for plain in offered:
         if not _takes(getattr(port, plain.name), plain.arguments):
             _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
+    for name in safe_getattr(port, "TENSORS", ()):
+        if name not in TAKE_STARTS:
+            _refuse("TENSORS", repr(name), f"names of {', '.join(TAKE_STARTS)}", port)
     return PlainSubject(port)
 
 

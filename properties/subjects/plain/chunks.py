@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from properties.subjects.plain.port import ask, ints, read_as, vector_of
+from properties.subjects.plain.port import ask, handed, ints, read_as, vector_of
 
 __all__ = [
     "compute_causal_conv1d_metadata",
@@ -18,7 +18,9 @@ def compute_varlen_chunk_metadata(query_start_loc: torch.Tensor, chunk_size: int
     def tensors(found: Any) -> tuple[torch.Tensor, ...]:
         return tuple(vector_of(values, torch.int32, query_start_loc.device) for values in found)
 
-    found = ask("varlen_chunks", query_start_loc=query_start_loc.tolist(), chunk_size=chunk_size)
+    found = ask(
+        "varlen_chunks", query_start_loc=handed("varlen_chunks", query_start_loc), chunk_size=chunk_size
+    )
     return read_as(tensors, found)
 
 
@@ -41,7 +43,9 @@ def compute_causal_conv1d_metadata(
         return {8: nums}, batch_ptr, offset_ptr
 
     told_as = {"query_start_loc": "query_start_loc_p_cpu"}
-    return read_as(metadata, ask("conv_tiles", told_as, query_start_loc=query_start_loc_p_cpu.tolist()))
+    return read_as(
+        metadata, ask("conv_tiles", told_as, query_start_loc=handed("conv_tiles", query_start_loc_p_cpu))
+    )
 
 
 def prepare_chunk_indices(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Tensor:
@@ -51,11 +55,15 @@ def prepare_chunk_indices(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Te
         indices = torch.tensor(pairs, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
         return indices if pairs else indices.reshape(0, 2)
 
-    return read_as(matrix, ask("chunk_indices", cu_seqlens=cu_seqlens.tolist(), chunk_size=chunk_size))
+    return read_as(
+        matrix, ask("chunk_indices", cu_seqlens=handed("chunk_indices", cu_seqlens), chunk_size=chunk_size)
+    )
 
 
 def prepare_chunk_offsets(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Tensor:
     def vector(found: Any) -> torch.Tensor:
         return vector_of(found, torch.int64, cu_seqlens.device)
 
-    return read_as(vector, ask("chunk_offsets", cu_seqlens=cu_seqlens.tolist(), chunk_size=chunk_size))
+    return read_as(
+        vector, ask("chunk_offsets", cu_seqlens=handed("chunk_offsets", cu_seqlens), chunk_size=chunk_size)
+    )

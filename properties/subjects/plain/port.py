@@ -46,6 +46,18 @@ def ask(function: str, told_as: Mapping[str, str] | None = None, /, **arguments:
         raise ValueError(_renamed(str(error), told_as or {})) from error
 
 
+def handed(function: str, starts: torch.Tensor) -> Any:
+    """Starts in the form in which the port's function takes them: the tensor itself, or a list of ints.
+
+    The list belongs to the tensor: a tensor that is changed in place comes as a list that is changed in place.
+    """
+    if function in getattr(current_port(), "TENSORS", ()):
+        return starts
+    kept = vars(starts).setdefault("statecheck_list", [])
+    kept[:] = starts.tolist()
+    return kept
+
+
 def calls_so_far() -> int:
     """How many calls of the port's functions were made in this process."""
     return _calls[0]

@@ -9,6 +9,10 @@ _CONTEXT = "MambaSpecDecodeGPUContext"
 FAMILIES = ("linear_attention", "mamba1", "mamba2", "short_conv", "gated_delta_net", "kda")
 
 
+TAKE_STARTS = ("varlen_chunks", "conv_tiles", "chunk_indices", "chunk_offsets")
+"""Functions that are handed cumulative starts, as a list or, if a port asks for it, as a tensor."""
+
+
 @dataclass(frozen=True)
 class Plain:
     """A function of the protocol; the documented symbols that it answers for may need other functions too."""
