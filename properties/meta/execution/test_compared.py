@@ -16,9 +16,9 @@ import pytest
 from properties.harness.case.compare import difference
 from properties.harness.case.values import call, int32
 from properties.harness.execution.counts import Counts
-from properties.harness.execution.example import Bench, Falsified, Trial
+from properties.harness.execution.example import REFUSAL, Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
-from properties.harness.execution.registry import REFUSAL, load_properties
+from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status, verdict_of
 from properties.meta.breakages.broken import ROOT, a_property, toy
 from properties.subjects import Subject, adapted
@@ -40,7 +40,7 @@ def port_of(**names: Any) -> Subject:
     return adapted(module)
 
 
-def counts_of(body: Callable[[Trial], None], subject: Subject, kind: str = "agreement") -> Counts:
+def counts_of(body: Callable[[Trial], Any], subject: Subject, kind: str = "agreement") -> Counts:
     bench = bench_of(subject)
     a_property(body, kind=kind).example(bench)
     return bench.counts
@@ -247,7 +247,7 @@ def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     tmp_path: Path, source: str, command: tuple[str, ...], code: int, told: str
 ) -> None:
     (tmp_path / "toy_port.py").write_text(source, encoding="utf-8")
-    where = ("--subject", "toy_port", "--reports", str(tmp_path / "reports"))
+    where: tuple[str, ...] = ("--subject", "toy_port", "--reports", str(tmp_path / "reports"))
     where += ("--corpus", str(tmp_path / "corpus")) if command[0] == "nightly" else ()
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "CI": "1"}
     done = subprocess.run(
