@@ -206,19 +206,29 @@ def test_a_known_defect_has_its_report(mixed: Ended) -> None:
 
 
 HANGS = """
+import ctypes
+import os
+import signal
 import time
 
 from impl import *
 
 
 def cdiv(x, y):
-    time.sleep(3600)
+    {hangs}
 """
 
 
 @pytest.mark.slow
-def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_input(tmp_path: Path) -> None:
-    with module(tmp_path, "toy_hanging", HANGS) as name:
+@pytest.mark.parametrize(
+    "hangs",
+    ["time.sleep(3600)", "ctypes.PyDLL(None).sleep(3600)", "os.kill(os.getpid(), signal.SIGSTOP)"],
+    ids=["sleeps", "holds the interpreter's lock", "is stopped"],
+)
+def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_input(
+    tmp_path: Path, hangs: str
+) -> None:
+    with module(tmp_path, "toy_hanging", HANGS.format(hangs=hangs)) as name:
         options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "2s")
         ended = fuzz(tmp_path, "--subject", name, *options)
     case = ended.case(ROUNDS_UP)
