@@ -172,8 +172,8 @@ class Trial:
             self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
 
     def offered(self, *functions: str) -> tuple[str, ...]:
-        """Those of the functions that the subject has."""
-        return tuple(one for one in functions if self.bench.subject.has(one))
+        """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
+        return tuple(one for one in functions if self.bench.subject.has(one)) or functions
 
     def keep(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.

@@ -42,6 +42,7 @@ from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.execution.objects.source_line import source_line
+from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders.schedule import program_schedule
 from properties.harness.subject import NotOffered, Subject, is_engine
 from properties.harness.subject.surroundings import ProcessState
@@ -299,6 +300,8 @@ def ordinary_port(
 def choose_device(requested: str) -> str:
     """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
 
+    In a process that executes kernels from their IR already, `auto` is `cpu`: both ways cannot meet in it.
+
     Raises:
         ValueError: an unknown device, or "cuda" where there is none.
     """
@@ -309,7 +312,7 @@ def choose_device(requested: str) -> str:
             "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
         )
     if requested == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if torch.cuda.is_available() and not triton_mode.executes() else "cpu"
     return requested
 
 

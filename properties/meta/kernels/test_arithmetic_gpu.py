@@ -20,9 +20,13 @@ from properties.meta.kernels.compiled import BLOCK, SLAB, atomics, compiled, ope
 from properties.meta.kernels.values import WIDTHS, Array, decode, distance, encode, is_nan
 from properties.meta.kernels.values import operands as operands_of
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU to compare the arithmetic with"
-)
+
+@pytest.fixture(autouse=True)
+def compiling(device: str) -> None:
+    """Only where kernels are compiled: with --device cpu they are executed, on a machine with a GPU as well."""
+    if device == "cpu":
+        pytest.skip("the arithmetic is compared with a GPU's: --device cuda on a machine with a GPU")
+
 
 SHOWN = 12
 """Disagreements that are shown of an operation."""
