@@ -37,10 +37,10 @@ What the function raises is raised again. Workers end with the process that star
 from __future__ import annotations
 
 from properties.harness.case.faults import DEVICE_FAULT, KINDS, Fault
-from properties.harness.device.confirm import Confirmation, confirm
 from properties.harness.device.pool import run_in_worker
 from properties.harness.device.port import InWorker
 from properties.harness.device.recovered import recover, recover_all
+from properties.harness.diagnose.confirm import Confirmation, confirm
 
 __all__ = [
     "DEVICE_FAULT",

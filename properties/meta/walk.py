@@ -34,6 +34,7 @@ STEPS = {
     "difference": "outcome_difference",
     "failure": "failure_of",
     "case": "Exploration._keep",
+    "diagnosis": "diagnose",
     "bucket": "Corpus.add",
     "report": "write_report",
     "repro.py": "repro_script",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from properties.harness.case import Case
 from properties.harness.case.values import Device, call
+from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.objects.own import LAST_TRUE_SONG
 from properties.harness.execution.port import Port
 from properties.harness.execution.registry import Property
-from properties.harness.execution.replay import replay
 from properties.harness.report.markdown import write_report
 
 NAME = "the_canary_sings_every_number_as_it_is"

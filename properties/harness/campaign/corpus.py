@@ -22,7 +22,7 @@ from properties.harness.case.codec import encode
 from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.data.locks import lock_within
-from properties.harness.device.replay import replay_case
+from properties.harness.diagnose.replay import replay_case
 from properties.harness.execution.port import Port
 from properties.harness.subject import Subject, load
 

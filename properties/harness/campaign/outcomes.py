@@ -34,7 +34,7 @@ from properties.harness.campaign.workers.tasks import (
 from properties.harness.case import Case
 from properties.harness.case.faults import HANG, Fault, death, hang
 from properties.harness.device.log import State
-from properties.harness.device.replay import LEFT_OUT
+from properties.harness.diagnose.replay import LEFT_OUT
 from properties.harness.text.command_lines import command_line
 
 _NOT_SHRUNK = "The worker was ended; this input was not shrunk."

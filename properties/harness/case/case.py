@@ -20,9 +20,10 @@ from properties.harness.data import reading as data
 from properties.harness.data.files import write_whole
 from properties.harness.data.typed import require, spelled
 
-SCHEMA = 10
-_READABLE = (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+SCHEMA = 11
+_READABLE = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _SINCE: dict[int, dict[str, object]] = {
+    11: {"history": 0, "depends_on": ""},
     9: {"property_id": ""},
     8: {"own_calls": {"tuple": []}},
     7: {"interleaving": ""},
@@ -33,6 +34,8 @@ _SINCE: dict[int, dict[str, object]] = {
 """Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
 _UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
 """Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
+EARLIER_CALLS, CHANCE = "earlier calls", "chance"
+DEPENDENCIES = ("", EARLIER_CALLS, CHANCE)
 _STRUCTURED = 6
 """Before that a sentence, `message`, said what went wrong."""
 _VERSIONS = " or ".join(map(str, _READABLE))
@@ -46,8 +49,10 @@ class Case:
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
     found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
-    `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called for it, a line each; `first_seen` the "date" and the
-    "commit" of the first campaign that met it; and `property_id` the property's id, "" where it has none.
+    `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
+    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it; and `property_id` the
+    property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
+    `EARLIER_CALLS`, or `CHANCE`; of the former, the first `history` calls are those that it takes, 0 where these are not known.
     """
 
     property_name: str
@@ -66,6 +71,13 @@ class Case:
     own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
     property_id: str = ""
+    history: int = 0
+    depends_on: str = ""
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether the steps hold all that the failure depends on, so that a run without it says that the defect is gone."""
+        return not self.depends_on or self.history > 0
 
     @property
     def message(self) -> str:
@@ -159,6 +171,10 @@ class Case:
                 if not all(0 <= number < max(1, asked) for number in told):
                     rule = f"the number of one of {asked} calls"
                     raise ValueError(f"failure.{name} = {getattr(self.failure, name)}, but should be {rule}")
+        if self.depends_on not in DEPENDENCIES:
+            raise ValueError(f"depends_on = {spelled(self.depends_on)}, but should be one of {DEPENDENCIES}")
+        if not 0 <= self.history <= max(0, asked - 1):
+            raise ValueError(f"history = {self.history}, but should be less than {max(1, asked)} calls")
         check_names(self)
         check_cost(self)
 

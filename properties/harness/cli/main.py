@@ -93,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
     replay = commands.add_parser(
-        "replay", help="run a saved case again: FIXED, FAILED, KNOWN or NOT APPLICABLE"
+        "replay",
+        help="run a saved case again: FIXED, FAILED, REPRODUCED (a declared defect), NOT REPRODUCED or NOT APPLICABLE",
     )
     replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
     replay.add_argument(
@@ -105,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         metavar="FILE",
         help="write verdict and message as JSON, too",
+    )
+    replay.add_argument(
+        "--time-limit",
+        default="30s",
+        help="for each call; one without an answer by then hangs: 90, 60s, 5m (default 30s)",
     )
     _subject_options(replay)
     replay.set_defaults(run=_replay)
@@ -198,11 +204,12 @@ def _fuzz(options: argparse.Namespace) -> int:
 def _replay(options: argparse.Namespace) -> int:
     from properties.harness.campaign.corpus import path_of
     from properties.harness.data.files import write_text
-    from properties.harness.device.replay import FAILED, FIXED, KNOWN, replay_file
+    from properties.harness.diagnose.replay import FAILED, FIXED, KNOWN, replay_file
 
     path = path_of(options.case, options.corpus)
-    found = replay_file(path, options.subject, options.device)
-    say(f"{found.verdict}: {said(found.message)}")
+    limit = seconds(options.time_limit, "time_limit")
+    found = replay_file(path, options.subject, options.device, time_limit=limit)
+    say(said(found.headline))
     if options.verdict is not None:
         verdict = {"verdict": found.verdict, "message": found.message}
         write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")

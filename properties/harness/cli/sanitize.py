@@ -50,7 +50,7 @@ def run_sanitize(options: argparse.Namespace) -> int:
 
     _take_ours(options)
     if options.script.suffix == ".json" and options.script.is_file():
-        from properties.harness.report.witness import explain_case
+        from properties.harness.diagnose.attribution import explain_case
 
         return explain_case(options.script)
     script = SanitizedScript(

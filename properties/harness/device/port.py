@@ -17,7 +17,7 @@ from properties.harness.device.forkserver import server_for
 from properties.harness.device.log import State, StepLog
 from properties.harness.device.shared import SharedCrew
 from properties.harness.kernels.compilations import Kernels, added
-from properties.harness.kernels.coverage import Coverage
+from properties.harness.kernels.coverage import INTERPRETED, Coverage, How
 from properties.harness.subject.surroundings import note
 
 Message = tuple[bool, bool, tuple[Step, ...]]
@@ -255,6 +255,12 @@ class InWorker:
         """What workers launched without compiling it, since the last time that this was asked."""
         taken, self._covered = self._covered, Coverage()
         return taken
+
+    def interpreted(self) -> Counter[How]:
+        """Launches that Triton's interpreter ran, unwatched, of those that `take_coverage` will tell of."""
+        return Counter(
+            {one: times for one, times in self._covered.launches.items() if one.how == INTERPRETED}
+        )
 
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""

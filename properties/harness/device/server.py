@@ -29,13 +29,18 @@ from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.kernels import compilations, coverage
-from properties.harness.subject import Subject, load
+from properties.harness.subject import Subject, load, loading
 from properties.harness.subject.surroundings import go_to, take_remarks
 
 Surroundings = tuple[dict[str, str], str, list[str]]
 """Environment, folder and import path."""
 Message = tuple[bool, Sequence[Step]]
 """Whether waiting for the device is refused, and steps of which the last is a call."""
+
+
+def preload() -> None:
+    """What every worker needs."""
+    loading.preload()
 
 
 class Server:

@@ -28,6 +28,7 @@ from properties.harness.case.unchecked import unchecked
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.domain import left_out, not_offered
+from properties.harness.execution.earlier_examples import EarlierExamples
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run, rules_of
 from properties.harness.kernels import coverage
@@ -109,6 +110,7 @@ class Bench:
     passes_by: Callable[[Case], bool] = lambda case: False
     known_by: Callable[[Case], KnownDeviation | None] | None = None
     tally: Tally = field(default_factory=Tally)
+    earlier: EarlierExamples = field(default_factory=EarlierExamples)
 
     @property
     def examples(self) -> int:
@@ -133,6 +135,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self._run = Run(self.bench.port, rules_of(self.profile))
+        self.bench.earlier.begin(self._run.steps)
         self.is_compared = False
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
@@ -431,6 +434,7 @@ class Trial:
             raise KnownFailure
         if self.bench.passes_by(case):
             raise KnownFailure
+        self.bench.earlier.note_failure()
         self.bench.on_falsified(case)
         raise Falsified(case, origin)
 

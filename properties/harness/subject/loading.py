@@ -43,6 +43,11 @@ def load(name: str) -> Subject:
     return adapted(module, name)
 
 
+def preload() -> None:
+    """Import what adapts functions of a module, which takes most of the time that it takes to load them."""
+    from properties.subjects import plain  # noqa: F401 - for processes that are forked from this one
+
+
 def adapted(module: ModuleType, name: str = "") -> Subject:
     """A module as a subject.
 

@@ -18,6 +18,8 @@ from hypothesis.errors import Flaky
 from properties.harness.campaign.stale import enough
 from properties.harness.case import Case
 from properties.harness.case.places import Places, print_case
+from properties.harness.device.port import InWorker
+from properties.harness.diagnose.diagnosis import Scene, diagnose, explain
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.machines import MachineProperty
@@ -27,8 +29,6 @@ from properties.harness.execution.verdict import TELLING, Status, Verdict, verdi
 from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
 from properties.harness.report.markdown import write_report
-from properties.harness.report.own_calls import with_own_calls
-from properties.harness.report.witness import explained
 from properties.harness.suite import declared
 from properties.harness.suite.declared import DeclaredDefects, examples_wanted
 from properties.harness.suite.short import in_short
@@ -292,15 +292,16 @@ class _LastFailure:
         return [f"an input that failed is in {path}" for path in sorted(self._pending)]
 
     def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
-        module, told = bench.subject.module, list(bench.subject.defect_index.errors.values())
-        self.reported = case = with_own_calls(case, bench.subject)
+        module = bench.subject.module
+        fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
+        diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
+        note = " ".join(filter(None, (note, diagnosis.note)))
+        self.reported = case = explain(diagnosis, bench.subject).case
+        told = [
+            *bench.subject.defect_index.errors.values(),
+            *([diagnosis.note] if diagnosis.depends_on else []),
+        ]
         directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
-        try:
-            better = explained(case, bench.subject)
-            self._places.put(lambda folder: write_report(better, folder, module, note=note))
-        except Exception as error:
-            # What is known without it is more than a test run that ends here.
-            told.append(f"it could not be explained: {type(error).__name__}: {error}")
         if directory is None:
             print_case(case)
             return [

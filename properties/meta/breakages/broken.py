@@ -146,6 +146,8 @@ _RUN_SCRIPTS = """
 import contextlib, io, json, os, runpy, sys, traceback
 
 jobs = json.load(open(sys.argv.pop(), encoding="utf-8"))
+# In this process: a child's output would not be collected.
+sys.argv.append("--here")
 results, path = [], list(sys.path)
 for script, variables in jobs:
     before, output = dict(os.environ), io.StringIO()

@@ -36,7 +36,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.device.log import SUFFIX
 from properties.harness.device.port import InWorker
 from properties.harness.device.recovered import recover
-from properties.harness.execution.replay import replay
+from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.variants import Variant, broken_copy, implementation
 from properties.meta.breakages.broken import ROOT
 from properties.meta.breakages.stateless import STATELESS

@@ -20,13 +20,14 @@ from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Expl
 from properties.harness.campaign.workers.worker import Worker
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.case.case import CHANCE
 from properties.harness.case.values import Raised, call
-from properties.harness.device import confirm as confirm_module
-from properties.harness.device.confirm import Confirmation
 from properties.harness.device.log import LogReader, State
 from properties.harness.device.recovered import recover
+from properties.harness.diagnose import diagnosis
+from properties.harness.diagnose.confirm import Confirmation
+from properties.harness.diagnose.earlier_finding import ends_earlier
 from properties.harness.execution import profiles
-from properties.harness.execution.earlier_finding import ends_earlier
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.coverage import EXECUTED, Branch, Coverage, How
@@ -284,7 +285,7 @@ def test_what_fails_is_shrunk_reported_and_kept(make: Make, tmp_path: Path) -> N
     found = first(end)
     case = Case.load(Path(found.report) / "case.json")
     assert (end.status, end.detail, case.steps) == ("falsified", case.message, (call("divide", x=200, y=1),))
-    assert (case.seed, found.shrunk, found.note) == (123, True, "")
+    assert (case.seed, found.shrunk, found.note) == (123, True, "Repeated in 3 of 3 fresh workers.")
     assert kept_in(tmp_path) == {bucket_of(case).id} == {found.buckets[0]}
     assert in_hand(worker) == []
     assert "Known defect" not in text_of(found.report)
@@ -307,22 +308,19 @@ def test_a_failing_input_is_on_disk_before_it_is_shrunk_further(make: Make) -> N
     assert len(latest) >= 2
 
 
-def test_a_report_is_complete_and_its_input_pending_while_it_is_confirmed(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_input_is_pending_while_it_is_diagnosed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Case] = []
 
     def look(*_: object) -> Confirmation:
-        (reported,) = (tmp_path / "reports").glob(f"*-{NAME}-*/case.json")
         (pending,) = in_hand(worker)
-        seen.extend(map(Case.load, (reported, pending)))
+        seen.append(Case.load(pending))
         return Confirmation(2, 3, ("as before", "", "as before"))
 
-    monkeypatch.setattr(confirm_module, "confirm", look)
+    monkeypatch.setattr(diagnosis, "confirm", look)
     worker = make(isolated=True, as_new=True)
     found = first(explored(worker))
     assert seen[0].steps == (call("divide", x=50, y=1),)
-    assert bucket_of(seen[1]) == bucket_of(seen[0])
+    assert Case.load(Path(found.report) / "case.json").depends_on == CHANCE
     assert "**did not repeat in 1 of 3**" in text_of(found.report)
     assert in_hand(worker) == []
 

@@ -12,12 +12,12 @@ from examples import numpy_port
 from properties.harness.case import Case
 from properties.harness.case.cause import cause_of
 from properties.harness.case.values import call, int32
+from properties.harness.diagnose.own_calls import with_own_calls
+from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import found, load_properties
-from properties.harness.execution.replay import replay
 from properties.harness.report.markdown import report_text
-from properties.harness.report.own_calls import with_own_calls
 from properties.harness.suite.short import lines
 from properties.meta.breakages.broken import a_property
 from properties.strategies.chunks import Packed

@@ -20,10 +20,10 @@ from properties.harness.case import Case
 from properties.harness.case.values import Let, Overwrite, Refusal, Returned, Step, call, int32
 from properties.harness.device.log import LogReader, State, StepLog, running_path
 from properties.harness.device.recovered import UNKNOWN_OUTCOME
+from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
-from properties.harness.execution.replay import replay
 from properties.meta.breakages.broken import FAULTY, ROOT, module
 from properties.subjects import load
 

@@ -25,11 +25,11 @@ from properties.harness.device.compute_sanitizer.record import Recorded, Recorde
 from properties.harness.device.compute_sanitizer.start import kernel_names
 from properties.harness.device.compute_sanitizer.tool import ERROR_EXITCODE, ComputeSanitizer
 from properties.harness.device.global_sanitizer import tool as global_sanitizer
+from properties.harness.diagnose.rerun import replay
 from properties.harness.execution import exit_codes
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.execution.replay import replay
 from properties.harness.subject import is_engine
 from properties.subjects import load
 

@@ -14,7 +14,13 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "architecture.md"
 _STEP = re.compile(r"^### (\d+)\. (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 _MODULE = re.compile(r"\]\(\.\./([\w/]+)\.py\)")
-ELSEWHERE = {"properties.harness.device.port"}
+ELSEWHERE = {
+    "properties.harness.device.port",
+    "properties.harness.diagnose.attribution",
+    "properties.harness.diagnose.earlier_calls",
+    "properties.harness.diagnose.own_calls",
+    "properties.harness.report.repro.runtime.child",
+}
 """Named beside what the walk comes through."""
 
 

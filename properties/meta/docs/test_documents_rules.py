@@ -17,7 +17,7 @@ from properties.engine.metadata import ForwardBatch
 from properties.engine.runners import RUNNERS, ByRow
 from properties.engine.world import World
 from properties.harness.case import Case
-from properties.harness.device.replay import replay_file
+from properties.harness.diagnose.replay import replay_file
 from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import triton_mode
 from properties.harness.report.markdown import write_report

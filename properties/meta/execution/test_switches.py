@@ -14,17 +14,17 @@ from hypothesis import find
 
 from properties.harness.case import Case
 from properties.harness.case.values import Call
+from properties.harness.diagnose.attribution import explained
+from properties.harness.diagnose.rerun import replay
+from properties.harness.diagnose.side_by_side import side_by_side
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
-from properties.harness.execution.replay import replay
 from properties.harness.execution.variants import Variant, broken_subject, implementation
 from properties.harness.kernels.launch import Launched, in_turn, running
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.report.markdown import report_text, write_report
-from properties.harness.report.side_by_side import side_by_side
-from properties.harness.report.witness import explained
 from properties.meta.breakages.table import without_memory
 from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup

@@ -22,7 +22,7 @@ from properties.harness.campaign.terminal.display import Display, kernels, summa
 from properties.harness.campaign.terminal.told import known_table, tell_failures, tell_known
 from properties.harness.case import Case
 from properties.harness.case.values import Returned, call
-from properties.harness.device.replay import replay_case
+from properties.harness.diagnose.replay import replay_case
 from properties.harness.report.markdown import write_report
 from properties.harness.text.markdown import code, fenced, inert
 from properties.meta.breakages.broken import a_case, toy
@@ -198,7 +198,7 @@ def test_a_script_has_what_was_said_in_its_docstring_and_nowhere_else(tmp_path: 
     assert isinstance(first, ast.Expr)
     assert isinstance(second, ast.ImportFrom)
     assert second.module == "__future__"
-    assert "_exit" not in {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert "os._exit(7)" not in {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
 @pytest.mark.parametrize(

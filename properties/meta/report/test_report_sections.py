@@ -27,11 +27,11 @@ from properties.harness.case.values import (
     call,
     int32,
 )
+from properties.harness.diagnose.own_calls import with_own_calls
 from properties.harness.execution.registry import load_properties
 from properties.harness.expectations.symbols import MANIFEST
 from properties.harness.report.markdown import report_text
 from properties.harness.report.meaning import rule_of, served_text
-from properties.harness.report.own_calls import with_own_calls
 from properties.harness.report.page import report_body, report_page
 from properties.harness.report.sections import MOST, Section, fitted
 from properties.meta.breakages.broken import a_case, case_of

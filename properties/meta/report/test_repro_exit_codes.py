@@ -69,7 +69,7 @@ def test_on_an_unknown_device_nothing_is_known(tmp_path: Path, device: str) -> N
 def test_arguments_that_it_does_not_know_are_refused(tmp_path: Path) -> None:
     done = run(write(tmp_path), "--device", "cpu", flags=WITHOUT_TORCH)
     assert done.returncode == 2
-    assert done.stdout == "arguments = ['--device', 'cpu'], but should be none, --bisect or --help\n"
+    assert done.stdout == "arguments = ['--device', 'cpu'], but should be none, --bisect, --here or --help\n"
 
 
 def test_help_says_what_the_codes_mean_and_where_the_subject_is_looked_for(tmp_path: Path) -> None:
@@ -145,6 +145,65 @@ def test_a_defect_is_there_until_it_is_gone(tmp_path: Path, arguments: tuple[str
     assert run(script, *arguments).returncode == 1
     (tmp_path / "toy_halves.py").write_text(HALVES.replace("2", "2 + 1"), encoding="utf-8")
     assert run(script, *arguments).returncode == 0
+
+
+ENDINGS = {
+    "exits with 0": ("import os\n    os._exit(0)", "the process ended: exit code 0\n"),
+    "exits with 3": ("import os\n    os._exit(3)", "the process ended: exit code 3\n"),
+    "is killed": ("import os\n    os.kill(os.getpid(), 11)", "the process ended: signal 11\n"),
+    "sleeps": ("import time\n    time.sleep(1000)", "there was no answer within 1 s\n"),
+    "holds the GIL": (
+        "import re\n    re.match('(a+)+$', 'a' * 60 + 'b')",
+        "there was no answer within 1 s\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--bisect",)], ids=["plain", "bisect"])
+@pytest.mark.parametrize(("ends", "told"), ENDINGS.values(), ids=ENDINGS)
+def test_a_case_that_ends_or_keeps_the_process_shows_the_defect(
+    tmp_path: Path, ends: str, told: str, arguments: tuple[str, ...]
+) -> None:
+    script = write(tmp_path)
+    (tmp_path / "toy_halves.py").write_text(f"def halved(x):\n    {ends}\n", encoding="utf-8")
+    done = run(script, *arguments, TIME_LIMIT="1")
+    assert (done.returncode, done.stdout) == (1, f"{told}the defect is there\n"), done
+
+
+def test_an_import_that_ends_the_process_says_nothing(tmp_path: Path) -> None:
+    script = write(tmp_path)
+    (tmp_path / "toy_halves.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
+    done = run(script)
+    assert (done.returncode, "before the case began" in done.stdout) == (2, True), done
+    assert run(script, "--bisect").returncode == 125
+
+
+def test_a_time_limit_that_is_no_number_says_nothing(tmp_path: Path) -> None:
+    done = run(write(tmp_path), flags=WITHOUT_TORCH, TIME_LIMIT="soon")
+    assert done.returncode == 2
+    assert done.stdout == "TIME_LIMIT = 'soon', but should be a number of seconds\n"
+
+
+def test_a_script_shows_no_control_characters_of_the_subject(tmp_path: Path) -> None:
+    script = write(tmp_path)
+    raises = "raise RuntimeError('\x1b[2J\u202e')"
+    prints = "import os\n    os.write(1, b'\x1b[2J')\n    print('\u202e')"
+    (tmp_path / "toy_halves.py").write_text(f"def halved(x):\n    {prints}\n    {raises}\n", encoding="utf-8")
+    done = run(script)
+    assert (done.returncode, done.stdout.count(r"\x1b[2J"), done.stdout.count(r"\u202e")) == (1, 2, 2)
+    assert not {"\x1b", "\u202e"} & set(done.stdout)
+
+
+@pytest.mark.parametrize(("arguments", "code"), [((), 2), (("--bisect",), 125)])
+def test_a_script_that_lacks_what_the_failure_depends_on_never_says_gone(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    script = write(tmp_path, depends_on="chance")
+    assert run(script, *arguments).returncode == 1
+    (tmp_path / "toy_halves.py").write_text(HALVES.replace("2", "2 + 1"), encoding="utf-8")
+    done = run(script, *arguments)
+    assert (done.returncode, "gone" in done.stdout) == (code, False), done
+    assert "the failure depends on chance" in done.stdout
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 2), (("--bisect",), 125), (("--other",), 2)])

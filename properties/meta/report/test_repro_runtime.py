@@ -16,6 +16,7 @@ from types import CodeType, SimpleNamespace
 import pytest
 import torch
 
+from properties.harness import text as texts
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Raised, Returned, call
 from properties.harness.execution.objects.own import OWN_FUNCTIONS
@@ -29,6 +30,7 @@ from properties.meta.processes import run_python
 
 # In a file for pytest, `skipping` stands for `ending`.
 IN_SCRIPTS = [path for path in sorted(Path(runtime.__path__[0]).glob("*.py")) if path.stem != "skipping"]
+MODULES = [*IN_SCRIPTS, Path(texts.__file__ or "")]
 ORDERED = call("harness.launch", kernel="k", grid=(2,), arguments={}, constexprs={}, schedule="reversed")
 STATED = {"expected": (Returned(2),), "actual": (Returned(2),), "failure": stated("2 is even")}
 SCRIPTS = {
@@ -66,6 +68,7 @@ def subject(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_the_runtime_imports_nothing_of_the_harness_but_itself() -> None:
     """By carrying all of it: an import from elsewhere is refused."""
     paths = {f"{runtime.__name__}.{path.stem}": path for path in IN_SCRIPTS}
+    paths |= {texts.__name__: Path(texts.__file__ or "")}
     carried = Carried(paths, runtime.__name__)
     for name in carried.defined:
         carried.want(name)

@@ -119,6 +119,7 @@ def _replayed(one: CorpusRecord) -> Element:
         "FAILED": "failure",
         "UNREADABLE": "error",
         "NOT APPLICABLE": "skipped",
+        "NOT REPRODUCED": "skipped",
         "LEFT OUT": "skipped",
     }.get(one.verdict)
     if kind is not None:

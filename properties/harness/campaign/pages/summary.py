@@ -20,7 +20,7 @@ from properties.harness.text.markdown import code, escaped, table
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.RUNNING.value)
-CORPUS_ORDER = ("FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "NOT APPLICABLE", "FIXED")
+CORPUS_ORDER = ("FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "NOT REPRODUCED", "NOT APPLICABLE", "FIXED")
 _MOST_BUCKETS, _MOST_LINES, _MOST_NAMES = 12, 75, 5
 
 

@@ -38,7 +38,7 @@ _STRONGEST = (
 )
 _STATUSES = [status.value for status in _STRONGEST]
 _STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
-_VERDICTS = ["FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "FIXED", "NOT APPLICABLE"]
+_VERDICTS = ["FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

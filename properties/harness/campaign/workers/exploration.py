@@ -6,6 +6,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,7 +27,7 @@ from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
 if TYPE_CHECKING:
-    from properties.harness.device.confirm import Confirmation
+    from properties.harness.diagnose.diagnosis import Diagnosis, Scene
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
@@ -187,66 +188,67 @@ class Exploration:
         return self._falsified(self._latest, _CUT_SHORT, shrunk=False)
 
     def _falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
-        from properties.harness.report.own_calls import with_own_calls
+        from properties.harness.diagnose.diagnosis import diagnose, explain
 
-        case = with_own_calls(case, self.bench.subject)
-        if self.task.shown:
-            self._report_known(case, note)
-            return "falsified", case.message
-        if not self.task.sanitized:
-            note = " ".join(filter(None, (note, self._with_sanitizer(case))))
         own = bucket_of(case).id
-        # First of all: whatever happens to the report, this stands.
-        kept = self._into_corpus(case)
+        diagnosis = diagnose(case, self._scene())
+        if self.task.shown:
+            self._report_known(explain(diagnosis, self.bench.subject), note)
+            return "falsified", case.message
+        sanitizer = "" if self.task.sanitized else self._with_sanitizer(diagnosis.case)
+        # What it depends on is why it did not repeat.
+        note = "" if note == _DID_NOT_REPEAT and diagnosis.depends_on else note
+        note = " ".join(filter(None, (note, sanitizer, diagnosis.note)))
+        # Before it is explained: whatever happens to the report, this stands.
+        kept = self._into_corpus(diagnosis.case)
         alike = [one for one in self._failing if one not in self.task.known and one != own]
         stands = str(kept) if kept.is_file() else ""
-        found = Found((own, *alike), case.to_data(), "", stands, note, shrunk=shrunk)
+        diagnosis = explain(diagnosis, self.bench.subject)
+        found = Found((own, *alike), diagnosis.case.to_data(), "", stands, note, shrunk=shrunk)
         try:
-            directory, note = self._reported(case, Path(self.worker.setting.reports), note)
+            directory = self._reported(diagnosis, Path(self.worker.setting.reports), note)
         except Exception as error:
             # The report is for reading; what was found must not be lost with it.
             self.worker.trouble(Path(self.worker.setting.reports), error)
         else:
-            found = replace(found, report=str(directory), note=note)
+            found = replace(found, report=str(directory))
         self._found.append(found)
-        return "falsified", case.message
+        return "falsified", diagnosis.case.message
 
-    def _report_known(self, case: Case, note: str) -> None:
+    def _scene(self) -> Scene:
+        """Where the failure was found; a known defect is confirmed only where a worker may end with it."""
+        from properties.harness.device.port import InWorker
+        from properties.harness.diagnose.diagnosis import SECONDS, Scene
+
+        one = self.worker.setting
+        fresh = partial(InWorker, one.subject, one.device, time_limit=one.time_limit, spare=False)
+        confirmed = self._isolated is not None or not self.task.shown
+        left = max(0.0, self._deadline - time.monotonic())
+        bench = self.bench
+        return Scene(
+            bench.subject, bench.port, fresh if confirmed else None, bench.earlier, min(SECONDS, left)
+        )
+
+    def _report_known(self, diagnosis: Diagnosis, note: str) -> None:
         name = self.task.shown
-        notes = (label(name, self.worker.known_defects.declared[name]), note)
+        notes = (label(name, self.worker.known_defects.declared[name]), note, diagnosis.note)
         folder = reports_of(Path(self.worker.setting.reports), name)
         try:
-            directory, _ = self._reported(case, folder, "\n\n".join(filter(None, notes)))
+            directory = self._reported(diagnosis, folder, "\n\n".join(filter(None, notes)))
         except Exception as error:
             self.worker.trouble(folder, error)
             self._remark = f"not reported: {error}"
             return
         self._report = str(directory)
 
-    def _reported(self, case: Case, folder: Path, note: str) -> tuple[Path, str]:
-        """The report's directory, and its note."""
+    def _reported(self, diagnosis: Diagnosis, folder: Path, note: str) -> Path:
         from properties.harness.report.markdown import write_report
-        from properties.harness.report.witness import explained
 
-        subject = self.bench.subject
-        directory = write_report(case, folder, subject.module, note=note)
-        if self._isolated is not None:
-            note = " ".join(filter(None, (note, self._confirmed(case).note)))
-        write_report(explained(case, subject), folder, subject.module, note=note)
-        return directory, note
-
-    def _confirmed(self, case: Case) -> Confirmation:
-        from properties.harness.device.confirm import confirm
-        from properties.harness.device.port import InWorker
-
-        one = self.worker.setting
-        return confirm(
-            case, lambda: InWorker(one.subject, one.device, time_limit=one.time_limit, spare=False)
-        )
+        return write_report(diagnosis.case, folder, self.bench.subject.module, note=note)
 
     def _with_sanitizer(self, case: Case) -> str:
         """What hid the case while the sanitizer watched, in a sentence."""
-        from properties.harness.execution.earlier_finding import ends_earlier
+        from properties.harness.diagnose.earlier_finding import ends_earlier
 
         known_defects = self.worker.known_defects
         earlier = ends_earlier(case, self.worker.watched)
@@ -261,7 +263,7 @@ class Exploration:
 
     def _keep_others(self) -> None:
         """Failures of other kinds that were met on the way stand in the corpus too, as they were met."""
-        from properties.harness.report.own_calls import with_own_calls
+        from properties.harness.diagnose.own_calls import with_own_calls
 
         own = {one.buckets[0] for one in self._found}
         beside = [(bucket, case) for bucket, case in self._in_hand.cases.items() if bucket not in own]

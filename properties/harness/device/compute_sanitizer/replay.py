@@ -20,7 +20,7 @@ from typing import Any
 from properties.harness.case import Case
 from properties.harness.case.values import Raised, Refusal
 from properties.harness.device.global_sanitizer.memory import Grid, own_memory, tell_launches, write_down
-from properties.harness.device.replay import NEED_CUDA, missing_functions
+from properties.harness.execution.applicable import NEED_CUDA, missing_functions
 from properties.harness.execution.port import InProcess, Port
 from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import compilations, triton_mode

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from properties.harness import text as texts
 from properties.harness.report.repro import runtime
 from properties.harness.report.repro.carried import Carried
 
+_TEXT, _CHILD = texts.__name__, f"{runtime.__name__}.child"
 _START, _GIVEN = f"{runtime.__name__}.start", f"{runtime.__name__}.given"
 _ENDING, _SKIPPING = f"{runtime.__name__}.ending", f"{runtime.__name__}.skipping"
 _LICENCE = "# SPDX-License-Identifier: Apache-2.0"
@@ -47,7 +49,8 @@ def assembled(script: Script) -> str:
         carried.want(name)
     sources = carried.sources(with_imports=False)
     # The arguments and the device come before torch is imported, which the rest needs.
-    start = [sources.pop(_ENDING), sources.pop(_START), "\n".join(begin)]
+    first = [sources.pop(one) for one in (_TEXT, _CHILD, _ENDING, _START) if one in sources]
+    start = [*first, "\n".join(begin)]
     own = [script.check, script.test, script.adapter]
     docstring = "\n\n".join(script.docstring)
     head = [f'"""{docstring}\n"""', "from __future__ import annotations", "\n".join(carried.imports())]
@@ -75,6 +78,7 @@ def runtime_names() -> frozenset[str]:
 def _runtime(*, for_pytest: bool = False) -> Carried:
     folder = Path(runtime.__path__[0])
     modules = {f"{runtime.__name__}.{path.stem}": path for path in sorted(folder.glob("*.py"))}
+    modules[_TEXT] = Path(texts.__file__ or "")
     del modules[f"{runtime.__name__}.__init__"]
     skipping = modules.pop(_SKIPPING)
     if for_pytest:

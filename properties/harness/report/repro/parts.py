@@ -47,7 +47,9 @@ class Usage:
 AS_SCRIPT = Usage(
     """\
 Exit code 1 while the defect is there, 0 once it is gone, 2 where it cannot be tried: the subject, torch or the device is missing.
-`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.""",
+`git bisect run python repro.py --bisect` has 125 instead of 2, so that git skips a revision that cannot be tried.
+The case runs in a child process. One that ends early, or gives no answer within TIME_LIMIT=30 seconds, shows the defect; with --here
+it runs in this process, for a debugger.""",
     "torch",
     "python repro.py",
 )

@@ -27,8 +27,8 @@ from properties.harness.case.values import (
     Value,
     View,
 )
+from properties.harness.diagnose.rerun import differs
 from properties.harness.execution.objects.memory import KnownMemory
-from properties.harness.execution.replay import differs
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.report.repro.adapter import called
 from properties.harness.report.repro.assemble import Script, assembled
@@ -57,7 +57,9 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     if needs_statecheck(case):
         return _replaying_script(case, directory, root)
     script, stated = _of_case(case, root, AS_SCRIPT)
-    ended = f"end(check, {stated!r})" if stated else "end(check)"
+    depends = "" if case.is_decisive else case.depends_on
+    told = ", ".join(filter(None, (stated and repr(stated), depends and f"depends_on={depends!r}")))
+    ended = f"end({', '.join(filter(None, ('check', told)))})"
     return assembled(replace(script, statements=(*script.statements, ended)))
 
 
@@ -68,9 +70,10 @@ def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     script, stated = _of_case(case, root, AS_TEST)
     checked = f"check, {stated!r}" if stated else "check"
+    ends = case.device == "cpu" and case.failure is not None and case.failure.kind in ("fault", "hang")
     test = f"""\
 def test_{case.property_name}() -> None:
-    wrong = wrong_with({checked})
+    wrong = {"wrong_in_child" if ends else "wrong_with"}({checked})
     assert wrong == [], "\\n".join(wrong)"""
     return assembled(replace(script, test=test))
 

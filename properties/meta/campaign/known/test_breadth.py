@@ -13,7 +13,7 @@ import pytest
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.start import begun
 from properties.harness.case.failure import KINDS
-from properties.harness.device.replay import NOT_APPLICABLE, replay_file
+from properties.harness.diagnose.replay import NOT_APPLICABLE, replay_file
 from properties.harness.execution.breadth import Combinations, _matches, require_narrow
 from properties.harness.execution.registry import load_properties
 from properties.harness.suite.items import SuitePlace, suite_of

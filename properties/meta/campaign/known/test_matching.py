@@ -17,7 +17,7 @@ from properties.harness.campaign.corpus import Corpus, replayed
 from properties.harness.campaign.defects import KnownDefects
 from properties.harness.case import Case, Failure
 from properties.harness.case.values import Returned, call
-from properties.harness.device.replay import FAILED, replay_case
+from properties.harness.diagnose.replay import FAILED, replay_case
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
 from properties.harness.subject import KnownDefectIndex

@@ -241,7 +241,7 @@ def test_a_case_is_explained(command: Command, monkeypatch: pytest.MonkeyPatch) 
             asked.append(path)
             return 1
 
-    monkeypatch.setitem(sys.modules, "properties.harness.report.witness", Witness)
+    monkeypatch.setitem(sys.modules, "properties.harness.diagnose.attribution", Witness)
     path = command.write("", "case.json")
     assert (command.run([str(path)]).code, asked) == (1, [path])
 

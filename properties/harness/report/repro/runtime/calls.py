@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from properties.harness.report.repro.runtime.child import BEGUN, conclude, in_child, note
 from properties.harness.report.repro.runtime.ending import cannot_try
 from properties.harness.report.repro.runtime.results import findings
+from properties.harness.text import visible
 
-__all__ = ["FAILED", "attempt", "end", "expect_refusal", "wrong_with"]
+__all__ = ["FAILED", "attempt", "end", "expect_refusal", "wrong_in_child", "wrong_with"]
 
 FAILED = object()
 """In place of the result of a call that raised."""
@@ -111,15 +113,41 @@ def wrong_with(check: Callable[[], None], stated: str = "") -> list[str]:
     except Exception as error:
         _require_offered(error)
         findings.append(f"the result cannot be read as documented: {type(error).__name__}: {error}")
-    if stated:
-        return [] if findings else [stated]
-    return list(findings)
+    found = ([] if findings else [stated]) if stated else findings
+    return [visible(one) for one in found]
 
 
-def end(check: Callable[[], None], stated: str = "") -> None:
-    """Print what is wrong with the case, and exit: with 1 if anything is, otherwise with 0."""
+def wrong_in_child(check: Callable[[], None], stated: str = "") -> list[str]:
+    """As `wrong_with`, in a child process, which the case may end or keep for ever."""
+    ended = in_child()
+    if ended is None:
+        note(BEGUN)
+        try:
+            note("\n".join(["", *wrong_with(check, stated)]))
+        except BaseException as error:
+            note(f"untried\n{error}")
+        finally:
+            os._exit(0)
+    told, how = ended
+    first, _, rest = told.partition("\n")
+    if first == "untried":
+        cannot_try(rest)
+    return [how] if first else rest.splitlines()
+
+
+def end(check: Callable[[], None], stated: str = "", depends_on: str = "") -> None:
+    """Print what is wrong with the case, and exit: with 1 if anything is, otherwise with 0.
+
+    Args:
+        depends_on: what else the failure takes, which is not in the script: without it, nothing is known where nothing is wrong.
+    """
+    note(BEGUN)
     wrong = wrong_with(check, stated)
     for finding in wrong:
         print(finding)
+    if not wrong and depends_on:
+        cannot_try(
+            f"this script alone cannot decide it: nothing is wrong here, but the failure depends on {depends_on}"
+        )
     print("the defect is there" if wrong else "the defect is gone")
-    sys.exit(1 if wrong else 0)
+    conclude(1 if wrong else 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NoReturn
+
+from properties.harness.report.repro.runtime.child import conclude, untried_code
 
 
 def cannot_try(why: str) -> NoReturn:
-    """End without a verdict on the defect: with 2, or as `git bisect run` wants it, which skips a revision for 125."""
+    """End without a verdict on the defect."""
     print(why)
-    sys.exit(125 if sys.argv[1:] == ["--bisect"] else 2)
+    conclude(untried_code())

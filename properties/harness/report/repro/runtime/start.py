@@ -7,18 +7,25 @@ import os
 import sys
 from typing import Any
 
+from properties.harness.report.repro.runtime.child import go_on_in_child, time_limit
 from properties.harness.report.repro.runtime.ending import cannot_try
 
 __all__ = ["begin", "checked_device", "import_torch"]
 
 
 def begin(usage: str | None) -> None:
-    """Print the usage where that is asked for; refuse arguments that are not known."""
+    """Print the usage where that is asked for; refuse arguments that are not known; go on in a child process."""
     if sys.argv[1:] in (["-h"], ["--help"]):
         print((usage or "").strip())
         sys.exit(0)
-    if sys.argv[1:] not in ([], ["--bisect"]):
-        cannot_try(f"arguments = {sys.argv[1:]}, but should be none, --bisect or --help")
+    if sys.argv[1:] not in ([], ["--bisect"], ["--here"]):
+        cannot_try(f"arguments = {sys.argv[1:]}, but should be none, --bisect, --here or --help")
+    try:
+        time_limit()
+    except ValueError:
+        cannot_try(f"TIME_LIMIT = {os.environ['TIME_LIMIT']!r}, but should be a number of seconds")
+    if sys.argv[1:] != ["--here"] and hasattr(os, "fork"):
+        go_on_in_child()
 
 
 def checked_device(device: str) -> str:

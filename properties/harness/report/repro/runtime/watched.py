@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from properties.harness.report.repro.runtime.child import conclude
 from properties.harness.report.repro.runtime.ending import cannot_try
 
 __all__ = ["replay_with_statecheck"]
@@ -41,4 +42,4 @@ def replay_with_statecheck(module: str, folder: str, checkout: str) -> NoReturn:
     if code not in (0, 1):
         cannot_try("it could not be tried")
     print("the defect is there" if code else "the defect is gone")
-    sys.exit(code)
+    conclude(code)

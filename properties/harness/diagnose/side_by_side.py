@@ -15,6 +15,7 @@ import torch
 from properties.harness.case import Case
 from properties.harness.case.switches import REVERSED, parsed
 from properties.harness.case.values import Call, Let
+from properties.harness.diagnose.rerun import Rerun
 from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.kernels.orders.footprints import Footprints
@@ -65,13 +66,9 @@ def _switches_made(case: Case, port: InProcess, call: int) -> str:
 
 def _take_steps_before(case: Case, port: InProcess, call: int) -> None:
     """Take the steps that come before a call."""
-    port.begin()
-    calls = 0
-    for step in case.steps:
-        if isinstance(step, Call) and calls == call:
-            return
-        port.execute(step)
-        calls += isinstance(step, Call)
+    places = [place for place, step in enumerate(case.steps) if isinstance(step, Call)]
+    for _ in Rerun(replace(case, steps=case.steps[: places[call]]), port):
+        """Its outcome is known."""
 
 
 def _recorded(case: Case, port: InProcess, call: int, schedule: str) -> RecordedLaunch | None:

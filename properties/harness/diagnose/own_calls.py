@@ -11,7 +11,8 @@ import torch
 from properties.harness.case import Case
 from properties.harness.case.compare import brief
 from properties.harness.case.faults import DEVICE_FAULT
-from properties.harness.case.values import Call, Let, Raised, Tensor
+from properties.harness.case.values import Let, Raised, Tensor
+from properties.harness.diagnose.rerun import Rerun
 from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.objects.describe import Describer
 from properties.harness.execution.port import InProcess
@@ -53,14 +54,11 @@ class _Recorder:
 
     def texts(self) -> tuple[str, ...]:
         """For each call a line per function of the port, "" where it asks none."""
-        self._port.begin()
         found = []
         try:
-            for step in self._case.steps:
-                self._port.execute(step)
-                if isinstance(step, Call):
-                    found.append("\n".join(self._lines))
-                    self._lines.clear()
+            for _ in Rerun(self._case, self._port):
+                found.append("\n".join(self._lines))
+                self._lines.clear()
         finally:
             with self._subject.environment({}):
                 """The port itself is asked from now on."""

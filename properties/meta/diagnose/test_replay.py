@@ -17,7 +17,7 @@ from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Raised, Refusal, Returned, Tensor, Value, call
-from properties.harness.device.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT_APPLICABLE, replay_case
+from properties.harness.diagnose.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT_APPLICABLE, replay_case
 from properties.harness.execution.example import Bench
 from properties.harness.execution.patience import Patient, TooLong
 from properties.harness.execution.port import InProcess
@@ -230,7 +230,7 @@ ENDLESS = a_case(
 
 
 def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("properties.harness.device.replay.Patient", partial(Patient, seconds=0.2))
+    monkeypatch.setattr("properties.harness.diagnose.replay.Patient", partial(Patient, seconds=0.2))
     told = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
     assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, told)
     # The next one has its own time.

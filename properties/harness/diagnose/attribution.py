@@ -28,10 +28,10 @@ from properties.harness.case.compare import outcome_difference
 from properties.harness.case.faults import DEVICE_FAULT, HANG
 from properties.harness.case.findings import FINDINGS, Access
 from properties.harness.case.values import Expected, Outcome, Raised
+from properties.harness.diagnose.rerun import Rerun
 from properties.harness.execution.objects.blocks import GUARD_BYTES, Allocation, Window
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import launches
-from properties.harness.execution.run import Run, recorded
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import Subject, load
 
@@ -72,7 +72,7 @@ def _tried(case: Case, subject: Subject) -> str:
 
 def _side_by_side(case: Case, subject: Subject) -> str:
     """What the programs did; a report is written all the same where that is not to be had."""
-    from properties.harness.report.side_by_side import side_by_side
+    from properties.harness.diagnose.side_by_side import side_by_side
 
     try:
         return side_by_side(case, subject)
@@ -82,7 +82,7 @@ def _side_by_side(case: Case, subject: Subject) -> str:
 
 def _asked(path: Path, seconds: float) -> str:
     """What another process says, in which kernels are executed on the CPU."""
-    command = [sys.executable, "-m", "properties.harness.report.witness", str(path), str(seconds)]
+    command = [sys.executable, "-m", "properties.harness.diagnose.attribution", str(path), str(seconds)]
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
     variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
     try:
@@ -156,8 +156,7 @@ class _Inquiry:
     """How many launches there were after each call."""
 
     def answer(self) -> str:
-        self.port.begin()
-        for taken in Run(self.port, recorded(self.case.expected)).take_all(self.case.steps):
+        for taken in Rerun(self.case, self.port):
             assert self.port.watched is not None
             self.launched.append(self.port.watched.sanitizer.launches)
             found = self._after(taken.expected, taken.outcome)

@@ -16,15 +16,15 @@ from properties.harness.case import Case
 from properties.harness.case.faults import DEVICE_FAULT
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.values import Raised, Returned
-from properties.harness.device.replay import replay_file
+from properties.harness.diagnose import attribution
+from properties.harness.diagnose.attribution import explain_case, explained
+from properties.harness.diagnose.replay import replay_file
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.variants import Variant, broken_subject
-from properties.harness.report import witness
 from properties.harness.report.markdown import report_text, write_report
-from properties.harness.report.witness import explain_case, explained
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.processes import run_python
 from properties.subjects import Subject, load
@@ -224,7 +224,7 @@ def test_what_does_not_end_on_a_cpu_either_is_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(witness, "_OF_A_HANG", 2.0)
+    monkeypatch.setattr(attribution, "_OF_A_HANG", 2.0)
     assert faulted("while True: pass", "hang", tmp_path) == (
         "On a CPU it does not end within 2 s either, at faulting_subject.py:5."
     )
@@ -254,7 +254,7 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(witness, "_OF_A_HANG", 12.0)
+    monkeypatch.setattr(attribution, "_OF_A_HANG", 12.0)
     (tmp_path / "endless_subject.py").write_text(ENDLESS)
     actual = (Raised(DEVICE_FAULT, "hang: in words"),)
     case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)

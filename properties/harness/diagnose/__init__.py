@@ -1,0 +1,1 @@
+"""Everything after the first failure: minimise, confirm, attribute, explain. `Case -> Diagnosis`."""
