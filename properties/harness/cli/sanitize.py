@@ -30,7 +30,7 @@ def add_sanitize(commands: Any) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--order", default="", help="of programs: reversed, shuffled:SEED or interleaved:SEED"
+        "--order", default="", help="of programs: reversed, or switches:5>1,3>0 (see docs/kernels.md)"
     )
     parser.add_argument(
         "--every-order", action="store_true", help="make each launch in several orders, and compare"

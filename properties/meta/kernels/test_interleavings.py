@@ -238,6 +238,11 @@ def test_a_program_that_waits_for_another_one_is_cut_short() -> None:
     assert not found.complete
 
 
+def test_a_launch_that_fails_in_every_interleaving_ends_the_search() -> None:
+    (found,) = in_place_of_launches(search, lambda: asserting_kernel[(2,)](zeros() + 1))
+    assert (found.complete, found.different) == (True, "")
+
+
 def test_an_interleaving_in_which_the_launch_fails_is_a_difference() -> None:
     (found,) = every_interleaving(lambda: asserting_kernel[(2,)](zeros()))
     assert found.different == "switches:0>1"

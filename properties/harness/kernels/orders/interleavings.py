@@ -1,9 +1,21 @@
 """All interleavings of a small launch, up to equivalence.
 
-Two interleavings are equivalent where one becomes the other by exchanging neighbouring operations of two programs that touch
+Two interleavings are equivalent if one becomes the other by exchanging neighbouring operations of two programs that touch
 no byte together, or only read those. One of each class is run (Mazurkiewicz's traces): a search by dynamic partial-order
 reduction, with source sets and sleep sets, after Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order
 reduction". Every run starts from the same memory, as nothing of a program's state can be copied.
+
+The terms, for a launch whose operations are events:
+
+    conflict         two operations touch a byte, and one of them writes it
+    happens before   the order of one program's operations, and of those that conflict, and what follows from these
+    vector clock     of an event: how many operations of each program happen before it, itself included
+    race             two conflicting events of two programs with no third event between them in happens-before
+    initials         of a sequence of events: the programs whose first operation no other event of it happens before
+    source set       of a state: programs that have to go on from there, so that every class is run; each reversed race needs
+                     one of its initials there
+    sleep set        of a state: programs that need not go on from there, as an earlier run has begun so, and nothing since
+                     conflicts with their next operation
 """
 
 from __future__ import annotations
@@ -115,24 +127,24 @@ class Ended:
 
 @dataclass(eq=False)
 class _Event:
-    """An operation in the interleaving in hand; `before` is how many operations of each program come before it, itself included."""
+    """An operation of the present interleaving."""
 
     program: int
     footprint: int
-    before: list[int]
+    vector_clock: list[int]
 
-    def precedes(self, other: _Event) -> bool:
-        return self.before[self.program] <= other.before[self.program]
+    def happens_before(self, other: _Event) -> bool:
+        return self.vector_clock[self.program] <= other.vector_clock[self.program]
 
 
 @dataclass(eq=False)
 class _Node:
-    """A state from which programs go on: who does now, who has to be tried, and who need not be any more."""
+    """A state from which programs go on; `chosen` is the program that does in the present interleaving."""
 
     chosen: int
-    wanted: set[int]
-    asleep: dict[int, int] = field(default_factory=dict)
-    """Programs whose next operation, by its footprint, leads to nothing new from here."""
+    source_set: set[int]
+    sleep_set: dict[int, int] = field(default_factory=dict)
+    """Programs, and the footprints of their next operations."""
 
 
 class Walk:
@@ -148,7 +160,7 @@ class Walk:
     @property
     def goes_on(self) -> bool:
         """Whether there is more to run."""
-        return any(node.wanted - {node.chosen, *node.asleep} for node in self._nodes)
+        return any(node.source_set - {node.chosen, *node.sleep_set} for node in self._nodes)
 
     def runs(self) -> Iterator[Ended]:
         more = True
@@ -164,10 +176,10 @@ class Walk:
             node = self._nodes[-1]
             del self._events[len(self._nodes) :]
             if len(self._events) == len(self._nodes):
-                node.asleep[node.chosen] = self._events.pop().footprint
-            waiting = node.wanted - set(node.asleep)
-            if waiting:
-                node.chosen = min(waiting)
+                node.sleep_set[node.chosen] = self._events.pop().footprint
+            untried = node.source_set - set(node.sleep_set)
+            if untried:
+                node.chosen = min(untried)
                 return True
             self._nodes.pop()
         return False
@@ -191,6 +203,9 @@ class Walk:
                 depth += 1
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
+            # The operation was made before what failed; unless it is noted, the search tries it again for ever.
+            if memory.asked and depth < len(self._nodes):
+                self._add(self._nodes[depth].chosen, memory.footprint)
         finally:
             going.close()
             changed = self._originals.changed()
@@ -217,54 +232,55 @@ class Walk:
         return spelled([turns.switches])
 
     def _extend(self, unfinished: Sequence[int]) -> bool:
-        """Decide who goes on from a new state; False where all who could are asleep."""
-        asleep: dict[int, int] = {}
+        """Choose the program that goes on from a new state; False if all that could are in its sleep set."""
+        sleep_set: dict[int, int] = {}
         running = None
         if self._nodes:
             last, event = self._nodes[-1], self._events[-1]
             running = event.program
-            asleep = {
+            sleep_set = {
                 number: footprint
-                for number, footprint in last.asleep.items()
+                for number, footprint in last.sleep_set.items()
                 if number != running and footprint not in self._footprints.conflicts[event.footprint]
             }
-        awake = [number for number in unfinished if number not in asleep]
+        awake = [number for number in unfinished if number not in sleep_set]
         if not awake:
             return False
         chosen = running if running in awake else awake[0]
         assert chosen is not None
-        self._nodes.append(_Node(chosen, {chosen}, asleep))
+        self._nodes.append(_Node(chosen, {chosen}, sleep_set))
         return True
 
     def _add(self, program: int, footprint: int) -> None:
-        """Note an operation, and who has to be tried before those that it conflicts with."""
+        """Note an operation, and extend the source sets of states before operations that it races with."""
         events = self._events
         own = next((one for one in reversed(events) if one.program == program), None)
-        before = list(own.before) if own is not None else [0] * len(self._programs)
+        clock = list(own.vector_clock) if own is not None else [0] * len(self._programs)
         races, conflicts = [], self._footprints.conflicts[footprint]
         for at in range(len(events) - 1, -1, -1):
             other = events[at]
-            # What comes before it by way of another one is no race with it.
-            if other.footprint in conflicts and other.before[other.program] > before[other.program]:
+            # An event that happens before it by way of a third one is no race with it.
+            if other.footprint in conflicts and other.vector_clock[other.program] > clock[other.program]:
                 races.append(at)
-                before = [max(pair) for pair in zip(before, other.before, strict=True)]
-        before[program] += 1
-        event = _Event(program, footprint, before)
+                clock = [max(pair) for pair in zip(clock, other.vector_clock, strict=True)]
+        clock[program] += 1
+        event = _Event(program, footprint, clock)
         events.append(event)
         for at in races:
             self._reverse(at, event)
 
     def _reverse(self, at: int, event: _Event) -> None:
-        """Have somebody tried at a state who leads to `event` before the operation that came there."""
+        """Have a program in the source set of a state that leads to `event` before the operation that was made there."""
         first = self._events[at]
-        between = [one for one in self._events[at + 1 :] if one is event or not first.precedes(one)]
-        starters: list[int] = []
-        for number, one in enumerate(between):
-            if one.program not in starters and not any(other.precedes(one) for other in between[:number]):
-                starters.append(one.program)
-        wanted = self._nodes[at].wanted
-        if not wanted.intersection(starters):
-            wanted.add(event.program if event.program in starters else starters[0])
+        after = [one for one in self._events[at + 1 :] if one is event or not first.happens_before(one)]
+        initials: list[int] = []
+        for number, one in enumerate(after):
+            earlier = after[:number]
+            if one.program not in initials and not any(other.happens_before(one) for other in earlier):
+                initials.append(one.program)
+        source_set = self._nodes[at].source_set
+        if not source_set.intersection(initials):
+            source_set.add(event.program if event.program in initials else initials[0])
 
 
 class _Going:

@@ -104,9 +104,9 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
 
 @contextlib.contextmanager
 def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
+    from properties.harness.kernels.orders.dependence import every_order
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
-    from properties.harness.kernels.sanitizer.orders import every_order
     from properties.harness.kernels.sanitizer.watch import Sanitizer
     from properties.harness.kernels.watched import listening
 

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels import launch as launches
+from properties.harness.kernels.orders.dependence import ORDERS, OrderDependence, every_order
 from properties.harness.kernels.orders.schedule import program_schedule
-from properties.harness.kernels.sanitizer.orders import ORDERS, OrderDependence, every_order
 from properties.harness.kernels.source.ir import NotUnderstoodError
 from properties.harness.kernels.source.tiles import AssertionFailedError
 from properties.sanitizer import OutsideView, RaceBetweenPrograms, sanitize
@@ -55,6 +55,13 @@ def last_wins_kernel(out_ptr):  # type: ignore[no-untyped-def]
 @triton.jit
 def first_wins_kernel(out_ptr):  # type: ignore[no-untyped-def]
     tl.atomic_cas(out_ptr, 0, tl.program_id(0) + 1)
+
+
+@triton.jit
+def apart_kernel(count_ptr, out_ptr):  # type: ignore[no-untyped-def]
+    """What a program draws twice is apart if another one draws between."""
+    first = tl.atomic_add(count_ptr, 1)
+    tl.store(out_ptr + tl.program_id(0), tl.atomic_add(count_ptr, 1) - first)
 
 
 @triton.jit
@@ -132,7 +139,7 @@ def test_a_slot_handed_out_by_an_atomic_depends_on_the_order() -> None:
     assert found.other is not None
     assert (found.access.tensor, found.access.index) == ("out_ptr", (0,))
     assert (found.access.program, found.other.program) == ((0, 0, 0), (3, 0, 0))
-    assert found.access.place.startswith("test_orders.py:")
+    assert found.access.place.startswith("test_dependence.py:")
     assert str(found) == (
         "element [0] of `out_ptr` depends on the order of programs: it is 0 in row-major order, where program "
         f"(0, 0, 0) of slots_kernel stores it last at {found.access.place}, and 3 in the order reversed, where "
@@ -158,6 +165,18 @@ def test_a_sum_of_floats_depends_on_the_order() -> None:
     assert "it is 0.0 in row-major order" in str(found)
     assert "1.0 in the order reversed" in str(found)
     assert found.access.kind == "atomic"
+
+
+def test_what_a_few_interleavings_show_is_found_among_all_of_them() -> None:
+    apart = zeros(2)
+    with (
+        pytest.raises(
+            OrderDependence, match=r"it is 1 in row-major order, .*, and 3 in the order switches:1>1,"
+        ),
+        every_order(),
+    ):
+        apart_kernel[(2,)](zeros(1), apart)
+    assert apart.tolist() == [1, 1]
 
 
 def test_a_sum_of_integers_does_not() -> None:
@@ -223,7 +242,7 @@ def test_memory_that_nobody_knows_is_named_by_its_address() -> None:
 
 def test_a_failure_in_one_order_only_is_a_dependence() -> None:
     found = dependence(first_fails_kernel, zeros(1), 3)
-    assert "in the order reversed it fails at test_orders.py:" in str(found)
+    assert "in the order reversed it fails at test_dependence.py:" in str(found)
     assert "in row-major order it does not" in str(found)
     assert found.access.program == (3, 0, 0)
 
