@@ -166,7 +166,11 @@ class _SequenceRun:
 
 def _suspected(case: Case) -> frozenset[str]:
     """The functions whose outcomes are wrong in the case."""
-    pairs = zip(case.calls, case.expected, case.actual, strict=True)
     places = case.device != "cpu"
-    wrong = {call.function for call, *pair in pairs if outcome_difference(*pair, places=places) is not None}
+    triples = zip(case.calls, case.expected, case.actual, strict=True)
+    wrong = {
+        call.function
+        for call, expected, actual in triples
+        if outcome_difference(expected, actual, places=places) is not None
+    }
     return frozenset(wrong | ({case.failure.function} if case.failure is not None else set()))
