@@ -130,8 +130,6 @@ class Campaign:
             plan.time_limit,
             plan.sanitized,
             as_new=plan.as_new,
-            # A database remembers what other campaigns have met, and no unit of work may depend on that.
-            database=plan.redis or ("local" if plan.examples is None else "none"),
             first_seen=tuple(first_seen(plan).items()),
             steps=plan.steps,
         )

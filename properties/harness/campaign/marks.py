@@ -118,12 +118,12 @@ def unnoted() -> Iterator[None]:
 
 @contextmanager
 def drawing_only() -> Iterator[None]:
-    """While it is entered, properties explore fresh examples: none from a database, and none shrunk."""
+    """While it is entered, properties explore without shrinking what fails."""
     # Not by its name, which only later versions of Hypothesis tell.
     settings.register_profile("before", settings())
     profiles.register()
     nightly = settings.get_profile("nightly")
-    settings.register_profile("marks", nightly, database=None, phases=[Phase.generate])
+    settings.register_profile("marks", nightly, phases=[Phase.generate])
     settings.load_profile("marks")
     try:
         yield

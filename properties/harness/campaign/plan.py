@@ -32,7 +32,6 @@ class Plan:
         steps: rules in the life of a state machine, at most; None: as many as it says.
         lives: only properties that follow requests through an engine.
         workers: processes per GPU in which the subject runs.
-        redis: URL of a database of examples that a team shares, "" without one.
     """
 
     id: str
@@ -57,7 +56,6 @@ class Plan:
     fail_on_untested: bool = False
     steps: int | None = None
     lives: bool = False
-    redis: str = ""
     isolated: bool | None = None
     time_limit: float = 30.0
     sanitized: bool = True

@@ -111,12 +111,8 @@ def _catch(variant: Variant, intact: Path, folder: Path, budget: str) -> Caught:
 def _fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:
     command = [sys.executable, "-m", "properties", "fuzz", "--subject", variant.package, "--device", "cpu"]
     command += ["--budget", budget, "--reports", str(reports.relative_to(root)), "--only", _without_kernels()]
-    folder = reports.parents[1]
-    # A database of its own: each demo starts from nothing, and leaves nothing for the campaigns that count.
-    variables = rooms.variables([str(folder)]) | {
-        command_lines.PYTHONPATH: str(folder),
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
-    }
+    folder = str(reports.parents[1])
+    variables = rooms.variables([folder]) | {command_lines.PYTHONPATH: folder}
     return subprocess.run(command, cwd=root, env=os.environ | variables, check=False).returncode
 
 

@@ -59,12 +59,6 @@ def add_nightly(commands: Any) -> None:
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
     parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
     parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
-    parser.add_argument(
-        "--redis",
-        default=os.environ.get("STATECHECK_REDIS", ""),
-        metavar="URL",
-        help="a database of examples that a team shares (default: the variable STATECHECK_REDIS)",
-    )
     add_port_options(parser)
     add_known_options(parser)
     add_require_options(parser)
@@ -134,7 +128,6 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         shards,
         reports=str(options.reports),
         corpus=str(options.corpus),
-        redis=options.redis,
         isolated=options.isolated,
         time_limit=seconds(options.time_limit, "time_limit"),
         sanitized=options.sanitized,

@@ -78,6 +78,7 @@ class MachineProperty(Property):
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         chosen = settings(
             max_examples=max_examples,
+            database=None,
             stateful_step_count=self.machine.steps,
             suppress_health_check=list(HealthCheck),
         )

@@ -80,7 +80,6 @@ def lives_until_wrong(subject: Subject, property_id: str, examples: int, seed: i
     tested = next(one for one in load_properties().values() if one.id == property_id)
     chosen = settings(
         deadline=None,
-        database=None,
         report_multiple_bugs=False,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -86,7 +86,7 @@ def hunt(tested: Property, subject: Subject, *, shrink: bool, seed: int = SEED) 
 
     for number in range(SEEDS):
         try:
-            with without_memory(shrink=shrink):
+            with hunting(shrink=shrink):
                 replace(tested, body=noting).explore(bench, seed=seed + number, max_examples=MAX_EXAMPLES)
         except Falsified as falsified:
             return Catch(failing[0], latest, falsified.case)
@@ -105,12 +105,12 @@ def concise(value: object) -> str:
 
 
 @contextmanager
-def without_memory(*, shrink: bool) -> Iterator[None]:
-    """Hypothesis remembers failures for the property's next run, which should not start with those of a broken copy."""
+def hunting(*, shrink: bool) -> Iterator[None]:
+    """Properties explore with the phases that a hunt for a broken copy needs."""
     before = settings()
     phases = [Phase.generate, Phase.target, *([Phase.shrink] if shrink else [])]
-    hunting = settings(settings.get_profile("nightly"), database=None, phases=phases)
-    settings.register_profile("hunting", hunting)
+    chosen = settings(settings.get_profile("nightly"), phases=phases)
+    settings.register_profile("hunting", chosen)
     settings.register_profile("before", before)
     settings.load_profile("hunting")
     try:

@@ -94,8 +94,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Itera
             "kept": str(tmp_path / "kept"),
             "isolated": False,
             "time_limit": 0.3,
-            # Or else a test would begin with what the one before has found.
-            "database": "none",
         }
         worker = Worker(
             Setting("toy_explored", trial.port.device, str(tmp_path / "reports"), **fields | setting),
@@ -355,17 +353,19 @@ def test_a_bucket_that_was_met_is_gone_past_and_counted(make: Make) -> None:
     assert end.failing[met] > 5
 
 
-def test_an_input_that_failed_is_the_first_one_to_be_tried_again(make: Make) -> None:
+def test_an_exploration_draws_the_same_inputs_after_it_has_failed(make: Make) -> None:
     seen: list[int] = []
 
     def body(trial: Trial, x: int) -> None:
         seen.append(x)
         divides_by_one(trial, x)
 
-    explored(make(body, database="local"))
-    seen.clear()
-    explored(make(body, database="local"), seed=2)
-    assert seen[0] == 200
+    def drawn() -> list[int]:
+        seen.clear()
+        assert explored(make(body)).status == "falsified"
+        return list(seen)
+
+    assert drawn() == drawn()
 
 
 def test_what_a_property_prints_stays_out_of_the_display(
@@ -544,8 +544,17 @@ def test_a_defect_whose_report_was_written_is_known_again_afterwards(make: Make)
     assert explored(worker).status == "passed"
 
 
-def test_an_input_that_its_seed_no_longer_draws_is_searched_anew(make: Make) -> None:
-    assert known_x(explored(make(), report_known("hundreds", many=1))) == 100
+def test_a_defect_that_showed_only_while_another_failure_was_shrunk_is_searched_anew(make: Make) -> None:
+    """The same seed, with the other failure passed by, draws no such input."""
+
+    def showed_only_in_shrinking(seed: int) -> bool:
+        first = explored(make(), few, seed=seed)
+        passed = explored(make(), few, seed=seed, known=frozenset(first.failing))
+        return "hundreds" in first.known and "hundreds" not in passed.known
+
+    few = Explore(NAME, 1, 3)
+    seed = next(filter(showed_only_in_shrinking, range(1, 100)))
+    assert known_x(explored(make(), report_known("hundreds", many=3), seed=seed)) == 100
 
 
 def test_a_report_whose_time_is_up_is_of_the_smallest_input_so_far(

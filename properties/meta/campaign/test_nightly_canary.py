@@ -121,7 +121,7 @@ def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
         pytest.skip("on a GPU the canary sings in a process of its own, which the test cannot silence")
     monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
-    setting, pipe = Setting("impl", device, str(tmp_path), database="none"), Pipe()
+    setting, pipe = Setting("impl", device, str(tmp_path)), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]
     worker.run(RunCanary(str(tmp_path / "canary")))
     profiles.load()

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from hypothesis.database import InMemoryExampleDatabase
 
 from properties.harness.campaign.workers.tasks import Explore, Setting
 from properties.harness.campaign.workers.tasks import Explored as Ended
@@ -28,12 +26,6 @@ ILLEGAL = "illegal access: memory was touched that is not there"
 Explored = Callable[[str], Ended]
 
 
-def forget() -> None:
-    """What a test has found is not where the next one begins."""
-    settings.register_profile("forgetful", settings.default, database=InMemoryExampleDatabase())
-    settings.load_profile("forgetful")
-
-
 @pytest.fixture
 def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Iterator[Explored]:
     """Explores properties of the faulty subject one after another with one engine."""
@@ -49,7 +41,6 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> I
         # Here and not before, so that the worker gets the variables that a test has set.
         if not engines:
             engines.append(Worker(setting, Pipe()))  # type: ignore[arg-type]
-            forget()
         return engines[0].explored(Explore(name, 1, 500))
 
     yield explore

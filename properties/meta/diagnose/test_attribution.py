@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 from properties.harness.case import Case
 from properties.harness.case.faults import DEVICE_FAULT
@@ -19,7 +17,6 @@ from properties.harness.case.values import Raised, Returned
 from properties.harness.diagnose import attribution
 from properties.harness.diagnose.attribution import explain_case, explained
 from properties.harness.diagnose.replay import replay_file
-from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Falsified
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.execution.registry import load_properties
@@ -56,15 +53,6 @@ NEXT_BLOCK = Variant(
     "block_id(table, dst_col, table_width)\n",
     "block_id(table, dst_col, table_width) + 1\n",
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_a_database() -> Iterator[None]:
-    """Counterexamples to other copies would be tried first."""
-    settings.register_profile("no_database", settings(database=None))
-    settings.load_profile("no_database")
-    yield
-    profiles.load()
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
+from hypothesis.stateful import rule
 
+from properties.harness.case.values import call
 from properties.harness.execution import registry
-from properties.harness.execution.registry import PROPERTIES, load_properties, prop, remember
+from properties.harness.execution.example import Bench, Falsified, Trial
+from properties.harness.execution.machines import MachineProperty, TrialMachine, _no_body
+from properties.harness.execution.registry import PROPERTIES, Property, load_properties, prop, remember
 from properties.harness.execution.selection import select
 from properties.meta.breakages.broken import a_property
 from properties.meta.processes import run_pytest
@@ -135,3 +142,46 @@ def test_a_test_stands_where_its_statement_does(name: str, line: str) -> None:
     statement = Path(code.co_filename).read_text(encoding="utf-8").splitlines()[code.co_firstlineno - 1 :]
     # Of a class, some versions of Python count the line of its decorator.
     assert any(text.startswith(line) for text in statement[:2])
+
+
+# What it remembers of failures.
+
+
+def fails(trial: Trial, x: int) -> None:
+    trial.run(call("divide", x=x, y=1))
+    trial.holds(x > 9, f"x = {x}", "should be > 9")
+
+
+class Failing(TrialMachine):
+    """Fails in its first step."""
+
+    @rule(number=st.integers(0, 9))
+    def fail(self, number: int) -> None:
+        fails(self.trial, number)
+
+
+@pytest.mark.parametrize(
+    "tested",
+    [
+        a_property(fails, strategies={"x": st.integers(0, 9)}),
+        MachineProperty("failing", "Fails.", "algebra", (), _no_body, {}, __name__, machine=Failing),
+    ],
+    ids=["body", "machine"],
+)
+def test_a_test_run_keeps_failures_in_the_database_and_an_exploration_does_not(
+    tested: Property, trial: Bench
+) -> None:
+    database = InMemoryExampleDatabase()
+    before = settings.default
+    settings.register_profile("with_database", before, database=database)
+    settings.load_profile("with_database")
+    try:
+        with pytest.raises(Falsified):
+            tested.explore(trial, seed=1, max_examples=20)
+        assert database.data == {}
+        with pytest.raises(Falsified):
+            tested.search(trial)
+        assert database.data != {}
+    finally:
+        settings.register_profile("before", before)
+        settings.load_profile("before")

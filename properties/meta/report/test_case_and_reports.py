@@ -285,8 +285,8 @@ def is_right(case: Case) -> bool:
 
 @contextlib.contextmanager
 def unshrunk() -> Iterator[None]:
-    """Hypothesis neither shrinks nor stores what it finds."""
-    settings.register_profile("unshrunk", database=None, phases=[Phase.generate], deadline=None)
+    """Hypothesis does not shrink what it finds."""
+    settings.register_profile("unshrunk", phases=[Phase.generate], deadline=None)
     settings.load_profile("unshrunk")
     try:
         yield

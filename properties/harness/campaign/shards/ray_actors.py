@@ -84,7 +84,6 @@ class ActorSeat:
         self._told = frozenset()
         gpus = tuple(map(str, import_module("ray").get_gpu_ids()))
         with tempfile.TemporaryDirectory(prefix=f"statecheck-unit{unit.unit}-") as folder:
-            os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
             corpus = Path(folder) / "corpus"
             if unit.replayed:
                 self._copy(Path(unit.corpus), corpus)

@@ -21,7 +21,6 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.example import Falsified, Tally, Trial
-from properties.harness.execution.private.hypothesis import shrinking_again
 from properties.harness.execution.unread import kept_unread
 from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
@@ -127,7 +126,7 @@ class Exploration:
         try:
             ended = self._searched(task)
             if task.shown and ended[0] == "passed":
-                # It showed with this seed, but Hypothesis may have had its input from its database, where it is no more.
+                # It may have shown only while another failure was shrunk, which is passed by now.
                 ended = self._searched(replace(task, seed=task.seed + 1, max_examples=_MANY))
         except _TimeIsUp:
             return self._cut_short()
@@ -150,8 +149,7 @@ class Exploration:
 
         try:
             tested = noted(self.tested, self._note)
-            with shrinking_again():
-                tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+            tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
         finally:
             # Now: what is run again for reports is no part of the search.
             self._covered_by_search += self.worker.take_coverage()

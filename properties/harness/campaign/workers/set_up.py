@@ -23,7 +23,6 @@ def prepare_process(setting: Setting) -> None:
     torch.set_num_threads(1)
     profiles.load("nightly")
     triton_mode.prepare(setting.device)
-    _use_database(setting.database)
 
 
 def properties_of(setting: Setting) -> dict[str, Property]:
@@ -36,17 +35,3 @@ def properties_of(setting: Setting) -> dict[str, Property]:
         if machine is not None and setting.steps is not None:
             machine.steps = setting.steps
     return found
-
-
-def _use_database(database: str) -> None:
-    from hypothesis import settings
-
-    if database == "local":
-        return
-    chosen = None
-    if database != "none":
-        from properties.harness.campaign.shards.examples_database import example_database
-
-        chosen = example_database(database)
-    settings.register_profile("nightly-here", settings.get_profile("nightly"), database=chosen)
-    settings.load_profile("nightly-here")

@@ -29,7 +29,6 @@ class Setting:
         sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
         as_new: what the subject declares as known is taken for new.
-        database: of examples: "local", "none", or the URL of a Redis server.
         first_seen: the date and commit of what is found.
         steps: rules in the life of a state machine, at most; None: as many as it says.
     """
@@ -45,7 +44,6 @@ class Setting:
     share: str = ""
     gpu: str = ""
     as_new: bool = False
-    database: str = "local"
     first_seen: tuple[tuple[str, str], ...] = ()
     steps: int | None = None
 

@@ -23,7 +23,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.variants import Breakage, broken_subject
 from properties.harness.subject.known import declared_in
-from properties.meta.breakages.table import BREAKAGES, without_memory
+from properties.meta.breakages.table import BREAKAGES, hunting
 from properties.subjects import KnownDeviation, Subject, Symptom
 from properties.subjects.vllm_conditions import CONDITIONS
 
@@ -113,7 +113,7 @@ class _Planting:
         bench = Bench(self.subject, InProcess(self.subject, "cpu"))
         bench.on_example, bench.passes_by = self._count, self._look
         # A state machine that ends between two draws is taken for one that draws something else each time.
-        with suppress(_Enough, Flaky), without_memory(shrink=False):
+        with suppress(_Enough, Flaky), hunting(shrink=False):
             tested[name].explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
         assert self.breakage.name in self.lint.found, f"{name} passes, but should fail: {self.breakage.name}"
 
@@ -153,7 +153,7 @@ def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda
     bench = Bench(subject, InProcess(subject, "cpu"), passes_by=lambda case: not wanted(case))
     tested: Property = load_properties()[name]
     try:
-        with without_memory(shrink=False):
+        with hunting(shrink=False):
             tested.explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
     except Falsified as falsified:
         return falsified.case
