@@ -244,6 +244,8 @@ def _do_compile(
     warmup: bool,  # noqa: ARG001 - Triton's
     **_: Any,
 ) -> Kernel:
+    # What `JITFunction.create_binder` returns in Triton 3.6 to 3.9, the versions in `private.MADE_FOR`: kernels by key, keys
+    # by argument types, target, backend, binder. `run` unpacks the same five.
     kernels, _keys, _target, backend, _binder = self.device_caches[device]
     kernel = kernels[key] = _kernel(ASTSource(self, signature, constexprs, attrs), options, backend)
     return kernel

@@ -138,6 +138,8 @@ class WatchedMemory(Memory):
 
     def _one(self, kind: str, site: Site, pointer: int, origin: Any) -> Touch:
         nbytes = site.nbytes
+        # A scalar address is a Python integer, which does not overflow. Tiles of addresses are int64 and wrap around; so does this,
+        # to be compared with the bounds of views.
         if not -0x8000000000000000 <= pointer < 0x8000000000000000:
             pointer = (pointer + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
         addresses = np.array([pointer], np.int64)

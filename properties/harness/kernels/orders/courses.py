@@ -174,6 +174,9 @@ def priorities(count: int, places: int, choices: random.Random) -> Course:
     Args:
         places: of operations in the kernel's code.
     """
+    # PCT draws change points from 1 to k, the number of operations of a launch, which is not known before the launch has run. If the
+    # estimate is too low, no change comes late; if it is too high, changes fall behind the end, and the launch runs by its first
+    # priorities. A launch that loops has more operations than its code has places, so k is drawn, too.
     ranks = list(range(count))
     choices.shuffle(ranks)
     operations = max(2, places * min(count, LIVE) * choices.choice(_LONGER))

@@ -2,6 +2,14 @@
 
 A generator yields the number of a site before each memory operation, barrier and exchange between lanes, and carries it
 out when it is resumed. Values have the forms that `flow` finds; pointers have a second variable where they come from.
+
+What generated code and `memory.Memory` expect of each other:
+
+- A function takes `m` (the memory), the program's three ids, the grid's three sizes and the kernel's arguments. One that is
+  called by a kernel also takes the origins of its pointers.
+- It calls `load`, `store`, `rmw` and `cas` with a site, addresses as int64 (a scalar: `load1` and `store1`, an int), values, a mask or
+  None for all lanes, and the origin of the pointers: a number that `m.argument` or `m.origin_of` gave, a tile of such numbers, or None.
+- It yields before, never after: what runs the program may switch to another one between the yield and the access.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Reads the text of a module, which is what `str(module)` gives after the stage `ttir`.
 
+The text, because Triton's Python bindings do not show enough of a module: a region gives no blocks, a block no operations, and
+attributes are numbers, flags and strings only, so that constants of tiles cannot be read. The text has everything.
+
 Values are resolved by their scope, so that two values of one name in different regions are two objects. Locations become the
 innermost line of kernel code.
 """
