@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
+from properties.harness.execution.example import Bench, Falsified
+from properties.harness.execution.port import InProcess
+from properties.harness.execution.registry import load_properties
+from properties.harness.execution.variants import Variant, broken_subject
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.launch import Launched
@@ -18,73 +23,20 @@ from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders import courses
 from properties.harness.kernels.orders.schedule import REORDERED, program_schedule, switches_told
 from properties.harness.kernels.source.tiles import AssertionFailedError
+from properties.meta.kernels.order_toys import (
+    ALL,
+    INTERLEAVED,
+    KINDS,
+    SEEDS,
+    TOYS,
+    WARPS,
+    arrivals_kernel,
+    lost_update_kernel,
+    sum_kernel,
+    zeros,
+)
 
 pytestmark = pytest.mark.usefixtures("executed")
-
-SEEDS = range(12)
-ORDERS = ("", "reversed", *(f"shuffled:{seed}" for seed in SEEDS))
-SPELLED = ("switches:", "switches:1>1", "switches:0>5,2>1,1>9,0>3", "switches:1>7,1>6,1>5,1>4,1>3,1>2")
-INTERLEAVED = (*(f"{kind}:{seed}" for kind in ("interleaved", "priorities") for seed in SEEDS), *SPELLED)
-WARPS = (
-    *(f"warps:{seed}" for seed in SEEDS),
-    "warpswitches:4:",
-    "warpswitches:4:1>1,1>2,0>3",
-    "warpswitches:2:0>1",
-)
-ALL = ORDERS + INTERLEAVED + WARPS
-
-
-@triton.jit
-def arrivals_kernel(order_ptr, next_ptr):  # type: ignore[no-untyped-def]
-    """Every program writes down the number under which it came."""
-    program = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
-    tl.store(order_ptr + program, tl.atomic_add(next_ptr, 1))
-
-
-@triton.jit
-def reset_kernel(count_ptr, seen_ptr):  # type: ignore[no-untyped-def]
-    """A race: every program of a row reads the row's count, which the first of them resets."""
-    row, column = tl.program_id(0), tl.program_id(1)
-    count = tl.load(count_ptr + row)
-    if column == 0:
-        tl.store(count_ptr + row, 1)
-    tl.store(seen_ptr + row * tl.num_programs(1) + column, count)
-
-
-@triton.jit
-def sum_kernel(in_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """No race: each program reads a block and writes its own element."""
-    program = tl.program_id(0)
-    total = tl.zeros((), tl.int32)
-    for i in range(SIZE):
-        total += tl.load(in_ptr + program * SIZE + i)
-    tl.store(out_ptr + program, total)
-
-
-@triton.jit
-def lost_update_kernel(sum_ptr):  # type: ignore[no-untyped-def]
-    """A race that no order of whole programs shows: add one in two accesses."""
-    tl.store(sum_ptr, tl.load(sum_ptr) + 1)
-
-
-@triton.jit
-def counted(sum_ptr):  # type: ignore[no-untyped-def]
-    return tl.atomic_add(sum_ptr, 1)
-
-
-@triton.jit
-def atomic_kernel(sum_ptr):  # type: ignore[no-untyped-def]
-    """The same without the race, and in a function that the kernel calls."""
-    counted(sum_ptr)
-
-
-@triton.jit
-def index_kernel(seen_ptr, scratch_ptr):  # type: ignore[no-untyped-def]
-    """Who a program is must not change while others run."""
-    x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    tl.load(scratch_ptr)
-    place = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2) + tl.program_id(2)
-    tl.store(seen_ptr + place, (x * 100 + y) * 100 + z + 1)
 
 
 @triton.jit(debug=True)
@@ -96,16 +48,12 @@ def failing_kernel(out_ptr, wrong):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def lock_kernel(lock_ptr, sum_ptr):  # type: ignore[no-untyped-def]
-    """Add one in two accesses, under a lock: who has to wait is not asked for ever."""
-    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
-        pass
-    tl.store(sum_ptr, tl.load(sum_ptr) + 1)
-    tl.atomic_xchg(lock_ptr, 0)
-
-
-def zeros(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.int32)
+def at_odds_kernel(flag_ptr, counter_ptr):  # type: ignore[no-untyped-def]
+    """Warps that see the flag as it was go another way than those that do not."""
+    flag = tl.load(flag_ptr)
+    tl.store(flag_ptr, 1)
+    if flag == 1:
+        tl.atomic_add(counter_ptr, 1)
 
 
 def launch(schedule: str, kernel: Any, grid: tuple[int, ...], *arguments: Any, **constexprs: Any) -> None:
@@ -152,61 +100,33 @@ def test_every_launch_of_a_call_has_an_order_of_its_own() -> None:
     assert first.tolist() != second.tolist()
 
 
-@pytest.mark.parametrize("schedule", ALL)
-def test_a_program_stays_who_it_is_while_others_run(schedule: str) -> None:
-    grid = (2, 3, 4)
-    seen = zeros(prod(grid))
-    launch(schedule, index_kernel, grid, seen, zeros(1))
-    wanted = [(x * 100 + y) * 100 + z + 1 for x, y, z in product(*map(range, grid))]
-    assert seen.tolist() == wanted
-
-
-def resets(schedule: str) -> list[int]:
-    seen = zeros(2 * 4)
-    launch(schedule, reset_kernel, (2, 4), torch.tensor([3, 5], dtype=torch.int32), seen)
-    return seen.tolist()
-
-
-def updates(schedule: str, kernel: Any = lost_update_kernel) -> int:
-    total = zeros(1)
-    launch(schedule, kernel, (10,), total)
-    return int(total)
-
-
-def test_a_value_that_a_sibling_resets_is_read_differently_in_different_orders() -> None:
-    after_the_reset = [3, 1, 1, 1, 5, 1, 1, 1]
-    before_the_reset = [3, 3, 3, 3, 5, 5, 5, 5]
-    assert (resets(""), resets("reversed")) == (after_the_reset, before_the_reset)
-    assert len({tuple(resets(schedule)) for schedule in INTERLEAVED}) > 2
-
-
-def test_an_update_in_two_accesses_is_lost_between_interleaved_programs_alone() -> None:
-    assert {updates(schedule) for schedule in ORDERS} == {10}
-    assert len({updates(schedule) for schedule in INTERLEAVED} - {10}) > 2
-
-
-def test_an_interleaving_is_the_same_every_time() -> None:
-    assert [updates(one) for one in INTERLEAVED] == [updates(one) for one in INTERLEAVED]
-    assert [resets(one) for one in INTERLEAVED] == [resets(one) for one in INTERLEAVED]
-
-
-@pytest.mark.parametrize("schedule", ALL)
-def test_without_a_race_every_schedule_has_the_same_result(schedule: str) -> None:
-    out, numbers = zeros(20), torch.arange(60, dtype=torch.int32)
-    launch(schedule, sum_kernel, (20,), numbers, out, SIZE=3)
-    assert out.tolist() == numbers.reshape(20, 3).sum(1).tolist()
-    assert updates(schedule, atomic_kernel) == 10
-
-
-def locked(schedule: str) -> int:
-    lock, total = zeros(1), zeros(1)
-    launch(schedule, lock_kernel, (4,), lock, total)
-    return int(total)
-
-
-def test_who_waits_for_a_lock_does_not_keep_its_holder_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TOYS)
+def test_orders_show_races_and_nothing_else(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(courses, "PATIENCE", 50)
-    assert {locked(schedule) for schedule in (*INTERLEAVED, "switches:1>3", "switches:1>2,9>1")} == {4}
+    toy = TOYS[name]
+    assert toy.after("") == toy.left
+    found = [toy.after(schedule) for schedule in KINDS[kind]]
+    assert any(one != toy.left for one in found) is (kind in toy.differs)
+    assert [toy.after(schedule) for schedule in KINDS[kind]] == found, "an order is the same every time"
+
+
+def test_a_race_shows_in_many_ways() -> None:
+    lost, reset = (TOYS[f"a race that {orders} show"] for orders in ("interleavings alone", "whole programs"))
+    assert reset.after("reversed") == [3, 3, 3, 3, 5, 5, 5, 5]
+    for toy in (lost, reset):
+        assert len({tuple(toy.after(schedule)) for schedule in INTERLEAVED}) > 2
+
+
+def test_warps_that_go_different_ways_end_the_launch() -> None:
+    caught = []
+    for schedule in WARPS:
+        try:
+            launch(schedule, at_odds_kernel, (1,), zeros(1), zeros(1))
+        except RuntimeError as error:
+            caught.append(str(error))
+    assert caught
+    assert all("an atomic operation that the first one leaves out" in one for one in caught)
 
 
 def outcome(schedule: str, wrong: int, programs: int = 20) -> tuple[str, list[int]]:
@@ -393,3 +313,21 @@ def test_schedules_do_nothing_where_kernels_are_compiled(monkeypatch: pytest.Mon
     monkeypatch.setattr(triton_mode, "executes", lambda: False)
     for schedule in ("reversed", "switches:1>1", "priorities:3"):
         assert arrivals(schedule, 3, 1) == [0, 1, 2]
+
+
+_WITHOUT_BARRIER = Variant(
+    "moves_without_a_barrier",
+    "align/kernels/copies.py",
+    "still have to read what this store overwrites.\n        tl.debug_barrier()\n",
+    "still have to read what this store overwrites.\n",
+)
+
+
+@pytest.mark.slow
+def test_a_move_of_the_implementation_without_its_barrier_is_found_by_its_bytes(tmp_path: Path) -> None:
+    tested = load_properties()["no_order_of_programs_shows_in_copied_runs"]
+    with broken_subject(_WITHOUT_BARRIER, tmp_path) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu"))
+        with pytest.raises(Falsified) as caught:
+            tested.explore(bench, seed=1, max_examples=400)
+    assert any(call.schedule.startswith("warps") for call in caught.value.case.calls)
