@@ -12,6 +12,7 @@ CASE ?=
 FUZZ_ARGS ?=
 GPUS ?=
 RAY ?=
+SHARD ?=
 DIRS ?= reports/campaigns
 MERGE_ARGS ?=
 RESUME ?=
@@ -95,9 +96,9 @@ fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ON
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
-nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
+nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
-	  $(RELEASED_CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) \
+	  $(RELEASED_CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(NIGHTLY_ARGS)
 
 merge: $(READY)  ## shards of a campaign into one, with its report: DIRS

@@ -20,7 +20,7 @@ class Plan:
         engines: processes that search, in all.
         budget: seconds, or None where `examples` alone says how much work it is.
         commit: of the repository, see `CampaignRecord`.
-        shard: which of `shards` parts this is; `unit` tells apart pieces of work of one shard.
+        shard: which of `shards` parts this is, counted from 0; `unit` tells apart pieces of work of one shard.
         first_round: where rounds go on that another campaign of the same commit has begun.
         reports: folder in which the campaign's folder is made.
         corpus: folder of the cases that are replayed first.
@@ -66,7 +66,12 @@ class Plan:
     @property
     def name(self) -> str:
         """Of the campaign's folder."""
-        return self.id if self.shards == 1 else f"{self.id}-shard{self.shard}"
+        return self.id if self.shards == 1 else f"{self.id}-shard{self.shard + 1}of{self.shards}"
+
+
+def shard_name(shard: int, shards: int) -> str:
+    """A shard as `--shard` names it: "2/8" is the second of eight, whose number in plans and records is 1."""
+    return f"{shard + 1}/{shards}"
 
 
 def seed_of(plan: Plan, round_number: int, name: str = "") -> int:

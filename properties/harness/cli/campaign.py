@@ -172,7 +172,7 @@ def _say(out: Console, text: str) -> None:
 
 
 def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
-    from properties.harness.campaign.plan import seed_of
+    from properties.harness.campaign.plan import seed_of, shard_name
 
     amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
     amount += [f"{plan.examples:,} examples"] if plan.examples is not None else []
@@ -187,7 +187,7 @@ def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
         out,
         f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}",
     )
-    shard = f", shard {plan.shard} of {plan.shards}" if plan.shards > 1 else ""
+    shard = f", shard {shard_name(plan.shard, plan.shards)}" if plan.shards > 1 else ""
     _say(out, f"commit {plan.commit or 'unknown'}{shard}, {seed}")
     if resumed is not None:
         _say(out, f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")

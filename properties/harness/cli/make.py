@@ -9,7 +9,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-PASSED_ON = ("PYTHONPATH", "SHARD", "SHARDS", "CAMPAIGN", "CUDA_VISIBLE_DEVICES")
+PASSED_ON = ("PYTHONPATH", "CAMPAIGN", "CUDA_VISIBLE_DEVICES")
 """Variables of the environment that the commands read, some of them close to one of make's."""
 _LIKENESS = 0.75
 

@@ -28,8 +28,8 @@ from properties.harness.rooms import home
 
 _MOST_WORKERS = 8
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
-reports/campaigns/<id>/report.html. Several machines: set SHARD and SHARDS on each (those of Slurm arrays, indexed jobs of
-Kubernetes and parallel jobs of Buildkite are understood) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
+reports/campaigns/<id>/report.html. Several machines: --shard on each (jobs of Slurm arrays, indexed jobs of
+Kubernetes and parallel jobs of Buildkite know their shards) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
 2: incomplete, --resume goes on. 3: cannot be run as given."""
 
 
@@ -58,6 +58,9 @@ def add_nightly(commands: Any) -> None:
     )
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
     parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
+    parser.add_argument(
+        "--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards"
+    )
     parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
     add_port_options(parser)
     add_known_options(parser)
@@ -104,7 +107,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     elsewhere = options.ray and options.device == "cuda"
     device = "cuda" if elsewhere else choose_device(options.device)
     gpus = () if options.ray else _gpus(options.gpus, device)
-    shard, shards = shard_of(environment)
+    shard, shards = shard_of(environment, options.shard)
     name = options.id or campaign_of(environment)
     if options.id:
         require_id(options.id, "id")

@@ -57,6 +57,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--engines 0", "engines = 0, but should be >= 1"),
         ("--workers 0", "workers = 0, but should be >= 1"),
         ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
+        ("--shard 0/2", "shard = '0/2', but should be a shard and the number of shards, such as 2/8"),
         ("--gpus all", "gpus = 'all', but should be empty on a CPU"),
         ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm or an importable"),
         ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
@@ -76,12 +77,10 @@ def test_what_cannot_be_run_as_given_exits_3_and_says_why(
 @pytest.mark.parametrize(
     ("variables", "complaint"),
     [
-        ({"SHARD": "2", "SHARDS": "2"}, "SHARD = 2, but should be < 2"),
-        ({"SHARD": "1"}, "SHARDS = '', but should be set beside SHARD"),
-        ({"SHARDS": "3"}, "SHARD = '', but should be set beside SHARDS"),
-        ({"SHARD": "first", "SHARDS": "2"}, "SHARD = 'first', but should be a number"),
+        ({"SHARD": "0", "SHARDS": "2"}, "SHARD = '0', but should be a shard and the number of shards"),
+        ({"SHARDS": "3"}, "SHARDS = '3', but should be set beside JOB_COMPLETION_INDEX"),
         ({"CAMPAIGN": "../up"}, "CAMPAIGN = '../up', but should be letters"),
-        ({"SHARD": "0", "SHARDS": "2"}, "CAMPAIGN = '', but should be the same name on every machine"),
+        ({"SHARD": "1/2"}, "CAMPAIGN = '', but should be the same name on every machine"),
     ],
     ids=str,
 )
@@ -126,18 +125,18 @@ def test_a_campaign_s_name_begins_with_the_time_and_ends_with_the_commit(tmp_pat
 
 
 def test_shards_share_the_name_that_a_scheduler_gives(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, SHARD="2", SHARDS="4", GITHUB_RUN_ID="77")
-    assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard2", 2, 4)
+    plan = plan_of(tmp_path, SHARD="3/4", GITHUB_RUN_ID="77")
+    assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard3of4", 2, 4)
 
 
 def test_a_shard_s_campaign_has_a_folder_of_its_own(tmp_path: Path) -> None:
     with stage(passes):
-        made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, SHARD="1", SHARDS="3")
-    folder = made.home.with_name("sharded-shard1")
+        made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, "--shard", "2/3")
+    folder = made.home.with_name("sharded-shard2of3")
     record = CampaignRecord.load(folder / FILE)
     assert (made.code, record.id, record.shard, record.shards) == (0, "sharded", 1, 3)
     assert (folder / "report.html").is_file()
-    assert f"commit {COMMIT}, shard 1 of 3, round 0: seed " in made.output
+    assert f"commit {COMMIT}, shard 2/3, round 0: seed " in made.output
 
 
 PLAN = Plan("night", commit=COMMIT, budget=60.0)

@@ -347,7 +347,7 @@ def test_the_numbers_of_a_campaign_are_told() -> None:
     assert "copy_kernel 2 2" in part(record, "kernels")
     assert "hang 1" in part(record, "kernels")
     assert "GPU 0 NVIDIA H200" in part(record, "environment")
-    assert "commit 0123456789ab , shard 0 of 1, 2 rounds" in part(record, "repeat")
+    assert "commit 0123456789ab , shard 1/1, 2 rounds" in part(record, "repeat")
 
 
 def test_failed_and_unreadable_cases_come_before_the_others() -> None:

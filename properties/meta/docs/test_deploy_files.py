@@ -23,7 +23,7 @@ KUBERNETES = ROOT / "deploy/kubernetes.yaml"
 SLURM = ROOT / "deploy/nightly.slurm"
 FILES = (GITHUB, BUILDKITE, KUBERNETES, SLURM)
 PROMISED = {
-    "nightly": ("--budget", "--gpus", "--engines", "--resume", "--ray", "--reports", "--corpus"),
+    "nightly": ("--budget", "--gpus", "--engines", "--resume", "--shard", "--ray", "--reports", "--corpus"),
     "merge": ("--reports", "--corpus"),
 }
 needs_yaml = pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")
@@ -91,9 +91,11 @@ def test_a_pipeline_is_what_its_service_takes(schema: str, path: Path) -> None:
 def test_a_workflow_gives_each_job_its_shard_and_reports_whatever_happens() -> None:
     jobs = _parsed(GITHUB)["jobs"]
     shard, merge = jobs["shard"], jobs["merge"]
-    assert shard["strategy"]["matrix"]["shard"] == list(range(len(shard["strategy"]["matrix"]["shard"])))
-    assert shard["env"]["SHARD"] == "${{ matrix.shard }}"
-    assert shard["env"]["SHARDS"] == "${{ strategy.job-total }}"
+    numbers = shard["strategy"]["matrix"]["shard"]
+    assert shard["env"]["SHARD"] == "${{ matrix.shard }}/${{ strategy.job-total }}"
+    assert [shard_of({"SHARD": f"{one}/{len(numbers)}"}) for one in numbers] == [
+        (index, len(numbers)) for index in range(len(numbers))
+    ]
     assert (merge["needs"], merge["if"]) == ("shard", "always()")
     uploads = [
         one for job in jobs.values() for one in job["steps"] if "upload-artifact" in one.get("uses", "")

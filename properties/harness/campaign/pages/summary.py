@@ -8,6 +8,7 @@ from pathlib import Path
 
 from properties.harness.campaign.causes import CauseGroup, grouped, summed_up
 from properties.harness.campaign.launched import coverage_of
+from properties.harness.campaign.plan import shard_name
 from properties.harness.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from properties.harness.campaign.shards.comparison import Comparison
 from properties.harness.campaign.terminal.told import bucket_in, replay_line
@@ -143,7 +144,7 @@ def facts(record: CampaignRecord) -> str:
         f"{counted(record.examples, 'example')} of {properties} in {duration(record.seconds)}",
     ]
     parts += [f"only {record.only}"] if record.only else []
-    parts += [f"shard {record.shard} of {record.shards}"] if record.shards > 1 else []
+    parts += [f"shard {shard_name(record.shard, record.shards)}"] if record.shards > 1 else []
     return ", ".join(parts)
 
 

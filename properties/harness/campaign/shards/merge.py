@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from properties.harness.campaign.launched import coverage_of, records_of
+from properties.harness.campaign.plan import shard_name
 from properties.harness.campaign.record import (
     BucketRecord,
     CampaignRecord,
@@ -68,9 +69,9 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
     if records[0].shards == 1 and len(records) == 1:
         return records[0]
     shards = {one.shard: one for one in sorted(records, key=lambda one: one.shard)}
-    whole = added([Part(f"shard {shard}", one) for shard, one in shards.items()])
+    whole = added([Part(f"shard {shard_name(shard, one.shards)}", one) for shard, one in shards.items()])
     missing = sorted(set(range(records[0].shards)) - set(shards))
-    whole.troubles += [f"shard {shard} of {records[0].shards} is missing" for shard in missing]
+    whole.troubles += [f"shard {shard_name(shard, records[0].shards)} is missing" for shard in missing]
     whole.complete = whole.complete and not missing
     return whole
 
@@ -86,7 +87,8 @@ def _check_same(records: Sequence[CampaignRecord], names: Sequence[str]) -> None
         # A folder of reports has its latest record twice.
         known, where = shards.setdefault(one.shard, (one, place))
         if known != one:
-            raise ValueError(f"shard = {one.shard}, but should be another one than in {where} [{place}]")
+            name = shard_name(one.shard, one.shards)
+            raise ValueError(f"shard = {name}, but should be another one than in {where} [{place}]")
 
 
 def added(parts: Sequence[Part]) -> CampaignRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,18 +18,23 @@ _KUBERNETES = "JOB_COMPLETION_INDEX"
 _BUILDKITE, _BUILDKITE_COUNT = "BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT"
 
 
-def shard_of(environment: Mapping[str, str]) -> tuple[int, int]:
-    """The shard that a job is to do, and of how many: (0, 1) where no scheduler says anything.
+def shard_of(environment: Mapping[str, str], option: str = "") -> tuple[int, int]:
+    """The shard that a job does, counted from 0, and the number of shards: (0, 1) is the whole campaign.
 
-    SHARD and SHARDS come first; then an array of Slurm, an indexed job of Kubernetes (with SHARDS for the number of its
-    completions) and a parallel step of Buildkite. A variable that is set to nothing is not set.
+    The option comes first, then the variable SHARD in the same form, an array of Slurm, an indexed job of Kubernetes (with
+    SHARDS for the number of its completions) and a parallel step of Buildkite. An empty variable is not set.
+
+    Args:
+        option: "2/8" for the second of eight shards, "" where it is not given.
 
     Raises:
-        ValueError: half of a pair is set, not a number, or out of range.
+        ValueError: not of that form, half of a pair is set, not a number, or out of range.
     """
     told = {name: value for name, value in environment.items() if value.strip()}
-    if _SHARD in told or (_SHARDS in told and _KUBERNETES not in told):
-        return _pair(told, _SHARD, _SHARDS)
+    if option or _SHARD in told:
+        return _named("shard", option) if option else _named(_SHARD, told[_SHARD])
+    if _SHARDS in told and _KUBERNETES not in told:
+        raise ValueError(f"{_SHARDS} = {told[_SHARDS]!r}, but should be set beside {_KUBERNETES} [shard_of]")
     if _SLURM in told:
         return _slurm(told)
     if _KUBERNETES in told:
@@ -51,6 +57,14 @@ def campaign_of(environment: Mapping[str, str]) -> str:
         require_id(told[_CAMPAIGN], _CAMPAIGN)
     names = (f"{kind}-{told[name]}" for name, kind in _RUNS.items() if told[name])
     return told[_CAMPAIGN] or next(names, "")
+
+
+def _named(name: str, text: str) -> tuple[int, int]:
+    form = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
+    if form is None or not 1 <= int(form[1]) <= int(form[2]):
+        rule = "a shard and the number of shards, such as 2/8 for the second of eight"
+        raise ValueError(f"{name} = {text!r}, but should be {rule} [shard_of]")
+    return int(form[1]) - 1, int(form[2])
 
 
 def _pair(told: Mapping[str, str], which: str, count: str) -> tuple[int, int]:

@@ -137,12 +137,12 @@ def test_a_kernel_that_one_shard_interpreted_was_run_in_both_ways() -> None:
 
 
 def test_troubles_say_whose_they_are() -> None:
-    assert pair({}, {"troubles": ["slow disk"]}).troubles == ["shard 1: slow disk"]
+    assert pair({}, {"troubles": ["slow disk"]}).troubles == ["shard 2/2: slow disk"]
 
 
 def test_a_canary_that_one_shard_did_not_hear_was_silent() -> None:
     whole = pair({}, {"canary": ""})
-    assert (whole.canary, whole.troubles) == ("", ["shard 1: the canary was not found"])
+    assert (whole.canary, whole.troubles) == ("", ["shard 2/2: the canary was not found"])
 
 
 def test_time_series_are_added_step_by_step() -> None:
@@ -165,11 +165,11 @@ def test_a_long_series_keeps_its_end_and_is_bounded() -> None:
 
 def test_a_missing_shard_is_told_and_the_campaign_incomplete() -> None:
     whole = merged([a_shard(0, 3), a_shard(2, 3)])
-    assert (whole.complete, whole.troubles) == (False, ["shard 1 of 3 is missing"])
+    assert (whole.complete, whole.troubles) == (False, ["shard 2/3 is missing"])
 
 
 def test_a_single_shard_is_not_the_campaign() -> None:
-    assert merged([a_shard(1, 2)]).troubles == ["shard 0 of 2 is missing"]
+    assert merged([a_shard(1, 2)]).troubles == ["shard 1/2 is missing"]
 
 
 def test_a_copy_of_a_record_counts_once() -> None:
@@ -177,7 +177,7 @@ def test_a_copy_of_a_record_counts_once() -> None:
 
 
 def test_two_different_records_of_a_shard_are_refused() -> None:
-    told = r"shard = 0, but should be another one than in early \[late\]"
+    told = r"shard = 1/2, but should be another one than in early \[late\]"
     with pytest.raises(ValueError, match=told):
         merged([a_shard(0, complete=False), a_shard(1), a_shard(0)], ["early", "other", "late"])
 
@@ -288,7 +288,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
         ({"commit": "0123456789ab"}, "commit = '0123456789ab', but should be 'ba9876543210'"),
         ({"seed": 5}, "seed = 5, but should be None"),
         ({"shards": 3}, "shards = 3, but should be 2"),
-        ({"shard": 0}, "shard = 0, but should be another one"),
+        ({"shard": 0}, "shard = 1/2, but should be another one"),
     ],
     ids=["campaign", "subject", "commit", "seed", "shards", "shard twice"],
 )

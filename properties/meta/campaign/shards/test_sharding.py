@@ -28,12 +28,12 @@ _SECONDS = Plan("night", budget=100.0)
     [
         ({}, (0, 1)),
         ({"SHARD": "", "SHARDS": ""}, (0, 1)),
-        ({"SHARD": "2", "SHARDS": "3"}, (2, 3)),
+        ({"SHARD": "3/3"}, (2, 3)),
         (_SLURM, (2, 4)),
         ({name: text for name, text in _SLURM.items() if "STEP" not in name} | {"SLURM_ARRAY_TASK_ID": "13"}, (3, 4)),
         ({"JOB_COMPLETION_INDEX": "0", "SHARDS": "7"}, (0, 7)),
         (_BUILDKITE, (3, 5)),
-        (_SLURM | _BUILDKITE | {"SHARD": "0", "SHARDS": "1"}, (0, 1)),
+        (_SLURM | _BUILDKITE | {"SHARD": "1/1"}, (0, 1)),
     ],
 )  # fmt: skip
 def test_a_job_does_the_shard_that_its_scheduler_says(
@@ -45,12 +45,17 @@ def test_a_job_does_the_shard_that_its_scheduler_says(
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        ({"SHARD": "1"}, "SHARDS = '', but should be set beside SHARD"),
-        ({"SHARDS": "4"}, "SHARD = '', but should be set beside SHARDS"),
-        ({"SHARD": "4", "SHARDS": "4"}, "SHARD = 4, but should be < 4 [SHARDS]"),
-        ({"SHARD": "0", "SHARDS": "0"}, "SHARDS = 0, but should be >= 1"),
-        ({"SHARD": "-1", "SHARDS": "4"}, "SHARD = '-1', but should be a number"),
-        ({"SHARD": "one", "SHARDS": "4"}, "SHARD = 'one', but should be a number"),
+        ({"SHARD": "1", "SHARDS": "2"}, "SHARD = '1', but should be a shard and the number of shards"),
+        ({"SHARDS": "4"}, "SHARDS = '4', but should be set beside JOB_COMPLETION_INDEX"),
+        (_BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "5"}, "BUILDKITE_PARALLEL_JOB = 5, but should be < 5"),
+        (
+            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB_COUNT": "0"},
+            "BUILDKITE_PARALLEL_JOB_COUNT = 0, but should be >= 1",
+        ),
+        (
+            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "-1"},
+            "BUILDKITE_PARALLEL_JOB = '-1', but should be a number",
+        ),
         ({"JOB_COMPLETION_INDEX": "1"}, "SHARDS = '', but should be set beside JOB_COMPLETION_INDEX"),
         ({"BUILDKITE_PARALLEL_JOB": "1"}, "BUILDKITE_PARALLEL_JOB_COUNT = ''"),
         (_SLURM | {"SLURM_ARRAY_TASK_COUNT": ""}, "SLURM_ARRAY_TASK_COUNT = ''"),
@@ -60,9 +65,23 @@ def test_a_job_does_the_shard_that_its_scheduler_says(
         (_SLURM | {"SLURM_ARRAY_TASK_ID": "0"}, "= -1, but should be >= 0"),
     ],
 )
-def test_half_a_shard_is_refused(environment: dict[str, str], told: str) -> None:
+def test_a_scheduler_that_says_half_of_a_shard_is_refused(environment: dict[str, str], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         shard_of(environment)
+
+
+def test_the_option_comes_before_the_variables() -> None:
+    assert shard_of(_SLURM | {"SHARD": "3/3"}, "2/8") == (1, 8)
+
+
+@pytest.mark.parametrize(
+    "text", ["0/8", "9/8", "1/0", "2", "2/", "/8", "-1/8", "2/8/1", "second/8", "2.0/8", "²/8"]
+)
+def test_a_shard_that_is_none_of_its_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^shard = {re.escape(repr(text))}, but should be a shard and"):
+        shard_of({}, text)
+    with pytest.raises(ValueError, match=rf"^SHARD = {re.escape(repr(text))}, but should be a shard and"):
+        shard_of({"SHARD": text})
 
 
 @pytest.mark.parametrize(
