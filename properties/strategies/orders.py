@@ -10,7 +10,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from properties.harness.case.switches import WARP_SWITCHES, Switch, spelled
+from properties.harness.case.switches import WARP_SWITCHES, Switch, schedule_text
 
 _MOST_SWITCHES, _MOST_ORDERS = 6, 6
 _LONGEST = 60
@@ -46,12 +46,14 @@ def reorderings() -> st.SearchStrategy[str]:
 
 def switches() -> st.SearchStrategy[str]:
     """From one program to another one, after a number of operations each."""
-    return _some(_PROGRAMS).map(lambda made: spelled([made]))
+    return _some(_PROGRAMS).map(lambda made: schedule_text([made]))
 
 
 def warp_switches() -> st.SearchStrategy[str]:
     """The same between the warps of every program."""
-    return st.builds(lambda made, warps: spelled([made], warps), _some(max(_WARPS)), st.sampled_from(_WARPS))
+    return st.builds(
+        lambda made, warps: schedule_text([made], warps), _some(max(_WARPS)), st.sampled_from(_WARPS)
+    )
 
 
 def _some(numbers: int) -> st.SearchStrategy[list[Switch]]:

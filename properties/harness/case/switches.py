@@ -1,4 +1,4 @@
-"""Schedules as text: what a call's `schedule` may say, and the switches from one program to another that it may spell out.
+"""Schedules as text: what a call's `schedule` may say, and the switches from one program to another that it may name.
 
     switches:5>1,3>0            program 0 begins; after 5 memory operations program 1 goes on, after 3 more program 0
     switches:5>1;;2>1           the same in the first launch of a call, no switch in the second, one in the third
@@ -46,7 +46,7 @@ class ProgramSchedule:
     Args:
         kind: one of the words above, "" for row-major order.
         seed: of those that draw.
-        launches: the switches of each launch that has some, for those that spell them out.
+        launches: the switches of each launch that has some, for those that name them.
         number: of warps; or of interleavings at most.
     """
 
@@ -96,7 +96,7 @@ def _switches(text: str) -> Switches | None:
     return None if None in found else tuple(Switch(int(one[1]), int(one[2])) for one in found if one)
 
 
-def spelled(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
+def schedule_text(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
     """The text of a schedule with these switches, "" where there are none in any launch.
 
     Args:

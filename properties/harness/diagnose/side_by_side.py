@@ -25,7 +25,7 @@ from properties.harness.kernels.orders.recording import (
     RecordedOperation,
     launches_recorded,
 )
-from properties.harness.kernels.orders.schedule import switches_told
+from properties.harness.kernels.orders.schedule import switches_recorded
 from properties.harness.subject import Subject
 from properties.harness.text import markdown
 
@@ -59,9 +59,9 @@ def _switches_made(case: Case, port: InProcess, call: int) -> str:
     if parsed(schedule).launches:
         return schedule
     _take_steps_before(case, port, call)
-    with switches_told() as told:
+    with switches_recorded() as record:
         port.execute(case.calls[call])
-    return told[0] if told else ""
+    return record[0] if record else ""
 
 
 def _take_steps_before(case: Case, port: InProcess, call: int) -> None:

@@ -32,7 +32,7 @@ from properties.harness.kernels.source.values import dtype_of
 
 @dataclass
 class Launched:
-    """A launch: what watches it, or chooses the order of its programs, is told."""
+    """A launch, as the sanitizer and schedules see it."""
 
     kernel: str
     compiled: Compiled
@@ -254,7 +254,7 @@ def _do_compile(
 def variant(
     function: Any, signature: Mapping[str, Any], constants: Mapping[Any, Any], attributes: Mapping[Any, Any]
 ) -> Kernel:
-    """A kernel's variant by what Triton has compiled it of, for who has no arguments to launch it with through the JIT."""
+    """A kernel's variant by what Triton has compiled it of, without arguments to launch it with through the JIT."""
     backend = function.device_caches[0][3]
     source = ASTSource(function, dict(signature), dict(constants), dict(attributes))
     return _kernel(source, backend.parse_options({}), backend)

@@ -28,7 +28,7 @@ from properties.harness.execution.variants import broken_subject
 from properties.harness.kernels import triton_mode
 from properties.harness.report.markdown import report_text
 from properties.meta.breakages.broken import ROOT, a_case, a_property, module
-from properties.meta.breakages.table import BREAKAGES, without_memory
+from properties.meta.breakages.table import BREAKAGES, hunting
 from properties.subjects import load
 
 EXAMPLES = 60
@@ -95,7 +95,7 @@ def failing(defect: str, name: str) -> tuple[Case, ...]:
 def explore(tested: Property, bench: Bench, seed: int) -> None:
     """A machine's life ends at its first failure."""
     most = LAUNCHING_EXAMPLES if tested.launches else EXAMPLES
-    with without_memory(shrink=False), suppress(Falsified):
+    with hunting(shrink=False), suppress(Falsified):
         going_on(tested).explore(bench, seed=seed, max_examples=most)
 
 
@@ -156,7 +156,7 @@ def shrinking(defect: str, name: str) -> list[Case]:
     found: list[Case] = []
     with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
         bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
-        with without_memory(shrink=True), pytest.raises(Falsified):
+        with hunting(shrink=True), pytest.raises(Falsified):
             load_properties()[name].explore(bench, seed=1, max_examples=200)
     assert len({case.digest for case in found}) > 1
     return found

@@ -25,7 +25,7 @@ from properties.harness.kernels.launch import Launched, in_turn, running
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.interleavings import Interleavings, search
 from properties.harness.report.markdown import report_text, write_report
-from properties.meta.breakages.table import without_memory
+from properties.meta.breakages.table import hunting
 from properties.meta.processes import run_python
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
@@ -83,7 +83,7 @@ def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
         port = InProcess(subject, "cpu", sanitized=False)
         bench = Bench(subject, port)
         bench.on_falsified = lambda case: failing.append(bench.examples)
-        with without_memory(shrink=True), pytest.raises(Falsified) as caught:
+        with hunting(shrink=True), pytest.raises(Falsified) as caught:
             load_properties()[BY_SLOT].explore(bench, seed=1, max_examples=EXAMPLES)
         case = caught.value.case
         yield Found(failing[0], case, port)

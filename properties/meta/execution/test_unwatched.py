@@ -15,7 +15,7 @@ from properties.harness.execution.variants import Variant, broken_subject
 from properties.harness.execution.verdict import Status, verdict_of
 from properties.harness.kernels import launch
 from properties.harness.kernels.source.ir import NotUnderstoodError
-from properties.meta.breakages.table import without_memory
+from properties.meta.breakages.table import hunting
 from properties.subjects import Subject
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -43,7 +43,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
 def explored(name: str, subject: Subject, *, sanitized: bool = True) -> Bench:
     """A bench on which a property has run a few examples."""
     bench = Bench(subject, InProcess(subject, "cpu", sanitized=sanitized))
-    with without_memory(shrink=False):
+    with hunting(shrink=False):
         load_properties()[name].explore(bench, seed=1, max_examples=3)
     return bench
 

@@ -85,7 +85,7 @@ def main() -> int:
     from properties.harness.execution.example import Bench, Falsified
     from properties.harness.execution.port import InProcess
     from properties.harness.execution.registry import launches, load_properties
-    from properties.meta.breakages.table import without_memory
+    from properties.meta.breakages.table import hunting
     from properties.subjects import load
 
     subject = load(chosen.subject)
@@ -97,7 +97,7 @@ def main() -> int:
     ]
     round_ = 0
     try:
-        with without_memory(shrink=False):
+        with hunting(shrink=False):
             while sum(both.calls.values()) < chosen.calls and round_ < 20:
                 for one in tested:
                     if one.not_applicable(bench) is None and sum(both.calls.values()) < chosen.calls:

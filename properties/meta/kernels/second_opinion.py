@@ -134,7 +134,7 @@ def main() -> int:
     from properties.harness.execution.port import InProcess
     from properties.harness.execution.registry import load_properties
     from properties.harness.kernels.launch import launching
-    from properties.meta.breakages.table import without_memory
+    from properties.meta.breakages.table import hunting
     from properties.subjects import load
 
     subject = load(chosen.subject)
@@ -151,7 +151,7 @@ def main() -> int:
         lambda: [view.tensor for view in watched.sanitizer.provenance.registered], chosen.launches
     )
     each, round_ = max(3, chosen.launches // (4 * len(tested))), 0
-    with launching(opinion.around), without_memory(shrink=False):
+    with launching(opinion.around), hunting(shrink=False):
         while opinion.launches < chosen.launches and round_ < 20:
             for one in tested:
                 if one.not_applicable(bench) is None and opinion.launches < chosen.launches:

@@ -16,7 +16,7 @@ from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.courses import MayGoOn, Turns
 from properties.harness.kernels.orders.footprints import Footprints, Originals, TouchedMemory
 from properties.harness.kernels.orders.interleavings import Walk, every_interleaving, search
-from properties.harness.kernels.orders.schedule import program_schedule, run_interleaved, switches_told
+from properties.harness.kernels.orders.schedule import program_schedule, run_interleaved, switches_recorded
 from properties.harness.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -252,22 +252,22 @@ def test_an_interleaving_in_which_the_launch_fails_is_a_difference() -> None:
 
 def test_a_schedule_may_be_all_of_them_and_then_leaves_what_another_order_does() -> None:
     total = zeros()
-    with switches_told() as told, program_schedule("every:100"):
+    with switches_recorded() as record, program_schedule("every:100"):
         lost_update_kernel[(2,)](total)
-    (spelled,) = told
+    (switches,) = record
     other = zeros()
-    with program_schedule(spelled):
+    with program_schedule(switches):
         lost_update_kernel[(2,)](other)
-    assert spelled != "switches:"
+    assert switches != "switches:"
     assert int(total[0]) == int(other[0]) != 1
 
 
 @pytest.mark.parametrize("programs", [2, 20])
 def test_without_a_difference_or_in_a_large_launch_the_plain_order_is_left(programs: int) -> None:
     counts, lost = zeros(32), zeros()
-    with switches_told() as told, program_schedule("every:100"):
+    with switches_recorded() as record, program_schedule("every:100"):
         apart_kernel[(programs,)](counts)
         if programs == 20:
             lost_update_kernel[(programs,)](lost)
-    assert told == ["switches:"]
+    assert record == ["switches:"]
     assert counts.tolist() == [1] * programs + [0] * (32 - programs)

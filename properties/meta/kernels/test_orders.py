@@ -21,7 +21,7 @@ from properties.harness.kernels import triton_mode
 from properties.harness.kernels.launch import Launched
 from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders import courses
-from properties.harness.kernels.orders.schedule import REORDERED, program_schedule, switches_told
+from properties.harness.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
 from properties.harness.kernels.source.tiles import AssertionFailedError
 from properties.meta.kernels.order_toys import (
     ALL,
@@ -246,11 +246,11 @@ def test_a_schedule_is_told_as_the_switches_that_it_made(made: list[tuple[int, s
             lost_update_kernel[(5,)](zeros(1))
         return turns(made)
 
-    with switches_told() as told:
+    with switches_recorded() as record:
         first = run(schedule)
-    (spelled,) = told
-    assert spelled.startswith(("switches:", "warpswitches:"))
-    assert run(spelled) == first
+    (switches,) = record
+    assert switches.startswith(("switches:", "warpswitches:"))
+    assert run(switches) == first
 
 
 def test_priorities_change_at_most_three_times_between_programs(made: list[tuple[int, str]]) -> None:

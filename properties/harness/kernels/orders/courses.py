@@ -1,4 +1,4 @@
-"""Who makes the next operation of a launch: courses that are spelled out, that follow an order, or that draw."""
+"""Which program makes the next operation of a launch: by given switches, in an order, or by chance."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _has(numbers: list[int], number: int) -> bool:
 
 
 class MayGoOn(Protocol):
-    """What a course is told of those that may go on."""
+    """The programs, or warps, that may go on."""
 
     @property
     def lowest(self) -> int: ...
@@ -78,22 +78,22 @@ class MayGoOn(Protocol):
 
 
 Course = Callable[[int | None, MayGoOn], int]
-"""Called before every operation with the number of who made the last one, None where that one cannot go on."""
+"""Called before every operation with the program that made the last one, None if it cannot go on; returns the next program."""
 
 
 def plain(running: int | None, ready: MayGoOn) -> int:
-    """Who goes on where nothing else is said."""
+    """The next program of row-major order."""
     return ready.lowest if running is None else running
 
 
 def other_than(running: int, number: int, ready: MayGoOn) -> int:
-    """Who is meant by a number that is nobody's, or of one that cannot go on."""
+    """The fallback if the chosen program cannot run, or does not exist."""
     others = [one for one in ready.all() if one != running]
     return others[number % len(others)] if others else running
 
 
 class Turns:
-    """A course, the switches that it makes, and that nobody waits forever for one who is never asked."""
+    """A course, and the switches that it makes. A program that waits for another one in a loop is stopped after `PATIENCE` operations."""
 
     def __init__(self, course: Course) -> None:
         self._course = course
@@ -115,8 +115,8 @@ class Turns:
         return chosen
 
 
-def spelled_out(switches: Sequence[Switch]) -> Course:
-    """The switches as they are."""
+def by_switches(switches: Sequence[Switch]) -> Course:
+    """The given switches."""
     waiting, since = list(switches)[::-1], 0
 
     def course(running: int | None, ready: MayGoOn) -> int:
@@ -148,7 +148,7 @@ def in_turn(order: Sequence[int]) -> Course:
 
 
 def uniform(count: int, choices: random.Random) -> Course:
-    """Anybody's turn after every operation, but for some that stay."""
+    """A program drawn after every operation; with some probability the same one."""
     keep_going = choices.choice(_KEEP_GOING)
     waiting = list(range(count))
     choices.shuffle(waiting)

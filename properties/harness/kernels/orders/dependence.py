@@ -20,7 +20,7 @@ import torch
 from properties.harness.case.findings import Access, Finding
 from properties.harness.case.switches import EVERY, PRIORITIES, REVERSED
 from properties.harness.kernels import coverage, triton_mode
-from properties.harness.kernels.orders.schedule import program_schedule, switches_told
+from properties.harness.kernels.orders.schedule import program_schedule, switches_recorded
 from properties.harness.kernels.sanitizer.touches import place_texts
 from properties.harness.kernels.sanitizer.views import TensorView, view_of
 from properties.harness.kernels.sanitizer.watch import Sanitizer
@@ -142,10 +142,10 @@ class _Launch:
     def _compare_with(
         self, order: str, writers: list[Writer], first: WrittenBytes, error: Exception | None
     ) -> None:
-        with switches_told() as told:
+        with switches_recorded() as record:
             journal, other = self._run(order)
         # Which of all interleavings differs.
-        order = told[-1] if order.startswith(EVERY) else order
+        order = record[-1] if order.startswith(EVERY) else order
         now = journal.take_back()
         if isinstance(other, Finding):
             other.add_note(f"In the order {order}; in row-major order nothing was found.")
@@ -216,7 +216,7 @@ def _first_difference(one: WrittenBytes, other: WrittenBytes) -> int | None:
 def _value(
     written: WrittenBytes, known: TensorView | None, index: tuple[int, ...] | None, address: int
 ) -> object:
-    """The element, or the byte of nobody's, as the launch has left it."""
+    """The element, or the byte in no known tensor, as the launch has left it."""
     from properties.harness.kernels.orders.journal import read_bytes
 
     if known is None or index is None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from properties.harness.case.switches import spelled
+from properties.harness.case.switches import schedule_text
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.orders.courses import MayGoOn, Turns, plain
 from properties.harness.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
@@ -91,7 +91,7 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
         classes += 1
         first = first or ended
         if not ended.same(first):
-            different, address = walk.spelled(ended), ended.first_difference(first)
+            different, address = walk.schedule_of(ended), ended.first_difference(first)
             break
         if ended.cut_short or (classes >= most and walk.goes_on):
             break
@@ -104,7 +104,7 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
 
 @dataclass(eq=False)
 class Ended:
-    """An interleaving that was run: whose operations came one after the other, and what it has left."""
+    """An interleaving that was run: the program of each operation, and what it has left."""
 
     choices: tuple[int, ...]
     addresses: Array
@@ -216,7 +216,7 @@ class Walk:
         choices = tuple(node.chosen for node in self._nodes)
         return Ended(choices, *changed, error, bool(going.unfinished) and not error)
 
-    def spelled(self, ended: Ended) -> str:
+    def schedule_of(self, ended: Ended) -> str:
         """The schedule of an interleaving; it is run once more."""
         following = iter(ended.choices)
 
@@ -229,7 +229,7 @@ class Walk:
         except Exception:
             """The launch fails in this interleaving."""
         self._originals.put_back()
-        return spelled([turns.switches])
+        return schedule_text([turns.switches])
 
     def _extend(self, unfinished: Sequence[int]) -> bool:
         """Choose the program that goes on from a new state; False if all that could are in its sleep set."""

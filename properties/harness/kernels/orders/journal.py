@@ -45,7 +45,7 @@ class WrittenBytes(NamedTuple):
         return result
 
     def writer(self, address: int) -> int | None:
-        """The number of who wrote a byte last."""
+        """The number of the last writer of a byte."""
         at = int(np.searchsorted(self.addresses, address))
         here = at < len(self.addresses) and self.addresses[at] == address
         return int(self.writers[at]) if here else None
@@ -91,7 +91,7 @@ def write_bytes(addresses: Addresses, contents: Bytes) -> None:
 
 
 class _Noting(Memory):
-    """Notes what a launch writes, once whoever else looks at the access has agreed to it."""
+    """Notes what a launch writes. The sanitizer comes first: an access that it refuses is not made, and not noted."""
 
     journal: Journal
 

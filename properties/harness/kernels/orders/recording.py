@@ -1,4 +1,4 @@
-"""The memory of a launch that remembers each operation: who made it, which elements it touched, what it read and wrote."""
+"""The memory of a launch that remembers each operation: which program made it, which elements it touched, what it read and wrote."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The order in which the programs of an executed launch make their memory operations, or the warps of one program theirs.
 
-A program stops before every load, store and atomic operation, and a schedule says who makes the next one. What schedules
-there are, `switches` says; who draws one has it told as the switches that it made, see `switches_told`.
+A program stops before every load, store and atomic operation, and a schedule chooses the program that makes the next one.
+`case.switches` says what schedules there are; `switches_recorded` gives the switches that one made.
 
 Warps of a program each do all that it does, but store only their own lanes, so that one may have stored what another one
 has still to load. They wait for each other at barriers and where Triton makes them exchange values. An atomic operation is
-the first warp's, made as soon as it comes there; then it waits until the others have come to be told the result.
+the first warp's, made as soon as it comes there; then it waits until the others have come for the result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from properties.harness.case.switches import (
     ProgramSchedule,
     Switch,
     parsed,
-    spelled,
+    schedule_text,
 )
 from properties.harness.kernels import triton_mode
 from properties.harness.kernels.orders import courses
@@ -43,7 +43,7 @@ _FEW, _SHORT = 4, 10_000
 OPERATIONS = frozenset(("load", "store", "atomic"))
 """Kinds of places at which a program can be stopped; the others are for its own lanes."""
 
-_LISTENERS: list[list[str]] = []
+_RECORDS: list[list[str]] = []
 
 
 class Reordered:
@@ -75,19 +75,19 @@ def program_schedule(schedule: str) -> Iterator[None]:
         with running(runner=scheduled):
             yield
     finally:
-        for told in _LISTENERS:
-            told.append(scheduled.spelled)
+        for record in _RECORDS:
+            record.append(scheduled.text)
 
 
 @contextlib.contextmanager
-def switches_told() -> Iterator[list[str]]:
-    """A list to which every schedule but "" is added as it ends: the text that spells out the switches that it made."""
-    told: list[str] = []
-    _LISTENERS.append(told)
+def switches_recorded() -> Iterator[list[str]]:
+    """A list to which every schedule but "" is added as it ends: the text of the switches that it made."""
+    record: list[str] = []
+    _RECORDS.append(record)
     try:
-        yield told
+        yield record
     finally:
-        _LISTENERS.remove(told)
+        _RECORDS.remove(record)
 
 
 class _Scheduled:
@@ -131,7 +131,7 @@ class _Scheduled:
             return courses.priorities(count, places, choices)
         if plan.kind == WARPS:
             return courses.among_warps(choices)
-        return courses.spelled_out(plan.of_launch(number))
+        return courses.by_switches(plan.of_launch(number))
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
         """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
@@ -142,15 +142,15 @@ class _Scheduled:
             return
         found = search(launch, self._plan.number, _SHORT)
         (switches,) = parsed(found.different or f"{SWITCHES}:").launches
-        turns = Turns(courses.spelled_out(switches))
+        turns = Turns(courses.by_switches(switches))
         self._made[number] = turns.switches
         REORDERED.launches += 1
         run_interleaved(launch, memory, turns)
 
     @property
-    def spelled(self) -> str:
+    def text(self) -> str:
         """The schedule as the switches that it made."""
-        return spelled(self._made, self._warps if self._plan.by_warps else 0) or f"{SWITCHES}:"
+        return schedule_text(self._made, self._warps if self._plan.by_warps else 0) or f"{SWITCHES}:"
 
 
 def _count(launch: Launched) -> int:
@@ -207,7 +207,7 @@ def run_by_warps(launch: Launched, memory: Memory, turns: Turns, warps: int) -> 
 
 
 class _ProgramWarps:
-    """One program, run by several warps. Who chooses among these asks it which of them may go on."""
+    """One program, run by several warps; a course asks it which of them may go on."""
 
     def __init__(self, launch: Launched, memory: Memory, index: Program, warps: int) -> None:
         self._sites, self._memory, self._index = launch.compiled.sites, memory, index

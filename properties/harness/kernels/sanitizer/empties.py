@@ -1,8 +1,8 @@
 """What `torch.empty` returns is unwritten, until torch has written it.
 
-Whoever calls one of the functions of `_EMPTIES` gets memory that nobody has written. Every torch operation is watched for
+The functions of `_EMPTIES` return memory that has not been written. Every torch operation is watched for
 what it writes: in place, into `out=`, or through a view. A tensor that leaves torch's sight (`numpy()`, its storage) counts
-as written from then on, since nobody can say what happens to it. So do writes that only torch's internals make.
+as written from then on, since what happens to it cannot be seen. So do writes that only torch's internals make.
 Not seen are writes through `data_ptr()` by ctypes or an extension that is no torch operation, through a capsule of
 `torch.utils.dlpack.to_dlpack`, and by threads that were running before: tell those to the sanitizer by `written`.
 """
@@ -299,7 +299,7 @@ class _Marks:
         launch()
 
     def settle(self) -> None:
-        """Memory that was given back, or left for a larger piece, is somebody else's now."""
+        """Memory that was given back, or left for a larger piece, has another owner now."""
         with self._lock:
             self._bury()
             for block in [block for block in self._blocks.values() if block.moved]:

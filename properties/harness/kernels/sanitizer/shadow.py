@@ -1,4 +1,4 @@
-"""What the sanitizer knows about bytes: never written, handed back, or somebody's.
+"""What the sanitizer knows about bytes: never written, handed back, or owned.
 
 Views are remembered as they are, newest last, and may be gigabytes; only what kernels store is remembered by the byte,
 in pages that exist once something in them has been stored.
@@ -151,7 +151,7 @@ class Shadow:
         return _first(touch, self.freed.holding)
 
     def unwritten_address(self, touch: Touch) -> int | None:
-        """The first byte that is read and that nobody has written."""
+        """The first byte that is read before it was written."""
         if not touch.reads or not self.unwritten.near(touch.low, touch.high):
             return None
         return _first(touch, lambda found: self.unwritten.holding(found) & ~self.stored.has(found))

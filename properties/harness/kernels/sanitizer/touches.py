@@ -1,4 +1,4 @@
-"""What one load, store or atomic of a program touches, before anybody asks about it."""
+"""What one load, store or atomic of a program touches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from properties.harness.kernels.sanitizer.provenance import Origin
 from properties.harness.kernels.sanitizer.views import Integers
 
 Place = tuple[str, int]
-"""A file and a line of kernel code; ("", 0) where nobody knows."""
+"""A file and a line of kernel code; ("", 0) if it is not known."""
 _NOTHING: Integers = np.zeros(0, np.int64)
 
 
@@ -47,7 +47,7 @@ class Touch:
         return self.shape == () or all(n == 1 for n in self.shape)
 
     def without_addresses(self) -> Touch:
-        """The same in less memory, for who only asks what was done, and where."""
+        """The same in less memory: what was done, and where, without the addresses."""
         origin = self.origin if isinstance(self.origin, int) else None
         return replace(self, addresses=_NOTHING, mask=None, origin=origin, data=None)
 

@@ -27,7 +27,7 @@ from properties.harness.kernels.sanitizer.views import TensorView, view_of
 
 
 class Sanitizer:
-    """What is known about memory, to be told by whoever launches; see `properties.sanitizer`."""
+    """What is known about memory; the code that launches declares it. See `properties.sanitizer`."""
 
     def __init__(self, *, record: bool = False) -> None:
         self.launches = 0
@@ -58,7 +58,7 @@ class Sanitizer:
             raise ValueError(f"tensor = {shape} at {view.base:#x}, but should be a registered one [forget]")
 
     def unwritten(self, tensor: Any) -> None:
-        """Nobody has written these bytes yet: reading them is an error until a kernel stores there."""
+        """These bytes have not been written yet: reading them is an error until a kernel stores there."""
         self._shadow.mark_unwritten(view_of(tensor, "", keep=True))
 
     def written(self, tensor: Any) -> None:
@@ -70,11 +70,11 @@ class Sanitizer:
         self._shadow.forget_unwritten()
 
     def free(self, tensor: Any, why: str = "") -> None:
-        """Nobody may load or store these bytes, for example those of a block handed back to its pool."""
+        """No kernel may load or store these bytes, for example those of a block handed back to its pool."""
         self._shadow.free(view_of(tensor, self._name_of(tensor), keep=True), why)
 
     def own(self, tensor: Any, owner: str, why: str = "") -> None:
-        """These bytes are free no longer; findings say whose they are, and why."""
+        """These bytes are free no longer; findings name the owner, and why."""
         self._shadow.own(view_of(tensor, "", keep=True), owner, why)
 
     def last_writer(self, address: int) -> Access | None:
