@@ -18,10 +18,10 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 Change = Callable[..., Generator[None, Any, None]]
-_WATCHED: Final[dict[Callable[..., Any], "_Rule"]] = {}
+_WATCHED: Final[dict[Callable[..., Any], "_WatchedRule"]] = {}
 
 
-class _Rule:
+class _WatchedRule:
     """The names of a rule's arguments, and who watches it. What a method is called on goes by the name `owner`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -49,7 +49,7 @@ class _Rule:
 
 def rule(function: Callable[P, T]) -> Callable[P, T]:
     """The same function or method, which can be watched."""
-    about = _Rule(function)
+    about = _WatchedRule(function)
 
     @wraps(function)
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -11,7 +11,7 @@ from properties.harness.case.values import Call, Device, DType, Tensor, Value, b
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.registry import PROPERTIES, prop, written_examples
 from properties.strategies.batch import Batch, BlockTable, RequestRow, metadata
-from properties.strategies.layout import LAYOUT_VARIABLE, Copy, State
+from properties.strategies.layout import LAYOUT_VARIABLE, Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
 
 VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
@@ -19,7 +19,7 @@ SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
 CONV_COPY, TEMPORAL_COPY = "get_conv_copy_spec", "get_temporal_copy_spec"
 FLOATS = Tensor("float32", (3,), (0, 2, 5))
 TABLE = BlockTable(((1, 2),), (5,), block_size=4, width=2)
-COPY = Copy(State(4, (3, 2)), (1, 2))
+COPY = Copy(PaddedState(4, (3, 2)), (1, 2))
 BATCH = Batch((RequestRow(1, 3), RequestRow(5, 0, prefilling=True)))
 
 

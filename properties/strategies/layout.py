@@ -30,7 +30,7 @@ def layouts() -> st.SearchStrategy[str]:
 
 
 @dataclass(frozen=True)
-class State:
+class PaddedState:
     """One state of a layer: `padding` elements lie between the end of a block's data and the next block.
 
     `offset` elements of each page lie before the data, where the layer's other states are.
@@ -53,7 +53,7 @@ class State:
 class Copy(NamedSituations):
     """A copy request: the request's blocks, the column to start from, the accepted tokens, `num_spec` of them drafts."""
 
-    state: State
+    state: PaddedState
     block_ids: tuple[int, ...]
     cur_block_idx: int = 0
     num_accepted_tokens: int = 1
@@ -137,7 +137,7 @@ def _copies(draw: st.DrawFn, drawn_layouts, block) -> Copy:  # type: ignore[no-u
         # Three blocks take four gigabytes; more of them would ask for a larger GPU.
         accepted, rejected, most = min(accepted, 1), 0, 1
     spec = accepted + rejected
-    state = State(
+    state = PaddedState(
         num_blocks=1 + spec + draw(_up_to(most)),
         block_shape=block(draw, layout, spec),
         dtype=dtype,

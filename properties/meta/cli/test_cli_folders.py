@@ -43,13 +43,6 @@ def test_a_folder_with_something_else_is_refused_before_anything_is_written(
     assert [path.name for path in tmp_path.rglob("*")] == ["theirs", "thesis.txt"]
 
 
-def test_the_corpus_of_failing_cases_is_no_place_for_vectors(capsys: pytest.CaptureFixture[str]) -> None:
-    before = sorted(path.name for path in (ROOT / "corpus").iterdir())
-    assert cli.main(["vectors", "--out", str(ROOT / "corpus")]) == 3
-    assert "but should be a new or empty folder, or one of vectors [vectors]" in capsys.readouterr().err
-    assert sorted(path.name for path in (ROOT / "corpus").iterdir()) == before
-
-
 def test_reports_do_not_go_where_a_checkout_is() -> None:
     with pytest.raises(
         ValueError, match=r"reports = '.*', which holds .*, but should be a new or empty folder"

@@ -27,7 +27,7 @@ from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
 from properties.harness.device.compute_sanitizer import replay
 from properties.harness.device.compute_sanitizer.parse import FALSE_ALARM, FINDING, UNDECIDED, ToolFinding
 from properties.harness.device.compute_sanitizer.process import Process
-from properties.harness.device.compute_sanitizer.record import Recorder
+from properties.harness.device.compute_sanitizer.record import LaunchRecorder
 from properties.harness.device.global_sanitizer import controls, memory, tool
 from properties.harness.device.global_sanitizer.judge import judge
 from properties.harness.device.global_sanitizer.opinion import Opinion, ask
@@ -261,7 +261,7 @@ def test_without_the_control_a_shared_word_excuses_nothing() -> None:
 
 @lru_cache
 def recorded() -> Case:
-    return Recorder(load("impl"), "cuda", 3).record(load_properties()[PROPERTY], 1).cases[0]
+    return LaunchRecorder(load("impl"), "cuda", 3).record(load_properties()[PROPERTY], 1).cases[0]
 
 
 # Launches, written down and made again on a CPU.

@@ -21,7 +21,7 @@ from properties.harness.case.values import call, int32
 from properties.harness.cli.sanitize_gpu import add_sanitize_gpu
 from properties.harness.device.compute_sanitizer import replay as sanitize_gpu_replay
 from properties.harness.device.compute_sanitizer.parse import Parsed, ToolFinding, parse
-from properties.harness.device.compute_sanitizer.record import Recorded, Recorder, launches
+from properties.harness.device.compute_sanitizer.record import LaunchRecorder, Recorded, launches
 from properties.harness.device.compute_sanitizer.start import kernel_names
 from properties.harness.device.compute_sanitizer.tool import ERROR_EXITCODE, ComputeSanitizer
 from properties.harness.device.global_sanitizer import tool as global_sanitizer
@@ -46,7 +46,7 @@ LAUNCHING = sorted(
 
 @lru_cache
 def recorded(name: str) -> Recorded:
-    return Recorder(load("impl"), "cuda", SEED).record(load_properties()[name], 1)
+    return LaunchRecorder(load("impl"), "cuda", SEED).record(load_properties()[name], 1)
 
 
 def of(strategy: st.SearchStrategy[Any], body: Any) -> Property:
@@ -55,7 +55,7 @@ def of(strategy: st.SearchStrategy[Any], body: Any) -> Property:
 
 
 def record(tested: Property, examples: int = 2) -> Recorded:
-    return Recorder(load("impl"), "cuda", SEED).record(tested, examples)
+    return LaunchRecorder(load("impl"), "cuda", SEED).record(tested, examples)
 
 
 def difference(trial: Bench, case: Case, *, guards: bool = True) -> Case | None:
@@ -615,6 +615,6 @@ def test_help_says_why_racecheck_is_not_among_the_tools(capsys: pytest.CaptureFi
 
 
 def test_the_bench_of_a_recorder_says_which_device_it_stands_for() -> None:
-    recorder = Recorder(load("impl"), "cuda", SEED)
+    recorder = LaunchRecorder(load("impl"), "cuda", SEED)
     tested = load_properties()["storing_by_row_never_waits_for_the_device"]
     assert tested.not_applicable(Bench(recorder.subject, recorder.port())) is None

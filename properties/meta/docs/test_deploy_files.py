@@ -71,12 +71,6 @@ def test_the_options_that_files_and_people_rely_on_exist(
     assert [one for one in PROMISED[command] if one not in told] == []
 
 
-@needs_yaml
-@pytest.mark.parametrize("path", FILES[:3], ids=lambda path: path.name)
-def test_yaml_is_read_as_a_mapping(path: Path) -> None:
-    assert isinstance(_parsed(path), dict)
-
-
 @needs_schemas
 @pytest.mark.parametrize(
     ("schema", "path"), [("vendor.github-workflows", GITHUB), ("vendor.buildkite", BUILDKITE)]

@@ -16,19 +16,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from properties.meta.sources import sources
-
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
 class Private:
-    """A tool, the module that knows its private names, what is private of it, and who else needs them for which reason."""
+    """A tool, the module that knows its private names, what is private of it; ruff refuses these names elsewhere."""
 
     tool: str
     file: str
     pattern: str
-    exempt: tuple[str, ...] = ()
 
     @property
     def tree(self) -> ast.Module:
@@ -65,13 +62,6 @@ TOOLS = (
         "triton",
         "properties/harness/kernels/private.py",
         r"triton\.(_C|runtime|compiler|backends)\b",
-        # Texts that a repro.py carries, and that run without this repository; and the implementation, which imports
-        # nothing of the harness, and does without in versions that it does not know.
-        (
-            "impl/bare.py",
-            "properties/subjects/plain/kernels.py",
-            "properties/subjects/vllm/align_kernels.py",
-        ),
     ),
     Private(
         "hypothesis",
@@ -104,24 +94,6 @@ def exists(name: str) -> bool:
             found = getattr(found, part)
         return True
     return False
-
-
-def modules() -> list[str]:
-    """Of the repository, without its tests of itself."""
-    return [one for one in sources() if "/meta/" not in one]
-
-
-@TOOL
-def test_private_names_of_a_tool_are_imported_by_one_module(one: Private) -> None:
-    allowed = {one.file, *one.exempt}
-    others = [
-        f"{file} imports {name}"
-        for file in modules()
-        if file not in allowed
-        for name in imports(ast.parse((ROOT / file).read_text(encoding="utf-8")))
-        if re.match(one.pattern, name)
-    ]
-    assert others == []
 
 
 @TOOL

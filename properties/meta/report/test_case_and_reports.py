@@ -66,7 +66,7 @@ from properties.meta.breakages.broken import (
 from properties.meta.processes import run_python
 from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting, metadata
 from properties.strategies.chunks import spread
-from properties.strategies.layout import Copy, State
+from properties.strategies.layout import Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
 from properties.subjects import LAYOUT_VARIABLE, load
 from properties.test_refusals import BAD_INPUTS
@@ -88,7 +88,7 @@ class Defect:
 VARLEN = "compute_varlen_chunk_metadata"
 BATCH = Batch((RequestRow(1, 3), RequestRow(5, 0, prefilling=True)), padded_rows=1)
 TABLE = BlockTable(((1, 2), (3, 4)), (5, 1), block_size=4, width=2, extra_stride=1)
-COPY = Copy(State(4, (3, 2), "bfloat16", padding=3), (0, 2, 3), 1, 2, 1)
+COPY = Copy(PaddedState(4, (3, 2), "bfloat16", padding=3), (0, 2, 3), 1, 2, 1)
 SPEC = record("MambaSpec", block_size=4, shapes=((2, 3),), dtypes=(DType("float32"),))
 CHUNKS = call(VARLEN, query_start_loc=spread((0, 3, 10), "int32"), chunk_size=4)
 CONV = Call(

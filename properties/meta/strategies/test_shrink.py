@@ -32,7 +32,7 @@ from properties.strategies.chunks import (
 from properties.strategies.layout import (
     HUGE_STRIDE,
     Copy,
-    State,
+    PaddedState,
     conv_copies,
     layouts,
     temporal_copies,
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 T = TypeVar("T")
 DECODE, PREFILL = RequestRow(1, 1), RequestRow(1, 0, prefilling=True)
 DRAFTED = RequestRow(2, 1)
-SMALLEST = State(2, (1, 1))
+SMALLEST = PaddedState(2, (1, 1))
 
 
 def found_in(situation: str) -> Callable[[Situated], bool]:
@@ -60,7 +60,7 @@ def found_in(situation: str) -> Callable[[Situated], bool]:
         (splittings(), Splitting(Batch(()))),
         (block_tables(), BlockTable((), (), block_size=1)),
         (conv_copies(), Copy(SMALLEST, (1,))),
-        (temporal_copies(), Copy(State(2, (1,)), (1,))),
+        (temporal_copies(), Copy(PaddedState(2, (1,)), (1,))),
         (models(), ShapeArguments("linear_attention_state_shape", (("num_heads", 1), ("head_dim", 1)))),
         (decodes(num_spec=3), DECODE),
         (prefills(), PREFILL),
@@ -227,12 +227,14 @@ def test_a_large_id_is_the_only_one() -> None:
 
 def test_a_conv_copy_past_a_draft_has_one_draft() -> None:
     assert minimal(conv_copies(), lambda copy: copy.num_accepted_tokens > 1) == Copy(
-        State(3, (2, 1)), (1, 2), num_accepted_tokens=2, num_spec=1
+        PaddedState(3, (2, 1)), (1, 2), num_accepted_tokens=2, num_spec=1
     )
 
 
 def test_a_conv_copy_that_rejects_a_draft_has_no_other() -> None:
-    assert minimal(conv_copies(), found_in("no draft accepted")) == Copy(State(3, (2, 1)), (1, 2), num_spec=1)
+    assert minimal(conv_copies(), found_in("no draft accepted")) == Copy(
+        PaddedState(3, (2, 1)), (1, 2), num_spec=1
+    )
 
 
 def test_a_channel_first_conv_copy_is_one_row_of_one_channel() -> None:
@@ -242,46 +244,46 @@ def test_a_channel_first_conv_copy_is_one_row_of_one_channel() -> None:
 def test_a_channel_first_copy_past_a_draft_has_one_channel_of_two_rows() -> None:
     situation = "channel-first layout with accepted drafts"
     assert minimal(conv_copies(), found_in(situation)) == Copy(
-        State(3, (1, 2)), (1, 2), num_accepted_tokens=2, num_spec=1, layout="DS"
+        PaddedState(3, (1, 2)), (1, 2), num_accepted_tokens=2, num_spec=1, layout="DS"
     )
 
 
 def test_two_rows_of_two_channels_need_no_draft() -> None:
     assert minimal(conv_copies(), lambda copy: min(copy.state.block_shape) == 2) == Copy(
-        State(2, (2, 2)), (1,)
+        PaddedState(2, (2, 2)), (1,)
     )
 
 
 def test_a_padded_page_has_one_element_more() -> None:
-    assert minimal(conv_copies(), found_in("page padding")) == Copy(State(2, (1, 1), padding=1), (1,))
+    assert minimal(conv_copies(), found_in("page padding")) == Copy(PaddedState(2, (1, 1), padding=1), (1,))
 
 
 def test_a_state_behind_another_one_has_one_element_before_it() -> None:
     assert minimal(conv_copies(), found_in("behind another state of the page")) == Copy(
-        State(2, (1, 1), padding=1, offset=1), (1,)
+        PaddedState(2, (1, 1), padding=1, offset=1), (1,)
     )
 
 
 def test_a_huge_stride_leaves_one_block_and_one_element() -> None:
     assert minimal(conv_copies(), found_in("addresses above 2^31")) == Copy(
-        State(2, (1, 1), "float8_e4m3fn", HUGE_STRIDE), (1,)
+        PaddedState(2, (1, 1), "float8_e4m3fn", HUGE_STRIDE), (1,)
     )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2", "int8"])
 def test_a_dtype_changes_nothing_else(dtype: str) -> None:
-    assert minimal(conv_copies(), found_in(f"dtype {dtype}")) == Copy(State(2, (1, 1), dtype), (1,))
+    assert minimal(conv_copies(), found_in(f"dtype {dtype}")) == Copy(PaddedState(2, (1, 1), dtype), (1,))
 
 
 def test_a_temporal_copy_past_a_draft_takes_the_second_of_two_blocks() -> None:
     assert minimal(temporal_copies(), lambda copy: copy.num_accepted_tokens > 1) == Copy(
-        State(3, (1,)), (1, 2), num_accepted_tokens=2, num_spec=1
+        PaddedState(3, (1,)), (1, 2), num_accepted_tokens=2, num_spec=1
     )
 
 
 def test_a_null_before_the_running_block_is_one_null() -> None:
     assert minimal(temporal_copies(), found_in("null blocks before the running one")) == Copy(
-        State(2, (1,)), (0, 1), cur_block_idx=1
+        PaddedState(2, (1,)), (0, 1), cur_block_idx=1
     )
 
 

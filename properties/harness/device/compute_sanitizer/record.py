@@ -42,7 +42,7 @@ class Recorded:
 
 
 @dataclass
-class Recorder:
+class LaunchRecorder:
     """Records examples of properties for `subject`; the same seed records the same ones."""
 
     subject: Subject

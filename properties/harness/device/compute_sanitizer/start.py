@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from properties.harness.case import Case
-from properties.harness.device.compute_sanitizer.record import Recorder
+from properties.harness.device.compute_sanitizer.record import LaunchRecorder
 from properties.harness.device.compute_sanitizer.report import conclusion, tell_findings, tell_run
 from properties.harness.device.compute_sanitizer.run import ToolRun, WatchedCases, Watcher, run_tool
 from properties.harness.device.compute_sanitizer.tool import ComputeSanitizer, WatchingTool
@@ -194,7 +194,7 @@ def gather(
     gathered.saved = [path for path, name in saved.items() if name in chosen]
     asked = [tested[name] for name in launching if name in chosen]
     if options.examples and asked:
-        _record(gathered, Recorder(subject, "cuda", seed), asked, options, console)
+        _record(gathered, LaunchRecorder(subject, "cuda", seed), asked, options, console)
     return gathered
 
 
@@ -221,7 +221,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 def _record(
     gathered: Gathered,
-    recorder: Recorder,
+    recorder: LaunchRecorder,
     asked: Sequence[Property],
     options: SanitizeOptions,
     console: Console,
