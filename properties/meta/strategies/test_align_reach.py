@@ -418,7 +418,7 @@ def test_a_model_has_nothing_that_its_situation_does_not_need(situation: str, si
         (decisions.ONE_BEHIND.name, After(DRAFTING, (Sampled(1, 2, 1, 2),))),
         (decisions.NO_SLOT.name, After(PLAIN, (FRESH,), BatchLayout(skipped=(0,)))),
         ("relabelled blocks", After(PLAIN, (FRESH,), filling=Filling(shuffle=1))),
-        ("programs interleaved", After(PLAIN, (FRESH,), schedule="priorities:0")),
+        ("programs interleaved", After(PLAIN, (FRESH,), schedule="switches:0>0")),
         ("spare rows", After(PLAIN, (FRESH,), BatchLayout(spare=1))),
     ],
 )
