@@ -413,13 +413,16 @@ class Trial:
     def _by_cause(self, failure: Failure) -> Failure:
         """Where an earlier call ended in a fault, or in a finding of the sanitizer, that is what the failure is about."""
         number = fatal_among(self._run.actual)
-        if number is None or failure.call == number:
+        if number is None:
             return failure
         raised, function = self._run.actual[number], self._run.calls[number].function
         assert isinstance(raised, Raised)
+        kind = kind_of_exception(raised)
+        if failure.call == number and failure.kind == kind:
+            return failure
         return replace(
             failure,
-            kind=kind_of_exception(raised),
+            kind=kind,
             exception=exception_of(raised),
             function=function,
             call=number,

@@ -390,8 +390,8 @@ CONTEXT = (
     Breakage(
         "vectors with gaps are taken",
         "align/launch.py",
-        "and vector.is_contiguous()",
-        "",
+        "and vector.device == device\n            and vector.is_contiguous()",
+        "and vector.device == device",
         ("bad_input_of_align_mode_is_refused_by_name_before_anything_is_written",),
     ),
 )

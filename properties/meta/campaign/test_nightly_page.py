@@ -375,7 +375,10 @@ def test_lines_of_kernels_that_nothing_reached_are_listed() -> None:
 
 def test_the_summary_says_how_kernels_were_run_and_what_nothing_reached() -> None:
     text = markdown(on_a_cpu())
-    assert "- 1 executed from their IR (12,345 launches); 1 in Triton's interpreter: move_kernel" in text
+    assert (
+        "- 1 executed from their IR (12,345 launches); 1 in Triton's interpreter, unwatched: move_kernel"
+        in text
+    )
     assert "- 1 of 2 branches taken" in text
     assert "- nothing reached toy/kernels.py:12 then (copy_kernel): `if size < 3:`" in text
     assert "## Kernels" not in markdown(a_record())

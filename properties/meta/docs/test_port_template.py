@@ -47,7 +47,7 @@ def test_the_port_offers_five_functions_that_are_right(port: Subject) -> None:
             bench.counts.take()
             tested.explore(bench, seed=1, max_examples=FEW)
             verdicts[name] = verdict_of(bench.counts).status
-    assert len(verdicts) == 7
+    assert len(verdicts) == 8
     assert set(verdicts.values()) == {Status.PASSED}
 
 

@@ -107,7 +107,10 @@ def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
 def test_what_a_port_lacks_is_not_applicable() -> None:
     bench = bench_of(subject_of(chunk_offsets=offsets_of(0)))
     names = {name for name, one in load_properties().items() if one.not_applicable(bench) is None}
-    assert names == {"chunk_offsets_count_the_chunks_before_each_sequence"}
+    assert names == {
+        "chunk_offsets_count_the_chunks_before_each_sequence",
+        "starts_that_changed_in_place_give_a_fresh_result",
+    }
 
 
 def test_the_example_offers_every_function() -> None:
