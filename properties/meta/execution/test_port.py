@@ -43,6 +43,7 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.example import Bench
 from properties.harness.execution.port import CANARY, GUARD_BYTES, InProcess, choose_device
+from properties.harness.kernels import triton_mode
 from properties.meta.breakages.broken import toy
 from properties.subjects import LAYOUT_VARIABLE
 
@@ -477,8 +478,15 @@ def test_an_unknown_device_is_refused(wrong: str) -> None:
         choose_device(wrong)
 
 
-def test_auto_is_the_gpu_where_there_is_one() -> None:
-    assert choose_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+@pytest.mark.parametrize(
+    ("there", "executes", "device"), [(True, False, "cuda"), (True, True, "cpu"), (False, True, "cpu")]
+)
+def test_auto_is_the_gpu_where_there_is_one_and_kernels_are_not_executed(
+    monkeypatch: pytest.MonkeyPatch, there: bool, executes: bool, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(triton_mode, "executes", lambda: executes)
+    assert choose_device("auto") == device
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
