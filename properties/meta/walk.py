@@ -33,7 +33,7 @@ STEPS = {
     "expectation": "Follower.asked",
     "difference": "outcome_difference",
     "failure": "failure_of",
-    "case": "Exploration._keep",
+    "case": "Failures.keep",
     "diagnosis": "diagnose",
     "bucket": "Corpus.add",
     "report": "write_report",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle.profile import DOCUMENTS
 from properties.harness.campaign.defects import pending_name
 from properties.harness.campaign.known_defects import KnownDefectMatcher
-from properties.harness.campaign.workers import exploration
+from properties.harness.campaign.workers import exploration, failures
 from properties.harness.campaign.workers.exploration import Exploration
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
 from properties.harness.campaign.workers.worker import Worker
@@ -394,7 +394,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
     own, *others = end.found
     assert others
     assert own.shrunk
-    assert {(one.shrunk, one.note) for one in others} == {(False, exploration._NOT_SHRUNK)}
+    assert {(one.shrunk, one.note) for one in others} == {(False, failures._NOT_SHRUNK)}
     assert kept_in(tmp_path) == {one.buckets[0] for one in end.found} == set(end.failing)
     assert all(Path(one.corpus).is_file() for one in end.found)
 
@@ -402,7 +402,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
 def test_of_very_many_kinds_some_are_kept_and_that_is_told(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exploration, "_MOST_BESIDE", 2)
+    monkeypatch.setattr(failures, "_MOST_BESIDE", 2)
     end = explored(make(fails_by(26)))
     assert len(end.failing) > 4
     # The smallest may have been met when there was no room any more.
