@@ -51,8 +51,7 @@ class Output:
 
     def look(self) -> None:
         """Remark what the subject has written since the last look, and drop it."""
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
+        _flush()
         _remark(self._file)
 
     def close(self) -> None:
@@ -64,6 +63,8 @@ class Output:
 @contextmanager
 def output_kept() -> Iterator[None]:
     """While it is entered, what this process writes to its descriptors 1 and 2 goes to a file, and into a remark in the end."""
+    # What this process has printed before is not the subject's.
+    _flush()
     saved = [os.dup(number) for number in (1, 2)]
     try:
         with tempfile.TemporaryFile() as file:
@@ -72,8 +73,7 @@ def output_kept() -> Iterator[None]:
             try:
                 yield
             finally:
-                with suppress(OSError, ValueError):
-                    sys.stdout.flush()
+                _flush()
                 for number, copy in zip((1, 2), saved, strict=True):
                     os.dup2(copy, number)
                 _remark(file.fileno())
@@ -91,6 +91,13 @@ def last_words(folder: Path, worker: int) -> str:
     except OSError:
         return ""
     return repr(written.decode(errors="backslashreplace")) if written.strip() else ""
+
+
+def _flush() -> None:
+    """Write what was printed to the descriptor; a process that was started without a standard output has no such object."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
 
 
 def _remark(file: int) -> None:
