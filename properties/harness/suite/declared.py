@@ -34,6 +34,25 @@ def examples_wanted(bench: Bench, tested: Property, most: int) -> int:
     return max([most, *(enough(one.one_in) for one in declared_in(bench, tested).values())])
 
 
+def run_missing(bench: Bench, tested: Property) -> None:
+    """After a test: run fresh examples until as many were compared as the declared defects that did not show need.
+
+    An example that compares nothing counts for Hypothesis, and is no evidence that a defect is gone. It ends after a
+    round in which no example was compared.
+
+    Raises:
+        Falsified: an example fails.
+    """
+    wanted, before, seed = examples_wanted(bench, tested, 0), 0, 0
+    while before < bench.counts.compared < wanted and not _all_showed(bench, tested):
+        before, seed = bench.counts.compared, seed + 1
+        tested.explore(bench, seed=seed, max_examples=wanted - before)
+
+
+def _all_showed(bench: Bench, tested: Property) -> bool:
+    return bench.known_failures.issuperset(declared_in(bench, tested).values())
+
+
 def report_of(bench: Bench, tested: Property, status: Status) -> Iterator[str]:
     """What a test says of each defect that may show in its property, as text that goes from one process to another."""
     applies, compared = status is not Status.NOT_APPLICABLE, bench.counts.compared

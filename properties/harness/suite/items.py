@@ -21,7 +21,7 @@ from properties.harness.execution.registry import load_properties, put_at
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import Subject, adapted, load
 from properties.harness.subject.known import known_in
-from properties.harness.suite.declared import examples_wanted
+from properties.harness.suite.declared import examples_wanted, run_missing
 
 MOST = "--statecheck-max-examples"
 
@@ -68,6 +68,8 @@ def suite_of(
     def test(property_name: str, request: pytest.FixtureRequest) -> None:
         one, most = tested[property_name], request.config.getoption(MOST, None) or max_examples
         one.search(bench, most or examples_wanted(bench, one, settings().max_examples))
+        if most is None:
+            run_missing(bench, one)
 
     test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
     put_at(test, place.file, place.line)

@@ -30,7 +30,7 @@ from properties.harness.kernels import coverage
 from properties.harness.kernels.coverage import How
 from properties.harness.report.markdown import write_report
 from properties.harness.suite import declared
-from properties.harness.suite.declared import DeclaredDefects, examples_wanted
+from properties.harness.suite.declared import DeclaredDefects, examples_wanted, run_missing
 from properties.harness.suite.short import in_short
 
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
@@ -103,7 +103,7 @@ class PropertyTests:
                 item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
             elif _is_collected(item) and not isinstance(tested, MachineProperty):
                 examples = tested.examples(bench)
-                if item.config.getoption("--max-examples", None) is None:
+                if _follows_declarations(item):
                     examples = examples_wanted(bench, tested, examples)
                 settings(max_examples=examples)(item.function)  # type: ignore[attr-defined]
 
@@ -119,6 +119,8 @@ class PropertyTests:
         coverage.take()
         self._kept.begin(tested, bench)
         result = yield
+        if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
+            run_missing(bench, tested)
         verdict = pyfuncitem.stash[_judged] = _verdict(tested, bench, own=_is_own(pyfuncitem))
         if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE):
             pytest.skip(f"{verdict.status.value}: {verdict.reason}")
@@ -200,6 +202,12 @@ def _is_own(item: pytest.Item) -> bool:
 def _is_collected(item: pytest.Item) -> bool:
     """Whether a test is what `prop` has made of a property."""
     return hasattr(item.function, "property")  # type: ignore[attr-defined]
+
+
+def _follows_declarations(item: pytest.Item) -> bool:
+    """Whether the declared defects decide how many examples it has: nobody else does, and they are no whole lives."""
+    given = item.config.getoption("--max-examples", None) is not None
+    return not given and not isinstance(tested_by(item), MachineProperty)
 
 
 def _is_brief(config: pytest.Config) -> bool:
