@@ -72,7 +72,7 @@ def falsified(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Traces of an implementation of which a line is broken."""
     folder = tmp_path_factory.mktemp("falsified")
     with broken_subject(LIFECYCLE[1].variant, folder) as subject:
-        return traces(folder, "--count", "10", "--steps", "12", "--subject", subject.name)
+        return traces(folder, "--count", "60", "--steps", "12", "--subject", subject.name)
 
 
 def test_traces_in_which_nothing_is_wrong_exit_0(clean: Ended) -> None:
@@ -110,7 +110,7 @@ def test_traces_in_which_something_is_wrong_exit_1(falsified: Ended) -> None:
 def report(ended: Ended) -> Path:
     """Where the first report is, as the command says."""
     found = re.findall(r"^  report: (.*)/report\.md$", ended.output, re.MULTILINE)
-    return Path(found[0])
+    return ended.folder / found[0]
 
 
 def test_what_is_wrong_is_told_with_its_report(falsified: Ended) -> None:

@@ -111,9 +111,10 @@ def script_code(case: Case, folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def replay_verdict(case: Case, folder: Path) -> str:
+def replay_verdict(case: Case, folder: Path, device: str) -> str:
+    """What a replay says in this process, which runs kernels in one way only; `device` is that of the session."""
     path = case.save(folder / "case.json")
-    return replay_file(path, case.subject, "cpu").verdict
+    return replay_file(path, case.subject, device).verdict
 
 
 def test_a_failure_of_the_case_alone_depends_on_nothing(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_a_failure_of_the_case_alone_depends_on_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [MEMO_BY_LENGTH, POISONED], ids=["a memo by length", "a flag that stays"])
-def test_the_shortest_sequence_of_earlier_calls_is_found(tmp_path: Path, body: str) -> None:
+def test_the_shortest_sequence_of_earlier_calls_is_found(tmp_path: Path, body: str, device: str) -> None:
     with found_on(tmp_path, body) as found:
         diagnosis = found.diagnosis()
         case = diagnosis.case
@@ -132,11 +133,11 @@ def test_the_shortest_sequence_of_earlier_calls_is_found(tmp_path: Path, body: s
         assert bucket_of(case) == bucket_of(found.case)
         assert "Depends on 1 earlier call" in diagnosis.note
         assert Case.from_json(case.to_json()) == case
-        assert replay_verdict(case, tmp_path) == FAILED
+        assert replay_verdict(case, tmp_path, device) == FAILED
         assert script_code(case, tmp_path)[0] == 1
     # The sequence holds all that it takes: once it passes, the defect is gone.
     with found_on(tmp_path, WRONG), module(tmp_path, "toy_remembers", PORT.format(body=MENDED)):
-        assert replay_verdict(case, tmp_path) == FIXED
+        assert replay_verdict(case, tmp_path, device) == FIXED
         assert script_code(case, tmp_path)[0] == 0
 
 
@@ -154,13 +155,13 @@ def test_an_earlier_example_that_fails_alone_takes_the_case_s_place(tmp_path: Pa
     ids=["the state of one process", "every third call"],
 )
 def test_what_cannot_be_shown_again_is_never_said_to_be_gone(
-    tmp_path: Path, body: str, flags: bool, depends_on: str
+    tmp_path: Path, body: str, flags: bool, depends_on: str, device: str
 ) -> None:
     with found_on(tmp_path, body, flags=flags) as found:
         case = found.diagnosis().case
     assert (case.depends_on, case.history, case.is_decisive) == (depends_on, 0, False)
     with module(tmp_path, "toy_remembers", PORT.format(body=MENDED)):
-        assert replay_verdict(case, tmp_path) == NOT_REPRODUCED
+        assert replay_verdict(case, tmp_path, device) == NOT_REPRODUCED
         code, output = script_code(case, tmp_path)
         assert (code, "gone" in output) == (2, False)
         assert script_code(case, tmp_path, "--bisect")[0] == 125

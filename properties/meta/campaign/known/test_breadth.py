@@ -129,20 +129,24 @@ def test_every_declaration_of_a_released_engine_is_narrow() -> None:
     assert {name: share for name, share in shares.items() if share > 0.25} == {}
 
 
-def test_no_way_in_takes_a_declaration_that_matches_most_of_what_can_fail(tmp_path: Path) -> None:
+def test_no_way_in_takes_a_declaration_that_matches_most_of_what_can_fail(
+    tmp_path: Path, device: str
+) -> None:
     (tmp_path / "known.toml").write_text(KNOWN, encoding="utf-8")
     case = tmp_path / "case.json"
     a_case().save(case)
     told = r"^known defect 'everything' = \d+ of \d+ combinations"
     with module(tmp_path, "broad_port", PORT + 'KNOWN = "known.toml"\n') as name:
         with pytest.raises(ValueError, match=told):
-            begun(Plan("x", subject=name, budget=1.0))
+            begun(Plan("x", subject=name, device=device, budget=1.0))
         with pytest.raises(ValueError, match=told):
-            suite_of(name, SuitePlace("", 1), device="cpu", known=None, require=(), max_examples=None)
+            suite_of(name, SuitePlace("", 1), device=device, known=None, require=(), max_examples=None)
         with pytest.raises(ValueError, match=told):
-            replay_file(case, name, "cpu")
-        assert replay_file(case, name, "cpu", as_new=True).verdict == NOT_APPLICABLE
-        assert begun(Plan("x", subject=name, budget=1.0, as_new=True)).defects.all == {}
-        config = SimpleNamespace(getoption={"--subject": name, "--device": "cpu", "--max-examples": None}.get)
+            replay_file(case, name, device)
+        assert replay_file(case, name, device, as_new=True).verdict == NOT_APPLICABLE
+        assert begun(Plan("x", subject=name, device=device, budget=1.0, as_new=True)).defects.all == {}
+        config = SimpleNamespace(
+            getoption={"--subject": name, "--device": device, "--max-examples": None}.get
+        )
         with pytest.raises(pytest.UsageError, match=told):
             pytest_configure(config)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from properties.harness.campaign.terminal.told import (
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored
 from properties.harness.case.values import call
 from properties.harness.execution.counts import Counts
+from properties.harness.execution.verdict import TELLING
 from properties.meta.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from properties.meta.campaign.nightly_examples import a_bucket, a_record
 from properties.meta.subjects.pretended import Actor, Body, found_in, stage
@@ -401,12 +402,13 @@ def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
 
 def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> None:
     rows = [
-        of("a", "not tested", "all 4 examples ended before", 4),
+        of("a", "not tested", "nothing was compared in all 25 examples", TELLING),
         of("b", "not tested", "no example was run"),
+        of("c", "not tested", "nothing was compared in all 24 examples", TELLING - 1),
     ]
     record = a_record(properties=rows, corpus=[])
-    assert told_of(record) == ["not tested: a: all 4 examples ended before"]
-    assert not_reached(record).startswith("not tested for want of time: b; --budget ")
+    assert told_of(record) == ["not tested: a: nothing was compared in all 25 examples"]
+    assert not_reached(record).startswith("not tested for want of time: b, c; --budget ")
 
 
 @pytest.mark.parametrize(
