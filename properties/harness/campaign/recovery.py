@@ -26,6 +26,10 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.fatal import as_fault
 from properties.harness.case.faults import Fault
 from properties.harness.subject import Subject
+from properties.harness.subject.apart import NoAnswerError, answer_apart
+
+_ASK_SECONDS = 5.0
+"""How long the conditions of known defects may take for a case whose worker has ended."""
 
 
 class Recovery:
@@ -46,7 +50,7 @@ class Recovery:
             with suppress(OSError):
                 for path, case in left_behind(pending_of(campaign)):
                     if self._corpus().add(case, first_seen=first_seen(self._plan)).is_file():
-                        path.unlink(missing_ok=True)
+                        _remove(path)
 
     def _corpus(self) -> Corpus:
         return Corpus(Path(self._plan.kept or self._plan.corpus), Path(self._plan.reports) / "corpus")
@@ -56,7 +60,11 @@ class Recovery:
         words = last_words(self._pending, worker.pid)
         if words:
             self._ledger.remark({"last words": f"the subject wrote before its worker ended: {words}"})
-        return running_left_by(self._pending, worker.pid, worker.log_path)
+        try:
+            return running_left_by(self._pending, worker.pid, worker.log_path)
+        except OSError as error:
+            self._ledger.trouble(f"{self._pending} could not be read: {error.strerror or error}")
+            return None
 
     def has_pending(self, worker: WorkerHandle) -> bool:
         """Whether a worker has failing inputs in hand."""
@@ -70,7 +78,7 @@ class Recovery:
                 continue
             number += 1
             if self.find(case, note, at):
-                path.unlink(missing_ok=True)
+                _remove(path)
         return number
 
     def find_fault(self, running: Path, fault: Fault, note: str, at: float) -> bool:
@@ -80,7 +88,7 @@ class Recovery:
         except (OSError, ValueError):
             return False
         if self.find(case, note, at):
-            running.unlink(missing_ok=True)
+            _remove(running)
         return True
 
     def find(self, case: Case, note: str, at: float) -> bool:
@@ -99,15 +107,29 @@ class Recovery:
         return on_disk or bool(report)
 
     def _is_known(self, case: Case) -> bool:
-        name = self._defects.matcher.name_of(case)
-        for error in self._defects.matcher.errors:
-            self._ledger.trouble(error)
+        name = self._name_of(case)
         if name is None:
             return False
         self._defects.all[name].properties[case.property_name] += 1
         if case.property_name in self._ledger.standings:
             self._ledger.standings[case.property_name].deviations[name] += 1
         return True
+
+    def _name_of(self, case: Case) -> str | None:
+        """The known defect that a case shows. Conditions are asked apart: the worker may have ended in one of them."""
+        matcher = self._defects.matcher
+        if not self._defects.all:
+            return None
+        try:
+            name, errors = answer_apart(lambda: (matcher.name_of(case), list(matcher.errors)), _ASK_SECONDS)
+        except NoAnswerError as error:
+            name, errors = (
+                None,
+                [f"a condition of a known defect gave no answer: {error}: the case counts as new"],
+            )
+        for error in errors:
+            self._ledger.trouble(error)
+        return str(name) if name is not None else None
 
     def _reported(self, case: Case, folder: Path, note: str) -> str:
         from properties.harness.report.markdown import write_report
@@ -131,4 +153,10 @@ class Recovery:
                     folder = reports_of(Path(self._plan.reports), defect.name)
                     defect.report = self._reported(Case.load(path), folder, note)
                     defect.remark = defect.remark or "not shrunk: the time was up"
-            path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    # Another process may have removed the folder, or put a file in its place.
+    with suppress(OSError):
+        path.unlink()

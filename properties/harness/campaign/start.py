@@ -91,12 +91,14 @@ def loaded(name: str) -> Subject:
     """The subject, of whose import nothing reaches the output of the campaign; see `subject.load`.
 
     Raises:
-        ValueError: nothing of that name can be imported.
+        ValueError: nothing of that name can be imported, or the import ends the process, or does not end.
     """
     from properties.harness.campaign.workers.output import output_kept
     from properties.harness.subject import load
+    from properties.harness.subject.trial_import import require_import_that_ends
 
     with output_kept():
+        require_import_that_ends(name)
         return load(name)
 
 

@@ -6,6 +6,7 @@ did, and must neither end the harness nor be taken for a wish of Hypothesis or p
 
 from __future__ import annotations
 
+import signal
 from types import TracebackType
 
 LONGEST_MESSAGE = 100_000
@@ -14,10 +15,15 @@ _TIMERS = frozenset({"pytest_timeout"})
 
 
 def from_outside(error: BaseException) -> bool:
-    """Whether it only happened to be raised while the subject ran: Ctrl-C, or the time limit of a test."""
+    """Whether it only happened to be raised while the subject ran: Ctrl-C, or the time limit of a test.
+
+    Where the process ignores Ctrl-C, as workers do, a `KeyboardInterrupt` is the subject's; so is a class derived from it.
+    """
     if isinstance(error, Exception):
         return False
-    return isinstance(error, KeyboardInterrupt) or _passes_through(error.__traceback__, _TIMERS)
+    if type(error) is KeyboardInterrupt and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        return True
+    return _passes_through(error.__traceback__, _TIMERS)
 
 
 def _passes_through(trace: TracebackType | None, modules: frozenset[str]) -> bool:

@@ -87,6 +87,9 @@ class ForkServer:
 
     def _ask(self, what: Fork | Reap, *descriptors: int) -> int:
         with self._lock:
+            with contextlib.suppress(OSError):
+                # A subject may have stopped its parent, which would never answer.
+                os.kill(self.pid, signal.SIGCONT)
             return ask(self._control, next(self._numbers), what, descriptors)
 
     def close(self) -> None:

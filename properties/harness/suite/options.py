@@ -19,6 +19,7 @@ from properties.harness.kernels import triton_mode
 from properties.harness.kernels.sanitizer.fixture import sanitizer
 from properties.harness.rooms import FOLDER
 from properties.harness.subject import Subject, load
+from properties.harness.subject.trial_import import require_import_that_ends
 from properties.harness.suite.verdicts import FAIL_ON_UNTESTED, PropertyTests
 
 __all__ = ["sanitizer"]
@@ -58,6 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
         profiles.limit(config.getoption("--max-examples"))
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
+        if not hasattr(config, "workerinput"):
+            # Where pytest has workers, it has imported the subject in the process that starts them.
+            require_import_that_ends(config.getoption("--subject"))
         subject = load(config.getoption("--subject"))
         require_narrow(subject)
         Offers(subject).require(listed(config.getoption("--require")))

@@ -27,6 +27,7 @@ from properties.harness.device.recovered import recover
 from properties.harness.diagnose import diagnosis
 from properties.harness.diagnose.confirm import Confirmation
 from properties.harness.diagnose.earlier_finding import ends_earlier
+from properties.harness.execution import example as example_module
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.port import InProcess
@@ -430,6 +431,30 @@ def test_an_error_of_a_property_is_no_finding_about_the_subject(make: Make, tmp_
     assert (end.status, end.found) == ("error", ())
     assert "no_such_method" in end.detail
     assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("how", ["name", "method", "code"])
+def test_what_a_subject_replaces_in_the_harness_is_put_back_and_an_error(make: Make, how: str) -> None:
+    target, name = {
+        "name": (example_module, "outcome_difference"),
+        "method": (Trial, "_compare"),
+        "code": (example_module.outcome_difference, "__code__"),
+    }[how]
+    before = getattr(target, name)
+    nothing = (lambda self, number: None) if how == "method" else (lambda expected, actual, *, places: None)
+
+    def body(trial: Trial, x: int) -> None:
+        setattr(target, name, nothing.__code__ if how == "code" else nothing)
+        divides_by_one(trial, x)
+
+    worker = make(body, least=60, most=61)
+    try:
+        ended = explored(worker)
+        assert ended.status == "error"
+        assert "the subject replaced properties.harness." in ended.detail
+        assert getattr(target, name) is before
+    finally:
+        setattr(target, name, before)
 
 
 def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: Path) -> None:

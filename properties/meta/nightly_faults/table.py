@@ -22,6 +22,28 @@ and of how many of them a case can be read afterwards, in the corpus, the folder
 | fault | what was done | exit code | what was said | kept of found | seconds |
 |---|---|---|---|---:|---:|
 """
+_TAIL = """
+# Ports that misbehave
+
+Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on a CPU.
+
+| what the port or the surroundings did | what comes of it |
+|---|---|
+| raises `KeyboardInterrupt`, `GeneratorExit`, `SystemExit(0)`, an exception group of these, `pytest.skip`, `hypothesis.reject()`, `StopTest`, or the harness's own exceptions | FALSIFIED, and the replay fails; a `KeyboardInterrupt` ended the worker before, without a finding |
+| an exception whose `str` raises, or ends the process; a message of 50 MB, lone surrogates, NUL | FALSIFIED, the case is kept |
+| returns a generator, a set, a dictionary | FALSIFIED; it was CLEAN, or a hang where the generator has no end |
+| objects that equal everything, and lie about `__index__` | FALSIFIED |
+| a list that gives other items when it is iterated than it holds | compared as it is iterated |
+| replaces functions of the harness or of the rules while it is called | ERROR, INCOMPLETE, and they are put back; it was CLEAN |
+| is right the first time only, or asks whether it is in a replay | FALSIFIED; a port that behaves in replays alone makes a replay say FIXED |
+| an import that ends the process, or never ends | exit code 3 with the reason; it was exit code 0 without a word, and a wait without end |
+| a condition of a known defect that ends its process, or never ends | the case is kept and counts as new |
+| stops the process that forks workers (SIGSTOP) | that is continued; the campaign waited without end |
+| closes all descriptors of its worker | INCOMPLETE or FALSIFIED, never CLEAN |
+| jumping clocks, the umask, timers, threads that spin, hanging exit handlers, children that keep pipes | no false alarm, nothing lost |
+| the reports are removed during the campaign, or a file is put in their place | NOT CLEAN; the case goes elsewhere, or into the output; a file ended the campaign with a traceback before |
+| `--workers 9999` | not refused: it starts them all |
+"""
 
 
 @dataclass(frozen=True)
@@ -106,7 +128,7 @@ def text(results: Mapping[str, Observed], earlier: str = "") -> str:
     """The table as Markdown; faults that were not tried now have their row of an `earlier` one."""
     rows = {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in earlier.splitlines()}
     rows |= {name: _row(FAULTS[name], seen) for name, seen in results.items()}
-    return _HEAD + "".join(rows[name] for name in FAULTS if name in rows)
+    return _HEAD + "".join(rows[name] for name in FAULTS if name in rows) + _TAIL
 
 
 def _row(fault: InjectedFault, seen: Observed) -> str:

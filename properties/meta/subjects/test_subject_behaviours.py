@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -327,6 +328,16 @@ def test_results_without_bounds_are_described_up_to_a_bound(result: Callable[[in
 def test_ctrl_c_ends_the_run_and_is_no_outcome() -> None:
     with pytest.raises(KeyboardInterrupt):
         outcome_of(raising(KeyboardInterrupt()))
+
+
+def test_where_ctrl_c_is_ignored_an_interrupt_is_the_subject_s() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        outcome = outcome_of(raising(KeyboardInterrupt("x")))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(outcome, Raised)
+    assert (outcome.exception, outcome.message) == ("KeyboardInterrupt", "x")
 
 
 def test_the_time_limit_of_a_test_is_no_outcome() -> None:

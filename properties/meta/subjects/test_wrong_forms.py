@@ -37,6 +37,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "text": lambda found: "text",
     "nested": lambda found: [[[found]]],
     "a tensor without dimensions": lambda found: torch.tensor(7),
+    "a generator": lambda found: (part for part in found) if hasattr(found, "__len__") else None,
 }
 """Of these, every property of the function is to say that they are wrong."""
 LENGTHS: dict[str, Callable[[Any], Any]] = {

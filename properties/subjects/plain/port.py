@@ -84,6 +84,7 @@ def state_layout() -> str:
 def read_as(form: Callable[[Any], Any], found: Any) -> Any:
     """What a function of the port returned, in the documents' form; as it is where it has another one, to be compared so."""
     try:
+        _require_array(found)
         return form(found)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         return found
@@ -93,9 +94,17 @@ def ints(values: Sequence[Any]) -> list[int]:
     """Whole numbers as Python has them, whatever array they come in.
 
     Raises:
-        TypeError: one is no whole number; True is none, nor is 1.0.
+        TypeError: one is no whole number; True is none, nor is 1.0. Or they are in no array.
     """
+    _require_array(values)
     return [_int(value) for value in values]
+
+
+def _require_array(values: Any) -> None:
+    """An iterator can be read only once, and what a set or a dictionary holds has no order that means something."""
+    if isinstance(values, Mapping) or not hasattr(type(values), "__getitem__"):
+        kind = type(values).__name__
+        raise TypeError(f"values = {kind}, but should be a list, a tuple or an array")
 
 
 def _int(value: Any) -> int:

@@ -54,6 +54,9 @@ class Exploration:
             status, detail = self._explored(self.task)
         finally:
             self._end()
+            replaced = self.worker.own_code.restore()
+        if replaced and status != "falsified":
+            status, detail = "error", f"the subject replaced {', '.join(replaced)}: nothing here is evidence"
         self._failures.settle()
         return self._summed_up(status, detail)
 

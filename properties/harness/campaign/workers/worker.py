@@ -38,6 +38,7 @@ from properties.harness.device.log import WORKER, StepLog, running_path
 from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.shared import DeviceGone
 from properties.harness.kernels import coverage
+from properties.harness.subject.own_code import OwnCode
 from properties.harness.subject.surroundings import OpenFiles, take_remarks
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Worker:
         """What could not be written, a sentence for each place and reason."""
         self.log = self._opened_log()
         self.properties = properties_of(setting)
+        self.own_code = OwnCode()
         subject = load(setting.subject)
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Port = self.isolated or ordinary_port(

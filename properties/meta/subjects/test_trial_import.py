@@ -1,0 +1,38 @@
+"""Subjects whose import ends the process, or never comes to its end: said in time, by a process that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from properties.harness.campaign.start import loaded
+from properties.harness.subject import trial_import
+from properties.meta.breakages.broken import module
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import os\nos._exit(0)", "it ended the process with exit code 0"),
+        ("import os\nos.kill(os.getpid(), 9)", "it ended the process with exit code -9"),
+        ("import time\ntime.sleep(600)", "it took more than 1 s"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "it took more than 1 s"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise KeyError('x')", "KeyError: 'x'"),
+    ],
+)
+def test_an_import_that_does_not_come_to_its_end_is_refused(
+    source: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_import.require_import_that_ends, "__defaults__", (1.0,))
+    (tmp_path / "toy_import.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="subject = 'toy_import', but should be") as raised:
+        loaded("toy_import")
+    assert told in str(raised.value)
+
+
+def test_an_import_that_comes_to_its_end_is_done_in_this_process(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_import", "def divide(x, y):\n    return x // y\n"):
+        assert loaded("toy_import").name == "toy_import"
