@@ -127,8 +127,8 @@ class Recovery:
                 None,
                 [f"a condition of a known defect gave no answer: {error}: the case counts as new"],
             )
-        for error in errors:
-            self._ledger.trouble(error)
+        for told in errors:
+            self._ledger.trouble(told)
         return str(name) if name is not None else None
 
     def _reported(self, case: Case, folder: Path, note: str) -> str:

@@ -18,7 +18,7 @@ from properties.harness.campaign.workers import exploration, failures
 from properties.harness.campaign.workers.exploration import Exploration
 from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
 from properties.harness.campaign.workers.worker import Worker
-from properties.harness.case import Case
+from properties.harness.case import Case, compare
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.case import CHANCE
 from properties.harness.case.values import Raised, call
@@ -438,7 +438,7 @@ def test_what_a_subject_replaces_in_the_harness_is_put_back_and_an_error(make: M
     target, name = {
         "name": (example_module, "outcome_difference"),
         "method": (Trial, "_compare"),
-        "code": (example_module.outcome_difference, "__code__"),
+        "code": (compare.outcome_difference, "__code__"),
     }[how]
     before = getattr(target, name)
     nothing = (lambda self, number: None) if how == "method" else (lambda expected, actual, *, places: None)

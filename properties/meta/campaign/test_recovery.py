@@ -49,7 +49,7 @@ def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledg
     ],
 )
 def test_a_condition_that_gives_no_answer_ends_its_child_alone(
-    condition: Callable[[Case], Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    condition: Callable[[Case], bool], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "_ASK_SECONDS", 1.0)
     case = a_case()
@@ -59,9 +59,8 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
         case.failure.function,
         case.failure.part,
         case.failure.exception,
-        condition=condition,
     )
-    made, ledger = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom))
+    made, ledger = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom, condition))
     assert made.find(case, "ended", 0.0)
     assert len(ledger.found) == 1
     assert [one for one in ledger.troubles if told in one]
