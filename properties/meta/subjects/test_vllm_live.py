@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from oracle.profile import DOCUMENTS
+from properties.harness import rooms
 from properties.harness.case import Case
 from properties.harness.case.failure import Failure
 from properties.harness.case.values import Raised, Record, Returned, call, record
 from properties.meta.breakages.broken import ROOT, a_case
+from properties.meta.subjects.test_vllm_inside import PYTHON, needs_release
 from properties.strategies.live import LiveWorld
 from properties.subjects.vllm_conditions import CONDITIONS
 
@@ -359,3 +362,27 @@ def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None
     assert {name: defaults[name] for name in drawn.keys() - always} == {
         name: drawn[name] for name in drawn.keys() - always
     }
+
+
+_TWO_ENGINES = """
+import os
+from properties.harness.kernels import triton_mode
+triton_mode.prepare("cpu")
+from properties.harness.subject import load
+subject = load("vllm")
+subject.resolve("LiveEngine")
+before = dict(os.environ)
+settings = [subject.construct("LiveSettings", {"kinds": ("mamba2",), "runner": runner}) for runner in ("V1", "V2")]
+engines = [subject.resolve("LiveEngine")(one) for one in settings]
+print(*[engine.config.use_v2_model_runner for engine in engines])
+print({name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)} or "nothing")
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_engines_of_two_runners_stand_side_by_side_and_change_no_variable() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _TWO_ENGINES), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-2:] == ["False True", "nothing"]

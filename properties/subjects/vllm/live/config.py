@@ -5,6 +5,7 @@ the attributes that an engine of this size reads.
 """
 
 import dataclasses
+import functools
 import inspect
 from types import SimpleNamespace
 from typing import Any
@@ -177,7 +178,7 @@ def model_config(settings: LiveSettings) -> Any:
 
 def vllm_config(settings: LiveSettings) -> Any:
     """The release's VllmConfig of an engine with these settings."""
-    Config = find("vllm.config:VllmConfig")
+    Config = _config_of_runner(find("vllm.config:VllmConfig"), settings.runner)
     cache = find("vllm.config:CacheConfig")(
         block_size=settings.kv_block_size,
         enable_prefix_caching=settings.prefix_caching,
@@ -218,6 +219,13 @@ def vllm_config(settings: LiveSettings) -> Any:
     compilation.max_cudagraph_capture_size = 64 if full else None
     compilation.static_forward_context = {}
     return made
+
+
+@functools.cache
+def _config_of_runner(cls: Any, runner: str) -> Any:
+    # The release's property reads a variable of the environment whenever it is asked: engines of two runners could not stand
+    # side by side, and setting it would be a change of the process.
+    return type(cls.__name__, (cls,), {"use_v2_model_runner": runner == "V2"})
 
 
 def speculative_config(settings: LiveSettings) -> Any:

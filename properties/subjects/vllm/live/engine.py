@@ -9,7 +9,6 @@ a scheduler's output and returns a model runner's; `drafts`, for the scheduler; 
 
 import collections
 import hashlib
-import os
 import pickle
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -52,7 +51,6 @@ class LiveEngine:
     def __init__(self, settings: LiveSettings) -> None:
         require_mode(settings)
         self.settings = settings
-        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(settings.runner == "V2"))
         dim_first = get_conv_state_layout() == "DS"
         self.config = vllm_config(settings)
         self.caches = kv_cache_config(settings, dim_first)
