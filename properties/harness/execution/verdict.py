@@ -46,8 +46,8 @@ def verdict_of(counts: Counts, *, known: bool = False) -> Verdict:
         return Verdict(Status.PASSED)
     if not counts.examples:
         return Verdict(Status.NOT_TESTED, "no example was run")
-    if counts.left_out:
-        # The others had nothing to compare, and say nothing about the subject.
+    if counts.not_offered or counts.no_evidence:
+        # The others had nothing to compare, or were inputs that the contract leaves out: other inputs may be inside of it.
         return Verdict(Status.NOT_APPLICABLE, counts.left_out)
     ended = f"nothing was compared in all {counts.examples:,} examples"
     if counts.examples == 1:

@@ -280,8 +280,8 @@ def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
         ),
         (
             {"examples": 3, "outside": {"odd": 3}},
-            Status.NOT_APPLICABLE,
-            "odd",
+            Status.NOT_TESTED,
+            "nothing was compared in all 3 examples: odd",
         ),
     ],
     ids=str,

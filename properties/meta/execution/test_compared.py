@@ -146,7 +146,16 @@ def test_values_of_other_types_are_different(expected: Any, actual: Any) -> None
     [
         ({"examples": 9, "compared": 1, "not_offered": {"no f": 8}}, Status.PASSED, ""),
         ({"examples": 9, "not_offered": {"no f": 8}}, Status.NOT_APPLICABLE, "no f"),
-        ({"examples": 9, "outside": {"odd": 1}, "discarded": 8}, Status.NOT_APPLICABLE, "odd"),
+        (
+            {"examples": 9, "outside": {"odd": 1}, "discarded": 8},
+            Status.NOT_TESTED,
+            "nothing was compared in all 9 examples: odd",
+        ),
+        (
+            {"examples": 9, "outside": {"odd": 8}, "not_offered": {"no f": 1}},
+            Status.NOT_APPLICABLE,
+            "odd; no f",
+        ),
         ({"examples": 9, "no_evidence": {"no order": 9}}, Status.NOT_APPLICABLE, "no order"),
         ({"examples": 9}, Status.NOT_TESTED, "nothing was compared in all 9 examples: there was nothing"),
         ({}, Status.NOT_TESTED, "no example was run"),
