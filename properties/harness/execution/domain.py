@@ -13,6 +13,11 @@ def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
     return next((one.reason for one in subject.outside if one.holds(call)), None)
 
 
+def is_lacked(subject: Subject, call: Call) -> bool:
+    """Whether a call that is left out is about something that the subject does not have."""
+    return any(one.lacked and one.holds(call) for one in subject.outside)
+
+
 def not_offered(outcome: Outcome | None) -> str | None:
     """Why a call was not tried: the subject does not offer it, or its launch can be neither executed nor interpreted; or None."""
     if isinstance(outcome, Raised) and outcome.not_offered:

@@ -27,7 +27,7 @@ from properties.harness.case.timeline import Timeline
 from properties.harness.case.unchecked import unchecked
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
 from properties.harness.execution.counts import Counts
-from properties.harness.execution.domain import left_out, not_offered
+from properties.harness.execution.domain import is_lacked, left_out, not_offered
 from properties.harness.execution.earlier_examples import EarlierExamples
 from properties.harness.execution.port import Port
 from properties.harness.execution.run import Run, rules_of
@@ -227,7 +227,9 @@ class Trial:
         if asked is not None:
             reason = left_out(self.bench.subject, asked.call, asked.expected)
             if reason is not None:
-                self._leave(self.bench.counts.outside, reason)
+                counts = self.bench.counts
+                lacked = is_lacked(self.bench.subject, asked.call)
+                self._leave(counts.not_offered if lacked else counts.outside, reason)
         taken = self._run.take(step, asked)
         self._require_offered(taken.outcome if taken is not None else None)
 

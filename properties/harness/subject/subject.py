@@ -42,6 +42,8 @@ class Outside:
     reason: str
     condition: Callable[[Call], bool] | None = None
     """None: of every call."""
+    lacked: bool = False
+    """The subject has nothing that such calls are about, whatever else is drawn: they count as not offered."""
 
     def covers(self, function: str) -> bool:
         return fnmatchcase(function, self.function)

@@ -21,7 +21,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status, verdict_of
 from properties.meta.breakages.broken import ROOT, a_property, toy
-from properties.subjects import Subject, adapted
+from properties.subjects import Outside, Subject, adapted
 
 DIVIDED = call("divide", x=6, y=2)
 COPIED, OFFSETS = (
@@ -94,6 +94,15 @@ def test_what_the_adapter_alone_executes_is_no_evidence() -> None:
     verdict = verdict_of(bench.counts)
     assert verdict.status is Status.NOT_APPLICABLE
     assert verdict.reason.startswith("toy_port does not implement list_copies")
+
+
+@pytest.mark.parametrize(("lacked", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.NOT_TESTED)])
+def test_a_call_about_what_the_subject_lacks_counts_as_not_offered(lacked: bool, status: Status) -> None:
+    subject = toy(divide=lambda x, y: x // y)
+    subject.outside = (Outside("divide", "toys have no numbers", lacked=lacked),)
+    verdict = verdict_of(counts_of(lambda trial: trial.agrees(DIVIDED), subject))
+    assert verdict.status is status
+    assert verdict.reason.endswith("toys have no numbers")
 
 
 def never(**arguments: Any) -> Any:

@@ -26,6 +26,7 @@ def outside_of(port: ModuleType, profile: Profile) -> tuple[Outside, ...]:
             f"{_CONTEXT}.initialize_from_forward_context",
             "plain functions are handed states, and describe none",
             _describes_states,
+            lacked=True,
         ),
     )
     if not getattr(port, "REFUSES", False):
