@@ -14,7 +14,7 @@ from properties.harness.case import failure, suspect, timeline, values
 from properties.harness.case.values import Value
 from properties.harness.data.typed import spelled
 
-_SAVED: tuple[type, ...] = (
+STEP_KINDS: tuple[type, ...] = (
     values.Tensor,
     values.DType,
     values.Device,
@@ -33,6 +33,10 @@ _SAVED: tuple[type, ...] = (
     values.Let,
     values.Overwrite,
     values.Call,
+)
+"""What steps are made of."""
+_SAVED: tuple[type, ...] = (
+    *STEP_KINDS,
     values.Returned,
     values.SourceLine,
     values.Raised,

@@ -12,30 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from properties.harness.case import values
-from properties.harness.case.codec import decode, encode
+from properties.harness.case.codec import STEP_KINDS, decode, encode
 from properties.harness.case.values import Call, Let, Overwrite, Step
-
-_KINDS: tuple[type, ...] = (
-    values.Tensor,
-    values.DType,
-    values.Device,
-    values.Name,
-    values.Record,
-    values.Returns,
-    values.View,
-    values.Fake,
-    values.Function,
-    values.BufferMaker,
-    values.Rows,
-    values.NumPy,
-    values.Attribute,
-    values.SameAs,
-    values.Address,
-    Let,
-    Overwrite,
-    Call,
-)
 
 
 def _reducer(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
@@ -43,8 +21,8 @@ def _reducer(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
     return lambda value: (kind, tuple([getattr(value, name) for name in names]))
 
 
-_REDUCERS = {kind: _reducer(kind) for kind in _KINDS}
-_BY_NAME = {(kind.__module__, kind.__qualname__): kind for kind in _KINDS}
+_REDUCERS = {kind: _reducer(kind) for kind in STEP_KINDS}
+_BY_NAME = {(kind.__module__, kind.__qualname__): kind for kind in STEP_KINDS}
 
 
 def pack(steps: Sequence[Step]) -> bytes:
