@@ -61,9 +61,20 @@ def built(trial: Trial, session: Session) -> Record:
     return trial.returns(session.steps[0].build(session.setup))
 
 
+def said(session: Session) -> Session:
+    """The session of a runner that says all it knows, as releases promise: what they leave out is no evidence."""
+    setup = replace(session.setup, decode_context_parallel_size=1)
+    steps = (replace(step, marks=True, bounds=True, drafts=True) for step in session.steps)
+    return Session(setup, tuple(steps))
+
+
 def accepted(session: Session) -> Session:
     """The session with accepted counts given, without which speculation cannot be built at all."""
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
+
+
+SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECULATING).map(accepted).map(said)
+"""Half of them with all that a runner can say."""
 
 
 @statements(
@@ -94,7 +105,7 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, 
     "gdn-builder/token-indices",
     "partition",
     "GDNAttentionMetadataBuilder.build",
-    session=sessions(**SPECULATING).map(accepted),
+    session=SPECULATIVE_SESSIONS,
 )
 def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
@@ -152,7 +163,7 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
     "gdn-builder/no-drafts",
     "classification",
     "GDNAttentionMetadataBuilder.build",
-    session=sessions(**SPECULATING).map(accepted),
+    session=SPECULATIVE_SESSIONS,
 )
 def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     trial: Trial, session: Session

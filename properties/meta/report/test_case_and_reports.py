@@ -322,6 +322,8 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
     for case, place in zip(correct, places, strict=True):
         place.parent.mkdir(parents=True)
         place.write_text(repro_script(case, place.parent, ROOT), encoding="utf-8")
+        # Scripts of an order of programs have statecheck replay it.
+        case.save(place.parent / "case.json")
     found = [directory / "repro.py" for directory in reports.values()]
     intact = {"SUBJECT": "impl", "SUBJECT_PATH": str(ROOT)}
     jobs: list[tuple[Path, dict[str, str]]] = [(script, {}) for script in found]

@@ -500,7 +500,9 @@ def test_a_script_says_of_an_exit_of_the_subject_that_the_defect_is_there(tmp_pa
         (tmp_path / "repro.py").write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
         (verdict,), _ = run_scripts(tmp_path, [(tmp_path / "repro.py", {})])
     assert verdict.code == 1
-    assert verdict.output.startswith("the call raised SystemExit: 0, but should return a result\n")
+    assert verdict.output.startswith(
+        "the call raised SystemExit: 0 (toy_leaving.py:2 in cdiv), but should return a result\n"
+    )
 
 
 @pytest.mark.parametrize("wrong", ["1", 1, None, [1]])
