@@ -110,5 +110,5 @@ def test_large_states_are_still_drawn() -> None:
         lambda setup: setup.layout == "DS" and setup.is_large,
         lambda setup: any(state.nbytes > 16384 for group in setup.groups for state in group.states),
     ]
-    setups = [batch.setup for batch in drawn(afters(), 600)]
+    setups = [batch.setup for batch in drawn(afters(), 1_500)]
     assert all(any(map(one, setups)) for one in large)
