@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from properties.harness.docs.deciding import decided_by
 from properties.harness.execution.registry import Property
 from properties.harness.text.markdown import code, escaped
 
@@ -13,10 +14,17 @@ _LONGEST = 400
 
 def table(tested: Mapping[str, Property]) -> str:
     """A row for each property, in the order of ids, so that those of a topic stand together."""
-    rows = ["| id | should hold | kind | functions | file |", "|---|---|---|---|---|"]
+    rows = ["| id | should hold | kind | decided by | functions | file |", "|---|---|---|---|---|---|"]
     for one in sorted(tested.values(), key=lambda one: one.id):
         file = f"{one.module.replace('.', '/')}.py"
-        cells = (code(one.id), _said(one), one.kind, ", ".join(_functions(one)), f"[{file}](../{file})")
+        cells = (
+            code(one.id),
+            _said(one),
+            one.kind,
+            decided_by(one),
+            ", ".join(_functions(one)),
+            f"[{file}](../{file})",
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 

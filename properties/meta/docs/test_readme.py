@@ -8,6 +8,8 @@ import pytest
 
 from properties.harness.docs import citations, symbols
 from properties.harness.docs import generated as readme
+from properties.harness.docs.deciding import decided_by
+from properties.harness.execution.registry import found, load_properties
 
 PARTS = ("symbols", "properties", "deviations")
 EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in PARTS}
@@ -15,14 +17,14 @@ EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in
 
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    found = {name: tmp_path / readme.FILES[name] for name in EMPTY}
+    paths = {name: tmp_path / readme.FILES[name] for name in EMPTY}
     (tmp_path / "docs").mkdir()
-    for name, path in found.items():
+    for name, path in paths.items():
         path.write_text(EMPTY[name], encoding="utf-8")
     monkeypatch.setattr(readme, "ROOT", tmp_path)
     monkeypatch.setattr(symbols, "complaints", lambda *_: [])
     monkeypatch.setattr(citations, "complaints", list)
-    return found
+    return paths
 
 
 def test_what_was_written_is_up_to_date(pages: dict[str, Path]) -> None:
@@ -31,9 +33,24 @@ def test_what_was_written_is_up_to_date(pages: dict[str, Path]) -> None:
     assert readme.run_table(write=False, check=True) == 0
     texts = {name: path.read_text(encoding="utf-8") for name, path in pages.items()}
     assert texts["symbols"].startswith(f"before\n{readme.markers('symbols')[0]}\n| document |")
-    row = "| `v1-postprocess/boundary` | an accepted state on a boundary is stored in the column of its block | byte-exact |"
+    row = "| `v1-postprocess/boundary` | an accepted state on a boundary is stored in the column of its block | byte-exact | rule |"
     assert row in texts["properties"]
     assert texts["deviations"].endswith(f"|\n{readme.markers('deviations')[1]}\nafter")
+
+
+@pytest.mark.parametrize(
+    ("name", "checks"),
+    [
+        ("builder/no-stale-step", "rule"),
+        ("builder/partition", "condition"),
+        ("lifecycle/v1-provenance", "condition"),
+        ("builder/padding-rows", "law"),
+        ("history/same-bytes", "rule and law"),
+    ],
+)
+def test_what_decides_is_read_from_the_body(name: str, checks: str) -> None:
+    load_properties()
+    assert decided_by(found(name)) == checks
 
 
 @pytest.mark.usefixtures("pages")
