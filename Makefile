@@ -122,7 +122,7 @@ bisect: $(READY)  ## which release of vLLM broke a case and which repaired it; c
 	  --device $(call quote,$(DEVICE)) $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) \
 	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(if $(COMMITS),--commits $(call quote,$(COMMITS))) $(BISECT_ARGS)
 
-traces: $(READY)  ## generated lives of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
+traces: $(READY)  ## generated scenarios of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 

@@ -69,7 +69,12 @@ def states_are_of_exactly_the_tokens(
 
 
 @prop(
-    "history/same-bytes", "metamorphic", *ROWS, *SLOTS, CLEANUP, history=histories(max_lives=2, max_decodes=2)
+    "history/same-bytes",
+    "metamorphic",
+    *ROWS,
+    *SLOTS,
+    CLEANUP,
+    history=histories(max_requests=2, max_decodes=2),
 )
 def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, history: History) -> None:
     """The same requests, the same forwards, the same accepted tokens: every runner ends with the same states."""

@@ -14,9 +14,9 @@ from hypothesis.stateful import initialize, precondition, rule
 from oracle.lifecycle.requests import Request
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
-from properties.engine.lives import Arrive, EngineStep, Event, Finish, Life, Reset, Turn
 from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
+from properties.engine.scenarios import Arrive, EngineStep, Event, Finish, Reset, Scenario, Turn
 from properties.engine.world import World
 from properties.harness.case.values import Outcome
 from properties.harness.case.values import Step as AnyStep
@@ -33,23 +33,23 @@ REDUCTION_SECONDS = 30.0
 WAYS = ("exactly", "by one", "by several")
 
 
-class Lives(TrialMachine):
-    """Requests that arrive, are computed in steps, make way, come back and end; every step is held against the laws."""
+class Scenarios(TrialMachine):
+    """Requests that arrive, are computed in steps, are preempted, come back and end; every step is held against the laws."""
 
     steps: ClassVar[int] = 30
     reduces: ClassVar[bool] = True
     heading: ClassVar[str] = ""
     modes: ClassVar[tuple[str, ...]] = ("align",)
     runners: ClassVar[tuple[str, ...]] = ("V1", "V2")
-    life: Life | None = None
+    scenario: Scenario | None = None
 
     @initialize(data=st.data(), lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3))
     def begin(self, data: st.DataObject, lengths: list[int]) -> None:
-        """An engine with requests, since a life may go on without any others."""
+        """An engine with requests, since a scenario may go on without any others."""
         self.arrived, self.leaving = 0, set[str]()
         try:
             with self.trial.reading():
-                self.life = self.drawn_life(data)
+                self.scenario = self.drawn_scenario(data)
         except Violation as error:
             self.trial.finds(error.flaw.failure)
         except OutsideDomain:
@@ -57,43 +57,45 @@ class Lives(TrialMachine):
         for length in lengths:
             self.send(self.new_prompt(length))
 
-    def drawn_life(self, data: st.DataObject) -> Life:
+    def drawn_scenario(self, data: st.DataObject) -> Scenario:
         world = data.draw(worlds(modes=self.modes, runners=self.runners), label="world")
-        return Life(replace(world, profile=self.trial.profile), self.trial.keep)
+        return Scenario(replace(world, profile=self.trial.profile), self.trial.keep)
 
     @classmethod
-    def again(cls, life: Life, world: World, execute: Execute) -> Life | None:  # noqa: ARG003 - a model is in it
-        """A life like `life` from its beginning, in another engine; None where it does not go with it."""
-        return Life(world, execute)
+    def again(cls, scenario: Scenario, world: World, execute: Execute) -> Scenario | None:  # noqa: ARG003 - a model is in it
+        """A scenario like `scenario` from its beginning, in another engine; None where it does not go with it."""
+        return Scenario(world, execute)
 
     @property
     def engine(self) -> Engine:
-        assert self.life is not None
-        return self.life.engine
+        assert self.scenario is not None
+        return self.scenario.engine
 
     @property
     def num_spec(self) -> int:
-        assert self.life is not None
-        return self.life.world.num_spec
+        assert self.scenario is not None
+        return self.scenario.world.num_spec
 
     @property
     def alive(self) -> list[Request]:
-        return [] if self.life is None else self.life.live
+        return [] if self.scenario is None else self.scenario.live
 
     @property
     def running(self) -> list[Request]:
-        return [] if self.life is None else self.engine.scheduler.running
+        return [] if self.scenario is None else self.engine.scheduler.running
 
     def new_prompt(self, length: int) -> tuple[int, ...]:
-        assert self.life is not None
-        return self.life.new_tokens(length)
+        assert self.scenario is not None
+        return self.scenario.new_tokens(length)
 
-    @precondition(lambda self: self.life is None)
+    @precondition(lambda self: self.scenario is None)
     @rule()
     def nothing_happens(self) -> None:
         """The subject does not offer what such an engine needs."""
 
-    @precondition(lambda self: self.life is not None and len(self.alive) < self.life.world.max_num_seqs + 2)
+    @precondition(
+        lambda self: self.scenario is not None and len(self.alive) < self.scenario.world.max_num_seqs + 2
+    )
     @rule(own=st.integers(1, 12), like=st.none() | st.integers(0, 7), shared=st.integers(1, 24))
     def arrive(self, own: int, like: int | None, shared: int) -> None:
         """A request whose prompt begins like another one's."""
@@ -155,7 +157,7 @@ class Lives(TrialMachine):
     @precondition(lambda self: self.running)
     @rule(number=st.integers(0, 3))
     def preempt(self, number: int) -> None:
-        """A request makes way, and comes back in a later step."""
+        """A request is preempted, and comes back in a later step."""
         self.leaving.add(self.running[number % len(self.running)].id)
         self.take()
 
@@ -187,50 +189,50 @@ class Lives(TrialMachine):
         """Let it happen, and report what breaks a law."""
         if self.known_failure:
             return
-        assert self.life is not None
+        assert self.scenario is not None
         rows = len(self.alive) if isinstance(event, EngineStep) else 0
         try:
             with self.trial.reading():
-                self.life.happens(event)
+                self.scenario.happens(event)
             self.trial.kept_compared(rows)
         except OutsideDomain:
             self.known_failure = True
         except Violation as error:
             try:
-                found(self.trial, self.life, error)
+                found(self.trial, self.scenario, error)
             except KnownFailure:
                 self.known_failure = True
 
     def teardown(self) -> None:
-        if self.life is not None:
+        if self.scenario is not None:
             for mark in sorted(self.engine.marks.seen):
                 event(mark)
             self.trial.bench.tally.note(self.engine.steps, self.engine.marks.seen)
 
     @classmethod
     def reduce(cls, bench: Bench, tested: Property, origin: Failing) -> None:
-        def fails(world: World, events: tuple[Event, ...]) -> Life | None:
+        def fails(world: World, events: tuple[Event, ...]) -> Scenario | None:
             bench.port.begin()
             try:
-                life = cls.again(origin.life, world, offered(bench.port.execute))
+                scenario = cls.again(origin.scenario, world, offered(bench.port.execute))
             except (Violation, OutsideDomain):
                 return None
-            error = None if life is None else broken_by(life, events)
-            return life if error is not None and error.flaw.raised is origin.flaw.raised else None
+            error = None if scenario is None else broken_by(scenario, events)
+            return scenario if error is not None and error.flaw.raised is origin.flaw.raised else None
 
         smaller = reduced(origin, fails, REDUCTION_SECONDS)
         trial = bench.begin(tested)
-        life = cls.again(origin.life, smaller.world, trial.keep)
-        assert life is not None
-        error = broken_by(life, smaller.events)
+        scenario = cls.again(origin.scenario, smaller.world, trial.keep)
+        assert scenario is not None
+        error = broken_by(scenario, smaller.events)
         if error is not None:
-            # What the smaller life shows may be declared, where what the whole one shows is not.
+            # What the smaller scenario shows may be declared, where what the whole one shows is not.
             with suppress(KnownFailure):
-                found(trial, life, error)
+                found(trial, scenario, error)
 
 
 def offered(execute: Execute) -> Execute:
-    """Execute steps; what the subject does not offer ends a life without a violation."""
+    """Execute steps; what the subject does not offer ends a scenario without a violation."""
 
     def executed(step: AnyStep) -> Outcome | None:
         outcome = execute(step)
@@ -242,11 +244,11 @@ def offered(execute: Execute) -> Execute:
     return executed
 
 
-def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
+def broken_by(scenario: Scenario, events: tuple[Event, ...]) -> Violation | None:
     """The first violation when these events happen."""
     for event_ in events:
         try:
-            life.happens(event_)
+            scenario.happens(event_)
         except OutsideDomain:
             return None
         except Violation as error:
@@ -254,15 +256,15 @@ def broken_by(life: Life, events: tuple[Event, ...]) -> Violation | None:
     return None
 
 
-def found(trial: Trial, life: Life, error: Violation) -> NoReturn:
-    engine, flaw = life.engine, error.flaw
+def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
+    engine, flaw = scenario.engine, error.flaw
     suspect = replace(flaw.suspect, steps=tuple(engine.calls)) if flaw.suspect else None
-    origin = Failing(life.world, life, flaw)
+    origin = Failing(scenario.world, scenario, flaw)
     trial.finds(flaw.failure, engine.story.timeline(flaw), origin, suspect)
 
 
 @machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
-class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Lives):
+class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
     """Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
@@ -272,7 +274,7 @@ class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Lives):
 
 
 @machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
-class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Lives):
+class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
     """Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
@@ -282,7 +284,7 @@ class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Lives):
 
 
 @machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
-class RequestsWithoutCopiesLiveByTheStatesOfExactlyTheirTokens(Lives):
+class RequestsWithoutCopiesLiveByTheStatesOfExactlyTheirTokens(Scenarios):
     """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
 
     heading = "no copies"

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.engine.lives import GreedyLife, Life
 from properties.engine.recurrent import Recurrent
 from properties.engine.runners import Execute
+from properties.engine.scenarios import GreedyScenario, Scenario
 from properties.engine.world import World
 from properties.harness.execution.machines import machine_prop
 from properties.strategies.lifecycle import with_blocks, worlds
 from properties.test_align_sessions import ROWS, SLOTS
-from properties.test_lifecycle import BUILDERS, Lives
+from properties.test_lifecycle import BUILDERS, Scenarios
 
 VOCABULARY = 24
 SEEDS = 8
@@ -42,21 +42,25 @@ def greedy_worlds(
     return st.builds(with_model, worlds(modes=modes, runners=runners), st.integers(0, SEEDS - 1))
 
 
-class GreedyLives(Lives):
+class GreedyScenarios(Scenarios):
     """Requests of a real model."""
 
     modes = ("align", "none", "all")
 
-    def drawn_life(self, data: st.DataObject) -> Life:
+    def drawn_scenario(self, data: st.DataObject) -> Scenario:
         drawn = greedy_worlds(self.modes, self.runners)
         world, recurrent = data.draw(drawn, label="world and model")
-        return GreedyLife(replace(world, profile=self.trial.profile), self.trial.keep, recurrent=recurrent)
+        return GreedyScenario(
+            replace(world, profile=self.trial.profile), self.trial.keep, recurrent=recurrent
+        )
 
     @classmethod
-    def again(cls, life: Life, world: World, execute: Execute) -> Life | None:
-        assert isinstance(life, GreedyLife)
+    def again(cls, scenario: Scenario, world: World, execute: Execute) -> Scenario | None:
+        assert isinstance(scenario, GreedyScenario)
         return (
-            GreedyLife(world, execute, recurrent=life.recurrent) if world.setup == life.world.setup else None
+            GreedyScenario(world, execute, recurrent=scenario.recurrent)
+            if world.setup == scenario.world.setup
+            else None
         )
 
     def new_prompt(self, length: int) -> tuple[int, ...]:
@@ -66,7 +70,7 @@ class GreedyLives(Lives):
 
 
 @machine_prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
-class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyLives):
+class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     """A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own."""
 
     heading = "greedy rows"
@@ -74,7 +78,7 @@ class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyLives):
 
 
 @machine_prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
-class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyLives):
+class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyScenarios):
     """A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own."""
 
     heading = "greedy slots"

@@ -1,4 +1,4 @@
-"""The release's own engine: its scheduler, its cache manager and its worker, in the lives of requests."""
+"""The release's own engine: its scheduler, its cache manager and its worker, in scenarios of requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE = "LiveEngine"
 
 @dataclass(eq=False)
 class LiveRun:
-    """A life on its way: the tokens of each request so far, and those that live."""
+    """A scenario on its way: the tokens of each request so far, and those that live."""
 
     trial: Trial
     story: LiveStory
@@ -98,7 +98,7 @@ class LiveRun:
         self.trial.finds(stated(seen, "should be", place="progress", function=f"{ENGINE}.step"))
 
     def call(self, made: Call) -> Value:
-        """Make it in the engine's environment. What it returns breaks no law, or else the life ends here."""
+        """Make it in the engine's environment. What it returns breaks no law, or else the scenario ends here."""
         environment = tuple(self.story.world.environment.items())
         outcome = self.trial.agrees(replace(made, environment=environment))
         assert isinstance(outcome, Returned)

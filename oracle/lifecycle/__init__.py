@@ -1,1 +1,1 @@
-"""The life of a request: which tokens it has, which blocks it holds, and which prefix every block stands for."""
+"""What happens to a request: which tokens it has, which blocks it holds, and which prefix every block stands for."""

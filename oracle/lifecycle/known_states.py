@@ -20,7 +20,7 @@ class LiveRequest:
     computed: int = 0
     said: int = 0
     index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
-    """By state, the requests that come to it, and after how many tokens; of all requests of a life, where they have it in common."""
+    """By state, the requests that come to it, and after how many tokens; of all requests of a scenario, where they have it in common."""
 
     def state(self, count: int) -> int:
         """After its first `count` tokens, with those that it will come to say."""
@@ -44,7 +44,7 @@ class LiveRequest:
 
 @dataclass
 class KnownStates:
-    """Every state that a life has come to.
+    """Every state that a scenario has come to.
 
     Args:
         requests: by their names; see `add`.

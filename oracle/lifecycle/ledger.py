@@ -1,4 +1,4 @@
-"""What every block of recurrent state stands for, at each moment of the requests' lives."""
+"""What every block of recurrent state stands for, at each moment of a scenario."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ Observed = Mapping[str, Any]
 
 @dataclass
 class LiveLaws:
-    """Follows an engine's life, and says what breaks a law.
+    """Follows a scenario of an engine, and says what breaks a law.
 
     Args:
         block_sizes: tokens of a block, for attention and then for each recurrent group.

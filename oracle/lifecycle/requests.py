@@ -24,7 +24,7 @@ class Geometry:
 
 
 class Stage(Enum):
-    """Where a request is in its life."""
+    """Whether a request waits, runs or has ended."""
 
     WAITING = "waiting"
     RUNNING = "running"

@@ -68,22 +68,22 @@ class Scheduler:
         self.pool.forget_all()
 
     def schedule(self, wishes: Iterable[Wish], preempted: Iterable[str] = ()) -> SchedulerStep:
-        """The next step; requests in `preempted` make way first, as others do where blocks run short.
+        """The next step; requests in `preempted` are preempted first, and others where blocks run short.
 
-        Running requests come before waiting ones, which come in only where nobody had to make way.
+        Running requests are scheduled before waiting ones, which are admitted only in a step without preemption.
         """
         wished = {wish.id: wish for wish in wishes}
-        gone = [self._preempt(self.requests[request_id]) for request_id in preempted]
+        preempted_now = [self._preempt(self.requests[request_id]) for request_id in preempted]
         self._registered, rows = {}, []
         for request in list(self.running):
             if request in self.running and request.id in wished:
-                rows += self._row(request, wished[request.id], gone)
-        for request in [] if gone else list(self.waiting):
+                rows += self._row(request, wished[request.id], preempted_now)
+        for request in [] if preempted_now else list(self.waiting):
             if request.id in wished and len(self.running) < self.geometry.max_num_seqs:
                 rows += self._come_in(request, wished[request.id])
         for row in rows:
             self.requests[row.id].seen = True
-        told = tuple(self._finished), tuple(gone), tuple(self._reset)
+        told = tuple(self._finished), tuple(preempted_now), tuple(self._reset)
         self._finished, self._reset = [], []
         return SchedulerStep(tuple(rows), *told, tuple(self.pool.drain()), self._registered)
 
@@ -122,8 +122,8 @@ class Scheduler:
         for blocks in request.lists:
             blocks.drop_all(self.pool)
 
-    def _row(self, request: Request, wish: Wish, gone: list[str]) -> list[ScheduledRequest]:
-        """The request's part in the step, if it has one; the last of the running requests make way for it."""
+    def _row(self, request: Request, wish: Wish, preempted: list[str]) -> list[ScheduledRequest]:
+        """The request's part in the step, if it has one; the last running requests are preempted for it where blocks run short."""
         length, drafts = self._length(request, wish)
         if length == 0:
             return []
@@ -131,15 +131,15 @@ class Scheduler:
             for blocks in request.lists:
                 blocks.drop_old(self.pool, request.computed, self.geometry.block_size, self.geometry.num_spec)
         while self._missing(request, request.computed + length) > self.pool.num_free:
-            if self.make_way(request, gone):
+            if self.preempt_last(request, preempted):
                 return []
         return [self._scheduled(request, length, drafts)]
 
     @rule
-    def make_way(self, request: Request, gone: list[str]) -> bool:
+    def preempt_last(self, request: Request, preempted: list[str]) -> bool:
         """Preempt the last of the running requests for `request`; whether that is `request` itself."""
         last = self.running[-1]
-        gone.append(self._preempt(last))
+        preempted.append(self._preempt(last))
         return last is request
 
     def _come_in(self, request: Request, wish: Wish) -> list[ScheduledRequest]:

@@ -107,7 +107,7 @@ class Engine:
         """Schedule and execute a step.
 
         Args:
-            preempted: requests that make way.
+            preempted: requests that are preempted before the step.
             priority: by request, what decides the order of rows among equals.
             padding: rows of padding behind a batch of decodes, if the engine pads.
 

@@ -1,4 +1,4 @@
-"""What can be wrong in the life of requests, and the exceptions that carry it."""
+"""What can be wrong in a scenario, and the exceptions that carry it."""
 
 from __future__ import annotations
 

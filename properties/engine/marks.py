@@ -1,4 +1,4 @@
-"""Which of the interesting moments in requests' lives an engine has been through."""
+"""Which of the interesting moments of scenarios an engine has come to."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from properties.engine.world import World
 from properties.strategies.align import Kept, Setup
 
 PLENTY = 32
-"""Blocks that nobody has to make way for; enough to read."""
+"""Enough blocks that no request is preempted; few enough to read."""
 
 
 def plainness(world: World) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Makes a life that breaks a law as short and its engine as plain as it can.
+"""Makes a scenario that breaks a law as short and its engine as plain as it can.
 
 A generic shrinker deletes what happened one thing at a time, but whether a state is lost depends on where boundaries
-lie: without a step, all later ones lie elsewhere. Here a life may also begin later, with the tokens that its requests
+lie: without a step, all later ones lie elsewhere. Here a scenario may also begin later, with the tokens that its requests
 had by then as their prompts, which keeps every later boundary where it was.
 """
 
@@ -13,25 +13,25 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from properties.engine.flaws import Flaw
-from properties.engine.lives import Arrive, EngineStep, Event, Finish, Life, Turn
 from properties.engine.plainer_worlds import plainer_worlds, plainness
+from properties.engine.scenarios import Arrive, EngineStep, Event, Finish, Scenario, Turn
 from properties.engine.world import World
 
-Fails = Callable[[World, tuple[Event, ...]], Life | None]
-"""Lives the events; the life up to and with the event that breaks a law, or None."""
+Fails = Callable[[World, tuple[Event, ...]], Scenario | None]
+"""Executes the events; the scenario up to and with the event that breaks a law, or None."""
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A life that breaks a law with its last event; `flaw` is what was found first."""
+    """A scenario that breaks a law with its last event; `flaw` is what was found first."""
 
     world: World
-    life: Life
+    scenario: Scenario
     flaw: Flaw
 
     @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(self.life.events)
+        return tuple(self.scenario.events)
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ class Failing:
 
 
 def reduced(failing: Failing, fails: Fails, seconds: float) -> Failing:
-    """The simplest life found in the time that fails too; deterministic, but for the time."""
+    """The simplest scenario found in the time that fails too; deterministic, but for the time."""
     until = time.monotonic() + seconds
     progress = True
     while progress:
@@ -81,9 +81,9 @@ def _best(
                 return failing
             if (world, events) == (failing.world, failing.events):
                 continue
-            life = fails(world, events)
-            if life is not None and Failing(world, life, failing.flaw).size < failing.size:
-                failing, found = Failing(world, life, failing.flaw), True
+            scenario = fails(world, events)
+            if scenario is not None and Failing(world, scenario, failing.flaw).size < failing.size:
+                failing, found = Failing(world, scenario, failing.flaw), True
                 break
     return failing
 
@@ -91,7 +91,7 @@ def _best(
 def _later_beginnings(failing: Failing) -> Iterator[tuple[World, tuple[Event, ...]]]:
     """Begin with what the requests have after some of the events, the latest first."""
     for number in range(len(failing.events) - 1, 0, -1):
-        prompts = failing.life.prompts[number]
+        prompts = failing.scenario.prompts[number]
         later = failing.events[number:]
         rest = tuple(event for event in later if not (isinstance(event, Arrive) and event.id in prompts))
         arrivals = tuple(Arrive(request, tokens) for request, tokens in prompts.items())

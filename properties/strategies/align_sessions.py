@@ -64,7 +64,7 @@ class History(NamedSituations):
     """Requests that start together and take a step at a time, until each has taken all of its own."""
 
     setup: Setup
-    lives: tuple[SessionRequest, ...]
+    requests: tuple[SessionRequest, ...]
     slots: int = 0
     filling: Filling = PLAIN
     schedule: str = ""
@@ -77,18 +77,18 @@ class History(NamedSituations):
     @cached_property
     def steps(self) -> list[dict[int, Sampled]]:
         """The requests in each step, in the order of rows."""
-        lives = [life.steps(self.setup.block_size) for life in self.lives]
-        last = max(map(len, lives), default=0)
-        return [{r: life[k] for r, life in enumerate(lives) if k < len(life)} for k in range(last)]
+        every = [request.steps(self.setup.block_size) for request in self.requests]
+        last = max(map(len, every), default=0)
+        return [{r: steps[k] for r, steps in enumerate(every) if k < len(steps)} for k in range(last)]
 
     @cached_property
     def cache(self) -> Cache:
         """Every column that a request ever has, has a block of its own from the beginning."""
         columns = []
-        for life in self.lives:
-            ends = [one.running(self.setup.block_size) for one in life.steps(self.setup.block_size)]
+        for request in self.requests:
+            ends = [step.running(self.setup.block_size) for step in request.steps(self.setup.block_size)]
             columns.append(tuple(range(max(ends) + 1 + self.setup.num_spec)))
-        return Cache(self.setup, tuple(columns), tuple(range(len(self.lives))), self.filling)
+        return Cache(self.setup, tuple(columns), tuple(range(len(self.requests))), self.filling)
 
     def rows(self, number: int) -> list[Scheduled]:
         """The requests in step `number`."""
@@ -109,10 +109,10 @@ class History(NamedSituations):
 
     def hits(self) -> Iterator[Step]:
         """Write what prefix hits promise: the state at the end of their last block."""
-        for request, life in enumerate(self.lives):
-            for place in places(self.cache) if life.hit else ():
-                tokens = life.hit * self.setup.block_size
-                yield from self.recurrence.written(place, request, life.hit - 1, tokens)
+        for number, request in enumerate(self.requests):
+            for place in places(self.cache) if request.hit else ():
+                tokens = request.hit * self.setup.block_size
+                yield from self.recurrence.written(place, number, request.hit - 1, tokens)
 
     def forward(self, number: int) -> Iterator[Step]:
         """Write the states that the forward of step `number` leaves.
@@ -172,16 +172,16 @@ class History(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
         every = [one for step in self.steps for one in step.values()]
-        pairs = [pair for life in self.lives for pair in _pairs(life.steps(size))]
+        pairs = [pair for request in self.requests for pair in pairwise(request.steps(size))]
         changes = (
             decisions.at_change(one.running(size), other.running(size), next_count(one, size))
             for one, other in pairs
         )
         return {
             "several steps": len(self.steps) > 1,
-            "several requests": len(self.lives) > 1,
-            "a request ends before another": len({len(life.turns) for life in self.lives}) > 1,
-            "a prefix hit": any(life.hit for life in self.lives),
+            "several requests": len(self.requests) > 1,
+            "a request ends before another": len({len(request.turns) for request in self.requests}) > 1,
+            "a prefix hit": any(request.hit for request in self.requests),
             "stored in another column": any(
                 one.bias(size) >= 0 and one.published(size) != one.running(size) for one in every
             ),
@@ -195,15 +195,11 @@ class History(NamedSituations):
         }
 
 
-def _pairs(steps: list[Sampled]) -> list[tuple[Sampled, Sampled]]:
-    return list(pairwise(steps))
-
-
 class HistoryInRows:
     """A history that the runner takes through its steps which keeps requests in rows, by device tables or lists of pointers."""
 
     def __init__(self, history: History, *, pointers: bool) -> None:
-        self.history, self.size = history, max(1, len(history.lives))
+        self.history, self.size = history, max(1, len(history.requests))
         self._runner = InRows(history.setup, self.size, pointers, history.schedule)
 
     def begin(self) -> Iterator[Step]:
@@ -248,7 +244,7 @@ class HistoryInSlots:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        requests = tuple(Sampled() for _ in history.lives)
+        requests = tuple(Sampled() for _ in history.requests)
         self.slots = After(history.setup, requests, BatchLayout(slots=history.slots)).slots
         size = max(1, len(self.slots))
         self._runner = InSlots(history.setup, size, history.cache.observes, history.schedule)
@@ -258,7 +254,7 @@ class HistoryInSlots:
         yield from history.cache.steps()
         yield from history.hits()
         yield from self._runner.begin()
-        computed = [life.hit * history.setup.block_size for life in history.lives]
+        computed = [request.hit * history.setup.block_size for request in history.requests]
         for name, values in {
             "columns": [column_of(tokens, history.setup.block_size) for tokens in computed],
             "computed": computed,
@@ -315,20 +311,22 @@ def look(history: History) -> Call:
     return replace(nothing, observes=(*history.cache.observes, "state_idx"))
 
 
-def histories(*, min_spec: int = 1, max_lives: int = 3, max_decodes: int = 4) -> st.SearchStrategy[History]:
+def histories(
+    *, min_spec: int = 1, max_requests: int = 3, max_decodes: int = 4
+) -> st.SearchStrategy[History]:
     """Requests with a prompt each, then decodes."""
-    return _histories(setups(min_spec=min_spec, large=False), max_lives, max_decodes).map(noted)
+    return _histories(setups(min_spec=min_spec, large=False), max_requests, max_decodes).map(noted)
 
 
 @st.composite
 def _histories(
-    draw: st.DrawFn, models: st.SearchStrategy[Setup], max_lives: int, max_decodes: int
+    draw: st.DrawFn, models: st.SearchStrategy[Setup], max_requests: int, max_decodes: int
 ) -> History:
     setup = draw(models)
-    parts = draw(_parts(setup.block_size, setup.num_spec, max_lives, max_decodes))
-    lives = parts.pop("lives")[: setup.most_requests(max_lives)]
-    history = History(setup, lives, **parts)
-    turns = sum(len(life.turns) for life in lives)
+    parts = draw(_parts(setup.block_size, setup.num_spec, max_requests, max_decodes))
+    requests = parts.pop("requests")[: setup.most_requests(max_requests)]
+    history = History(setup, requests, **parts)
+    turns = sum(len(request.turns) for request in requests)
     if turns * setup.num_copies <= _MOST_BY_WARPS:
         return history
     return replace(history, schedule=without_warps(history.schedule))
@@ -339,7 +337,7 @@ _MOST_BY_WARPS = 8
 
 
 @cache
-def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchStrategy[dict[str, Any]]:
+def _parts(size: int, spec: int, max_requests: int, max_decodes: int) -> st.SearchStrategy[dict[str, Any]]:
     """What a history is made of beside its model, as keywords; made once, which takes longer than drawing."""
 
     def decode(accepted: int, rejected: int) -> SessionStep:
@@ -350,7 +348,7 @@ def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchS
     decodes = st.builds(decode, drafts, drafts)
     rejecting = st.builds(lambda drafts: (decode(0, drafts), decode(0, 0)), drafts)
     turns = st.lists(decodes, max_size=max_decodes) | rejecting
-    life = st.builds(
+    request = st.builds(
         lambda prompt, turns, hit: SessionRequest((SessionStep(prompt), *turns), hit),
         st.integers(1, 2 * size + 1),
         turns,
@@ -358,7 +356,7 @@ def _parts(size: int, spec: int, max_lives: int, max_decodes: int) -> st.SearchS
     )
     return st.builds(
         dict,
-        lives=st.lists(life, min_size=1, max_size=max_lives).map(tuple),
+        requests=st.lists(request, min_size=1, max_size=max_requests).map(tuple),
         slots=st.integers(0, 3),
         filling=st.builds(Filling, shuffle=st.integers(0, 2), seed=st.integers(0, 3)),
         schedule=schedules(),

@@ -8,7 +8,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from oracle.types import cdiv
-from properties.engine.lives import Turn
+from properties.engine.scenarios import Turn
 from properties.engine.world import World
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.orders import schedules
@@ -86,7 +86,7 @@ def _one_of(names: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 
 def with_blocks(world: World, requests: int, more: int) -> World:
-    """Blocks for so many requests at their longest, and a few more; others have to make way, or to wait."""
+    """Blocks for so many requests at their longest, and a few more; others are preempted, or wait."""
     columns = 1 if world.mode == "none" else cdiv(world.max_model_len, world.block_size)
     held = columns if world.mode == "all" else 2 + world.num_spec
     return replace(world, num_blocks=1 + world.num_groups * held * min(requests, world.max_num_seqs) + more)

@@ -1,4 +1,4 @@
-"""Lives of a whole engine: what it is like, and what happens to its requests, one thing after another."""
+"""Scenarios of a whole engine: what it is like, and what happens to its requests, one thing after another."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class LiveWorld:
 
 @dataclass(frozen=True)
 class LiveStory:
-    """A life: an engine, and what happens in it."""
+    """A scenario: an engine, and what happens in it."""
 
     world: LiveWorld
     events: tuple[LiveEvent, ...]
@@ -212,7 +212,7 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
 
 
 def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
-    """Lives of the engine with this model runner."""
+    """Scenarios of the engine with this model runner."""
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         # Lists of lists are longer than lists, and become as short.

@@ -1,4 +1,4 @@
-"""Lives of a whole engine with a connector, which saves states outside of the cache and loads them at moments of its own."""
+"""Scenarios of a whole engine with a connector, which saves states outside of the cache and loads them at moments of its own."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
 
 
 def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
-    """Lives of the engine with this model runner and a connector: any, or one that comes to a situation by name."""
+    """Scenarios of the engine with this model runner and a connector: any, or one that comes to a situation by name."""
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))

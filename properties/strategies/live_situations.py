@@ -1,4 +1,4 @@
-"""Lives of a whole engine that lead to a situation by name, which lives that are drawn event by event seldom come to."""
+"""Scenarios of a whole engine that lead to a situation by name, which scenarios that are drawn event by event seldom come to."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ FINER: Mapping[str, LiveStory] = {
 
 
 def stories_with_situations(runner: str) -> st.SearchStrategy[LiveStory]:
-    """Lives of the engine with this model runner: any, or one that comes to a situation and goes on from there."""
+    """Scenarios of the engine with this model runner: any, or one that comes to a situation and goes on from there."""
     chosen = {**SITUATIONS, **(FINER if runner == "V2" else EVERY_BOUNDARY)}
     named = st.sampled_from(tuple(chosen.values()))
     return st.one_of(live_stories(runner), named.flatmap(lambda story: _continued(story, runner)))

@@ -1,1 +1,1 @@
-"""Situations of requests' lives."""
+"""Situations in scenarios."""

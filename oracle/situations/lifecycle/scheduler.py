@@ -12,8 +12,8 @@ _declare = situations_of("lifecycle.scheduler")
 LAST_CUT = _declare("the last prompt chunk is cut, to begin at a boundary")
 SAME_STEP = _declare("a hit on a block of the same step is refused")
 NO_ROOM = _declare("a request cannot come in for want of blocks")
-GAVE_WAY = _declare("a running request makes way for itself")
-OTHERS_GAVE_WAY = _declare("a running request makes way for another one")
+PREEMPTED_ITSELF = _declare("a running request without enough blocks is preempted itself")
+PREEMPTED_ANOTHER = _declare("a running request is preempted for another request")
 WAITING_ENDS = _declare("a request ends while it waits")
 SEVERAL_GROUPS = _declare("a hit is on blocks of several groups")
 RESET_HELD = _declare("the prefix cache is emptied while requests run")
@@ -38,9 +38,9 @@ def _reset(owner: Scheduler) -> Generator[None, None, None]:
     RESET_HELD.reached_if(running)
 
 
-@watches(Scheduler.make_way)
-def _made_way(answer: bool) -> None:
-    (GAVE_WAY if answer else OTHERS_GAVE_WAY).reached()
+@watches(Scheduler.preempt_last)
+def _preempted(answer: bool) -> None:
+    (PREEMPTED_ITSELF if answer else PREEMPTED_ANOTHER).reached()
 
 
 @watches(Scheduler.is_of_this_step)

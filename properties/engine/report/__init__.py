@@ -1,1 +1,1 @@
-"""What is told of an engine's life: what its blocks hold, in words and as tables of blocks over time."""
+"""The report of a scenario: what its blocks hold, in words and as tables of blocks over time."""

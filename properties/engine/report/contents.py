@@ -1,4 +1,4 @@
-"""What blocks really hold at a moment of an engine's life, in a few words, beside what is promised of them."""
+"""What blocks really hold at a moment of a scenario, in a few words, beside what is promised of them."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class ReplayOptions:
 
     @property
     def scarce_blocks(self) -> int:
-        """Fewer than so many requests hold at a time, so that some have to make way."""
+        """Fewer than so many requests hold at a time, so that some are preempted."""
         held = self.max_num_seqs * (1 + self.num_spec) * 7 // 8
         return 1 + GROUPS * max(held, 3 + self.num_spec)
 

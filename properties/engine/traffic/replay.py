@@ -40,7 +40,7 @@ STALLED = 100
 """Steps in a row in which nothing can be computed, after which nothing ever will."""
 KEPT_STEPS = 8
 PREEMPTED, SHORT_CHUNK, NO_DRAFTS, FEWER_DRAFTS = 1 / 32, 1 / 4, 1 / 8, 1 / 8
-"""How likely a request makes way in a step, is computed by a few blocks only, drafts nothing, or drafts less than it may."""
+"""How likely a request is preempted in a step, is computed by a few blocks only, drafts nothing, or drafts less than it may."""
 SHORT_BLOCKS = 4
 
 

@@ -1,4 +1,4 @@
-"""Which violations of a long life count: what a request goes on with after a wrong state is the same violation.
+"""Which violations of a long scenario count: what a request goes on with after a wrong state is the same violation.
 
 Each is one of the request that came to a wrong state first, or of a block that nobody's request explains. What such a request
 reads, says and publishes from then on, and requests that continue from what it has published, are not counted again.
@@ -36,11 +36,11 @@ class LiveViolation:
 
 @dataclass(eq=False)
 class Violations:
-    """Follows the steps of an engine of lives.
+    """Follows an engine's steps.
 
     Args:
         subject: which declares defects.
-        property_id: the property of lives that the defects are declared for.
+        property_id: the property of scenarios that the defects are declared for.
         settings: of the engine.
     """
 

@@ -65,7 +65,7 @@ class Campaign:
             self.record.rounds = resumed.rounds
         self._started: float | None = None
         self._ended: float | None = None
-        self._schedule = Schedule(plan, self.ledger, start.lives, self.record.rounds)
+        self._schedule = Schedule(plan, self.ledger, start.scenarios, self.record.rounds)
         self._queue = TaskQueue(plan, self._schedule, self.defects)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
         self._saved_at = self._shown_at = self._noted_at = float("-inf")
@@ -142,7 +142,7 @@ class Campaign:
         self._queue.begin(self.folder, done, self._is_chosen, canary=canary)
 
     def _is_chosen(self, case: Case) -> bool:
-        some = bool(self.plan.only) or self.plan.lives
+        some = bool(self.plan.only) or self.plan.scenarios
         return not some or case.property_name in self.ledger.standings
 
     def _warm_up(self) -> None:

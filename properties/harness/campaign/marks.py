@@ -34,8 +34,8 @@ from properties.harness.subject import Subject
 TABLE = Path(__file__).with_suffix(".json")
 _CHUNK = 10
 """Examples between two looks at the clock."""
-_LIVES = 5
-"""How many times as long as others properties are explored whose examples are whole lives."""
+_SCENARIOS = 5
+"""How many times as long as others a property is explored whose examples are scenarios."""
 
 Note = Callable[[frozenset[str]], None]
 
@@ -165,7 +165,7 @@ def explored(
 def rows(found: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
     """By mark, the properties that reached it, from what each of the properties has reached.
 
-    A life counts as many examples as it may have steps.
+    A scenario counts as many examples as it may have steps.
     """
     reached: dict[str, list[tuple[int, str]]] = {name: [] for name in declared()}
     for name, marks in found.items():
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
     bench, found = asked_bench(), {}
     load()
     for name, tested in load_properties().items():
-        seconds = options.seconds * (_LIVES if isinstance(tested, MachineProperty) else 1)
+        seconds = options.seconds * (_SCENARIOS if isinstance(tested, MachineProperty) else 1)
         found[name] = explored(tested, bench, seconds=seconds, max_examples=options.examples)
     content = rows(found)
     if options.write:

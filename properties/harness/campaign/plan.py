@@ -29,8 +29,8 @@ class Plan:
         as_new: what the subject declares as known is taken for new.
         require: functions without which the campaign does not begin.
         fail_on_untested: an applicable property that is not tested is a failure.
-        steps: rules in the life of a state machine, at most; None: as many as it says.
-        lives: only properties that follow requests through an engine.
+        steps: rules in the scenario of a state machine, at most; None: as many as it says.
+        scenarios: only properties that follow requests through an engine.
         workers: processes per GPU in which the subject runs.
     """
 
@@ -55,7 +55,7 @@ class Plan:
     require: tuple[str, ...] = ()
     fail_on_untested: bool = False
     steps: int | None = None
-    lives: bool = False
+    scenarios: bool = False
     isolated: bool | None = None
     time_limit: float = 30.0
     sanitized: bool = True

@@ -21,16 +21,16 @@ from properties.harness.campaign.workers.tasks import Explore, Explored
 from properties.harness.subject import is_engine
 
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
-_FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_LIVES = 10, 3, 1
-_FIXED_EXAMPLES, _FIXED_LIVES = 40, 4
-_FEW, _FEW_LIVES = 60, 12
+_FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_SCENARIOS = 10, 3, 1
+_FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
+_FEW, _FEW_SCENARIOS = 60, 12
 """What has had fewer compared examples comes before what has had more."""
 _ROUNDS_OF_FEW = 3
 """So many rounds of these come before a round of all."""
 _MOST_FOR_FEW = 10
 """So many times as many examples a property may take to come to these."""
 _ENGINES = 10
-"""How many times as long as others a property gets whose examples are lives in the subject's own engine."""
+"""How many times as long as others a property gets whose examples are scenarios in the subject's own engine."""
 _PATIENT = 3.0
 """How many times as long as its slice an exploration may take; and it has the time for so many examples."""
 _LEAST_PATIENCE = 0.5
@@ -44,13 +44,13 @@ class Schedule:
     """Gives out the explorations of a campaign.
 
     Args:
-        lives: properties of which an example takes as long as many of others.
+        scenarios: properties of which an example takes as long as many of others.
         done: rounds that were begun before this, where a campaign goes on.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, lives: frozenset[str], done: int) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], done: int) -> None:
         self.done = done
-        self._plan, self._ledger, self._lives = plan, ledger, lives
+        self._plan, self._ledger, self._scenarios = plan, ledger, scenarios
         self._queue: deque[Explore] = deque()
         self.lost: deque[Explore] = deque()
         """Explorations that ended with their workers, to be done again."""
@@ -59,7 +59,7 @@ class Schedule:
         self._turns: Counter[str] = Counter()
         self._begun, self._explored = done, Counter[str]()
         untried = [one for one in ledger.standings.values() if one.open and not one.tried]
-        untried.sort(key=lambda one: (one.name in lives, one.tested.launches))
+        untried.sort(key=lambda one: (one.name in scenarios, one.tested.launches))
         self._first: deque[str] = deque(one.name for one in untried if self._by_time)
         self._in_hand: set[str] = set()
 
@@ -95,7 +95,7 @@ class Schedule:
         untried = 1 + len(self._first) + len(self._in_hand)
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
         self._in_hand.add(name)
-        enough = _FIRST_LIVES if name in self._lives else _FIRST_COMPARED
+        enough = _FIRST_SCENARIOS if name in self._scenarios else _FIRST_COMPARED
         standing = self._ledger.standings[name]
         number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
         return Explore(
@@ -158,7 +158,7 @@ class Schedule:
         return bool(standing.unshrunk) or self._missing(standing) > 0
 
     def _few(self, standing: Standing) -> int:
-        return _FEW_LIVES if standing.name in self._lives else _FEW
+        return _FEW_SCENARIOS if standing.name in self._scenarios else _FEW
 
     def _missing(self, standing: Standing) -> int:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
@@ -190,7 +190,7 @@ class Schedule:
         """What is left of the examples goes to the tasks in this order; what shrinking takes beyond that, only later rounds lack."""
         left = (self._plan.examples or 0) - self._ledger.examples
         for task in tasks:
-            fixed = _FIXED_LIVES if task.property in self._lives else _FIXED_EXAMPLES
+            fixed = _FIXED_SCENARIOS if task.property in self._scenarios else _FIXED_EXAMPLES
             size = min(self._ledger.standings[task.property].weight * fixed, left)
             left -= size
             if size > 0:

@@ -27,7 +27,7 @@ class Beginning:
     record: CampaignRecord
     ledger: Ledger
     defects: KnownDefects
-    lives: frozenset[str]
+    scenarios: frozenset[str]
 
 
 def begun(plan: Plan) -> Beginning:
@@ -45,10 +45,10 @@ def begun(plan: Plan) -> Beginning:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
     load()
     subject, tested = loaded(plan.subject), load_properties()
-    offered = machines(tested) if plan.lives else sorted(tested)
+    offered = machines(tested) if plan.scenarios else sorted(tested)
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
-    lives = frozenset(machines(tested))
+    scenarios = frozenset(machines(tested))
     corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
     if not plan.as_new:
         require_narrow(subject)
@@ -59,8 +59,8 @@ def begun(plan: Plan) -> Beginning:
         Ledger(
             [tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan), corpus
         ),
-        KnownDefects(declared, selected=bool(plan.only) or plan.lives, profile=subject.profile),
-        lives,
+        KnownDefects(declared, selected=bool(plan.only) or plan.scenarios, profile=subject.profile),
+        scenarios,
     )
 
 

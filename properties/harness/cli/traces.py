@@ -1,4 +1,4 @@
-"""The command `traces`: a given number of lives of requests, and how often each interesting moment came up."""
+"""The command `traces`: a given number of scenarios of requests, and how often each interesting moment came up."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run_traces(options: argparse.Namespace) -> int:
         budget=seconds(options.budget) if options.budget else None,
         examples=options.count,
         steps=options.steps,
-        lives=True,
+        scenarios=True,
     )
     return run_campaign(plan, console(wide=True), more=_moments)
 
@@ -82,11 +82,11 @@ def _moments(out: Console, campaign: Any) -> None:
 
 
 def table_of(tallies: Sequence[tuple[str, Tally]]) -> Table:
-    """The share of each property's lives in which each moment came up."""
+    """The share of each property's scenarios in which each moment came up."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("moment", no_wrap=True)
     for name, tally in tallies:
-        told = f"{name}\n{tally.lives:,} traces\n{tally.steps:,} steps"
+        told = f"{name}\n{tally.scenarios:,} traces\n{tally.steps:,} steps"
         table.add_column(told, justify="right", no_wrap=True)
     for mark, shares in shares_of([tally for _, tally in tallies]).items():
         table.add_row(mark, *(f"{share:.1%}" for share in shares))
@@ -94,7 +94,7 @@ def table_of(tallies: Sequence[tuple[str, Tally]]) -> Table:
 
 
 def shares_of(tallies: Sequence[Tally]) -> dict[str, list[float]]:
-    """By moment, the share of each property's lives in which it came up."""
+    """By moment, the share of each property's scenarios in which it came up."""
     from properties.engine.marks import MARKS
 
-    return {mark: [tally.marks[mark] / max(1, tally.lives) for tally in tallies] for mark in MARKS}
+    return {mark: [tally.marks[mark] / max(1, tally.scenarios) for tally in tallies] for mark in MARKS}

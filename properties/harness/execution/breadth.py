@@ -32,8 +32,8 @@ from properties.harness.subject.deviation import any_matches
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
 
-_OF_A_LIFE = ("read", "stored", "written", "output", "first token", "progress")
-"""What a property of a whole life compares, see `Symptom.place`."""
+_OF_A_SCENARIO = ("read", "stored", "written", "output", "first token", "progress")
+"""What a property of scenarios compares, see `Symptom.place`."""
 
 
 class Combination(NamedTuple):
@@ -115,7 +115,7 @@ def _of_property(tested: Property) -> Iterator[Combination]:
         for kind, place in _of_function(function):
             yield Combination(tested.name, function, kind, place)
     if heading(tested):
-        for place in _OF_A_LIFE:
+        for place in _OF_A_SCENARIO:
             yield Combination(tested.name, "", "value", place)
 
 

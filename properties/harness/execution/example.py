@@ -71,19 +71,19 @@ class Falsified(AssertionError):
 
 @dataclass
 class Tally:
-    """Counts of what state machines went through: lives, steps, and in how many lives each moment came up."""
+    """Counts of what state machines went through: scenarios, steps, and in how many scenarios each moment came up."""
 
-    lives: int = 0
+    scenarios: int = 0
     steps: int = 0
     marks: Counter[str] = field(default_factory=Counter)
 
     def note(self, steps: int, marks: Iterable[str]) -> None:
-        self.lives += 1
+        self.scenarios += 1
         self.steps += steps
         self.marks.update(marks)
 
     def add(self, other: Tally) -> None:
-        self.lives += other.lives
+        self.scenarios += other.scenarios
         self.steps += other.steps
         self.marks.update(other.marks)
 

@@ -19,19 +19,19 @@ from properties.harness.execution.registry import Property, put_at, remember
 
 
 class TrialMachine(RuleBasedStateMachine):
-    """A state machine whose life is one example of one property: its rules hold steps against the rules on `trial`.
+    """A state machine whose scenario is one example of one property: its rules hold steps against the rules on `trial`.
 
-    After a failure that the subject declares, the rest of the life says nothing any more.
+    After a failure that the subject declares, the rest of the scenario says nothing any more.
     """
 
     steps: ClassVar[int] = 10
-    """Rules in a life, at most."""
+    """Rules in a scenario, at most."""
     reduces: ClassVar[bool] = False
-    """Whether the machine makes its failing lives smaller itself; else Hypothesis shrinks them."""
+    """Whether the machine makes its failing scenarios smaller itself; else Hypothesis shrinks them."""
 
     @classmethod
     def reduce(cls, bench: Bench, tested: Property, origin: Any) -> None:
-        """Raise Falsified for a smaller life than that of `origin`, if there is one."""
+        """Raise Falsified for a smaller scenario than that of `origin`, if there is one."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
@@ -49,12 +49,12 @@ class TrialMachine(RuleBasedStateMachine):
 
 @dataclass(frozen=True)
 class MachineProperty(Property):
-    """A property that is checked after every step of a state machine's life."""
+    """A property that is checked after every step of a state machine's scenario."""
 
     machine: type[TrialMachine] = TrialMachine
 
     def examples(self, bench: Bench, most: int | None = None) -> int:
-        """Half as many as of other properties, since a life takes as long as many examples."""
+        """Half as many as of other properties, since a scenario takes as long as many examples."""
         return max(1, super().examples(bench, most) // 2)
 
     def test(self) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""The picture of a life in a release's own engine: what its scheduler decided in each step, and what blocks held.
+"""The picture of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held.
 
 A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for the picture.
 """
@@ -44,10 +44,10 @@ Tables = dict[tuple[str, int], dict[int, int]]
 
 
 def timeline_of(case: Case, first: int = 0) -> Timeline | None:
-    """The block tables of a case over time: those that it was found with, or those of the real engine whose life it is.
+    """The block tables of a case over time: those that it was found with, or those of the real engine whose scenario it is.
 
     Args:
-        first: the number of the life's first step in the case.
+        first: the number of the scenario's first step in the case.
     """
     if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
         return case.timeline

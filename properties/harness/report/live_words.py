@@ -1,4 +1,4 @@
-"""What happened in the life of a release's own engine, in words; and which states are the same."""
+"""What happened in the scenario of a release's own engine, in words; and which states are the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Texts:
         self.tokens[name] = list(prompt)
 
     def says(self, name: str, said: Sequence[int]) -> None:
-        # Of a life that is shown from its middle on, no prompts are known.
+        # Of a scenario that is shown from its middle on, no prompts are known.
         if name in self.tokens:
             self.tokens[name] += said
 

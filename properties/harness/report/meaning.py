@@ -105,7 +105,7 @@ _LAWS = {
     "output": _OUTPUT,
 }
 """By the law that a whole engine breaks first; all others are about what a forward reads."""
-_LIVES = "A request continues from a state that is not the one after its own tokens: its text is another one, without any error."
+_SCENARIOS = "A request continues from a state that is not the one after its own tokens: its text is another one, without any error."
 
 
 @dataclass(frozen=True)
@@ -163,12 +163,12 @@ def served_text(case: Case) -> str:
         return _OUTPUT
     broken = broken_law(case)
     if broken:
-        return _LAWS.get(broken, _LIVES)
+        return _LAWS.get(broken, _SCENARIOS)
     cause = cause_of(case)
     named = (
         words for patterns, words in _FUNCTIONS if any(fnmatchcase(cause.function, one) for one in patterns)
     )
-    return next(named, _LIVES if case.timeline is not None else "")
+    return next(named, _SCENARIOS if case.timeline is not None else "")
 
 
 def _refusal(case: Case) -> str:

@@ -49,8 +49,8 @@ class Symptom:
 
     Args:
         kind: "value", "refusal", "memory", "race", "fault" or "hang".
-        function: the function whose call shows it; "" for what an engine's life shows and no single call.
-        place: where in the result, without indices, such as "result.num_decodes"; of a life "read", "stored", "output".
+        function: the function whose call shows it; "" for what a scenario of an engine shows and no single call.
+        place: where in the result, without indices, such as "result.num_decodes"; of a scenario "read", "stored", "output".
         exception: the name of the exception that is raised, or several; None where that does not matter.
         condition: narrows it to some cases.
 

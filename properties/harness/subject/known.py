@@ -15,7 +15,7 @@ The file is TOML with a table `[[known]]` for each defect:
 and in it a table `[[known.symptoms]]` for each way in which it shows, with the fields of a failure:
 
     kind        "value", "refusal", "memory", "race", "fault" or "hang"
-    function    the function whose call shows it, or a list of them; "" for what an engine's life shows and no single call
+    function    the function whose call shows it, or a list of them; "" for what a scenario of an engine shows and no single call
     place       where in the result, without indices, or a list of such places
     exception   optional: the name of the exception that is raised, or a list of them
     condition   optional: what it wants of the case besides, by name

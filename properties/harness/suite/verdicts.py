@@ -205,7 +205,7 @@ def _is_collected(item: pytest.Item) -> bool:
 
 
 def _follows_declarations(item: pytest.Item) -> bool:
-    """Whether the declared defects decide how many examples it has: nobody else does, and they are no whole lives."""
+    """Whether the declared defects decide how many examples it has: nobody else does, and they are no scenarios."""
     given = item.config.getoption("--max-examples", None) is not None
     return not given and not isinstance(tested_by(item), MachineProperty)
 

@@ -84,7 +84,7 @@ def recorded(
 
 
 def recordable(functions: Iterable[str]) -> list[Property]:
-    """The properties that call one of the functions on any device, by name; not whole lives of requests."""
+    """The properties that call one of the functions on any device, by name; not scenarios."""
     wanted = set(functions)
     found = sorted(load_properties().items())
     return [

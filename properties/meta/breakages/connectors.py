@@ -1,4 +1,4 @@
-"""Defects planted around connectors, in our own and in a copy of a release's files, and how many lives it takes to find each.
+"""Defects planted around connectors, in our own and in a copy of a release's files, and how many scenarios it takes to find each.
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.connectors
 
@@ -7,8 +7,8 @@ prints the table, for release 0.33.0, as `properties.meta.breakages.release` doe
 
 from __future__ import annotations
 
-from properties.meta.breakages.lives import print_table
 from properties.meta.breakages.release import MAX_EXAMPLES, PlantedDefect, trials_of
+from properties.meta.breakages.scenarios import print_table
 
 _PROPERTY = "real-engine/connector-v2"
 _OURS = "properties.subjects.vllm.live.transfers"

@@ -1,4 +1,4 @@
-"""Defects planted in `impl`, and how many lives of a release's own engine with it inside it takes to find each.
+"""Defects planted in `impl`, and how many scenarios of a release's own engine with it inside it takes to find each.
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.inside
 
@@ -18,7 +18,7 @@ from properties.harness.execution.variants import Breakage, broken_subject
 from properties.harness.subject import Subject
 from properties.meta.breakages.align import ALIGN
 from properties.meta.breakages.builder import BUILDERS
-from properties.meta.breakages.lives import LiveTrial, print_table
+from properties.meta.breakages.scenarios import LiveTrial, print_table
 
 MAX_EXAMPLES = 300
 RUNNERS = ("v1", "v2")

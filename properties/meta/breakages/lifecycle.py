@@ -1,4 +1,4 @@
-"""Defects that show in requests' lives: a state is read, kept or published that stands for other tokens."""
+"""Defects that show in scenarios: a state is read, kept or published that stands for other tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects planted in a copy of a release's own scheduler, manager and runner, and how many lives it takes to find each.
+"""Defects planted in a copy of a release's own scheduler, manager and runner, and how many scenarios it takes to find each.
 
     .vllm/0.33.0/bin/python -m properties.meta.breakages.release
 
@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from properties.meta.breakages.lives import LiveTrial, print_table
+from properties.meta.breakages.scenarios import LiveTrial, print_table
 
 if TYPE_CHECKING:
     from properties.subjects import Subject

@@ -46,7 +46,7 @@ class Catch:
     def shrunk(self) -> str:
         """The arguments; or the call behind its environment, where arguments do not tell what was drawn, or are long.
 
-        Of a life that a picture shows, what each request did in its steps.
+        Of a scenario that a picture shows, what each request did in its steps.
         """
         if self.case.timeline is not None:
             return "; ".join(moment.title for moment in self.case.timeline.moments)

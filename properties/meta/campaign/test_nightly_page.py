@@ -170,7 +170,7 @@ def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, wor
     assert summary.verdict(record, compared(record, None)).exit_code == code
 
 
-def test_a_life_in_a_release_s_own_engine_is_shown_with_its_calls_and_its_picture() -> None:
+def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls_and_its_picture() -> None:
     record = a_record(a_bucket(1, Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")))
     told = first_screen(record)
     assert "smallest input: LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24" in told

@@ -33,7 +33,7 @@ class Played:
     slow: int = 0
     """Examples of the first property, where it has others."""
     engine: str = ""
-    """The property whose examples are lives in the subject's own engine."""
+    """The property whose examples are scenarios in the subject's own engine."""
 
     def tasks(self, count: int) -> list[Explore]:
         functions = {self.engine: ("LiveEngine",)}
@@ -76,7 +76,7 @@ def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_
         assert one[name][:common] == other[name][:common]
 
 
-def test_lives_in_the_subject_s_own_engine_get_ten_times_as_long_as_others() -> None:
+def test_scenarios_in_the_subject_s_own_engine_get_ten_times_as_long_as_others() -> None:
     played = Played(1, 200, engine=NAMES[1])
     last = {task.property: task.max_examples for task in played.tasks(30)}
     assert last[NAMES[1]] == 10 * last[NAMES[0]]

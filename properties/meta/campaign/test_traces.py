@@ -1,4 +1,4 @@
-"""The command `traces`: so many lives of requests, what it says of them, and how it ends."""
+"""The command `traces`: so many scenarios of requests, what it says of them, and how it ends."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_report_has_a_picture_and_a_page(falsified: Ended) -> None:
     assert "<svg" in (report(falsified) / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_report_is_about_a_life_made_small(falsified: Ended) -> None:
+def test_a_report_is_about_a_scenario_made_small(falsified: Ended) -> None:
     timeline = Case.load(report(falsified) / "case.json").timeline
     assert timeline is not None
     assert timeline.finding is not None
@@ -181,7 +181,7 @@ def test_the_machines_are_the_properties_with_a_heading() -> None:
 
 @pytest.mark.parametrize("count", [1, 20, 103])
 def test_as_many_traces_are_run_as_were_asked_for(tmp_path: Path, count: int) -> None:
-    record, given = pretended(tmp_path, passes, only="", lives=True, examples=count, seed=7, engines=2)
+    record, given = pretended(tmp_path, passes, only="", scenarios=True, examples=count, seed=7, engines=2)
     shares = Counter[str]()
     for task in given:
         shares[task.property] += task.max_examples
@@ -199,23 +199,25 @@ def test_a_run_has_as_many_steps_as_it_is_told(tmp_path: Path) -> None:
         heard.append(actor.setting.steps)
         passes(task, actor)
 
-    pretended(tmp_path, listens, only="", lives=True, examples=5, steps=3)
+    pretended(tmp_path, listens, only="", scenarios=True, examples=5, steps=3)
     assert set(heard) == {3}
 
 
 def test_shares_are_those_of_each_property_s_own_traces() -> None:
-    shares = shares_of([Tally(lives, 0, Counter(finished=2) if lives else Counter()) for lives in (4, 8, 0)])
+    shares = shares_of(
+        [Tally(scenarios, 0, Counter(finished=2) if scenarios else Counter()) for scenarios in (4, 8, 0)]
+    )
     assert shares["finished"] == [0.5, 0.25, 0.0]
     assert shares["preemption"] == [0.0, 0.0, 0.0]
 
 
-def test_lives_of_several_explorations_add_up(tmp_path: Path) -> None:
-    def lives(task: Explore, actor: Actor) -> None:
+def test_scenarios_of_several_explorations_add_up(tmp_path: Path) -> None:
+    def scenarios(task: Explore, actor: Actor) -> None:
         tally = Tally(task.max_examples, 7, Counter(finished=task.max_examples))
         actor.passes(task, task.max_examples, tally=tally)
 
     told = io.StringIO()
-    with stage(lives), contextlib.redirect_stdout(told), contextlib.chdir(tmp_path):
+    with stage(scenarios), contextlib.redirect_stdout(told), contextlib.chdir(tmp_path):
         cli.main(["traces", "--device", "cpu", "--count", "40", "--workers", "1", "--only", "without_copies"])
     assert re.search(r"^ +┃ +40 traces$", told.getvalue(), re.MULTILINE)
     assert re.search(r"^finished +│ +100.0%$", told.getvalue(), re.MULTILINE)

@@ -93,7 +93,7 @@ def failing(defect: str, name: str) -> tuple[Case, ...]:
 
 
 def explore(tested: Property, bench: Bench, seed: int) -> None:
-    """A machine's life ends at its first failure."""
+    """A machine's scenario ends at its first failure."""
     most = LAUNCHING_EXAMPLES if tested.launches else EXAMPLES
     with hunting(shrink=False), suppress(Falsified):
         going_on(tested).explore(bench, seed=seed, max_examples=most)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("executed")
 
 STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 TWICE = "storing_the_same_step_twice_is_storing_it_once"
-LIVES = "requests_in_rows_live_by_the_states_of_exactly_their_tokens"
+SCENARIOS = "requests_in_rows_live_by_the_states_of_exactly_their_tokens"
 POSTPROCESS = "align/kernels/postprocess.py"
 BEHIND = Variant(
     "one_column_behind", POSTPROCESS, "return accepted, blocks - 1, bias", "return accepted, blocks, bias"
@@ -151,15 +151,15 @@ def test_a_case_is_explained_on_the_command_line(
     assert capsys.readouterr().out.startswith("CLEAN: ")
 
 
-def told_about_a_life(variant: Variant, folder: Path) -> str:
-    return search(variant, LIVES, folder, sanitized=False, examples=60).case.finding
+def told_about_a_scenario(variant: Variant, folder: Path) -> str:
+    return search(variant, SCENARIOS, folder, sanitized=False, examples=60).case.finding
 
 
 def test_a_block_that_nobody_owns_is_told_with_who_wrote_it(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"Block \d is free\. Byte \d+ of `pool0` was written last by program \(\d, \d, 0\) of "
         r"precopy_mamba_align_fused_kernel in step \d, call \d+ \(`preprocess_mamba`\) at copies\.py:\d+\.",
-        told_about_a_life(NEXT_BLOCK, tmp_path),
+        told_about_a_scenario(NEXT_BLOCK, tmp_path),
     )
 
 
@@ -167,7 +167,7 @@ def test_a_state_that_is_missing_is_told_with_whose_it_is(tmp_path: Path) -> Non
     assert re.fullmatch(
         r"Block \d belongs to r\d, because it stands in column \d of r\d\. "
         r"No kernel of these calls has written byte \d+ of `pool0`: it holds what the host left there\.",
-        told_about_a_life(BEHIND, tmp_path),
+        told_about_a_scenario(BEHIND, tmp_path),
     )
 
 

@@ -141,7 +141,7 @@ class Driven:
 
     `new a 10`: a prompt of 10 tokens. `like b a 8 2`: b's prompt begins with 8 tokens of a. `step a b-4 c+2=3`: a step in
     which b computes at most 4 tokens, and c has 2 drafts and an accepted count of 3. `pad` and `swap` are steps with a row of padding and
-    with the rows in the other order, `out a` one in which a makes way and nobody else does anything. `end a`, `reset`.
+    with the rows in the other order, `out a` one in which a is preempted and no other request does anything. `end a`, `reset`.
     """
 
     engine: Engine

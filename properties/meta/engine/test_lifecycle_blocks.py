@@ -17,7 +17,7 @@ from properties.meta.strategies.test_lifecycle_examples import (
     LONG,
     NONE,
     UP_TO_THE_BOUNDARY,
-    Lives,
+    Scenario,
     Turn,
     after,
     case,
@@ -147,12 +147,12 @@ def test_a_reset_forgets_everything_and_loses_what_nobody_holds() -> None:
 # Block lists: contract 2.8.
 
 
-def chunks(*lengths: int) -> Lives:
+def chunks(*lengths: int) -> Scenario:
     """A prompt of 21 tokens, with blocks of 4 and 2 drafts, after chunks of these lengths."""
-    lives = Lives().arrive("a", 21)
+    scenario = Scenario().arrive("a", 21)
     for length in lengths:
-        lives.step(Turn(tokens=length))
-    return lives
+        scenario.step(Turn(tokens=length))
+    return scenario
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def chunks(*lengths: int) -> Lives:
 def test_speculative_columns_move_behind_the_running_one_and_leave_aliases(
     lengths: tuple[int, ...], blocks: list[int], told: list[int]
 ) -> None:
-    lives = chunks(*lengths)
-    assert (lives.blocks(), lives.told()) == (blocks, told)
+    scenario = chunks(*lengths)
+    assert (scenario.blocks(), scenario.told()) == (blocks, told)
 
 
 @pytest.mark.parametrize(
@@ -176,56 +176,56 @@ def test_speculative_columns_move_behind_the_running_one_and_leave_aliases(
 def test_full_columns_are_registered_and_null_ones_are_not(
     lengths: tuple[int, ...], columns: dict[int, int]
 ) -> None:
-    lives = chunks(*lengths[:-1])
-    assert registered(lives, lives.step(Turn(tokens=lengths[-1])), "a") == columns
+    scenario = chunks(*lengths[:-1])
+    assert registered(scenario, scenario.step(Turn(tokens=lengths[-1])), "a") == columns
 
 
 def test_a_freed_column_that_is_registered_stays_in_the_prefix_cache() -> None:
-    lives = chunks(4, 8, 8)
-    key = 0, lives.scheduler.requests["a"].prefixes[4]
-    assert (lives.scheduler.pool.holders(1), lives.scheduler.pool.find(key)) == (0, 1)
+    scenario = chunks(4, 8, 8)
+    key = 0, scenario.scheduler.requests["a"].prefixes[4]
+    assert (scenario.scheduler.pool.holders(1), scenario.scheduler.pool.find(key)) == (0, 1)
 
 
 @pytest.mark.parametrize(("number", "held"), [*enumerate([3, 4, 5, 4, 5, 4, 4], 1)])
 def test_old_columns_are_held_until_no_step_can_need_them(number: int, held: int) -> None:
-    lives = after(LONG[:number], 10)
-    assert len(set(lives.blocks()) - {0}) == held == 63 - lives.scheduler.pool.num_free
+    scenario = after(LONG[:number], 10)
+    assert len(set(scenario.blocks()) - {0}) == held == 63 - scenario.scheduler.pool.num_free
 
 
 def test_a_decoding_request_holds_its_running_and_speculative_columns_at_least() -> None:
-    lives = after(LONG, 10)
+    scenario = after(LONG, 10)
     for drafts in (1, 1, 1, 0):
-        lives.step(Turn(drafts=drafts))
-    assert [column for column, block in enumerate(lives.blocks()) if block] == [5, 6, 7]
+        scenario.step(Turn(drafts=drafts))
+    assert [column for column, block in enumerate(scenario.blocks()) if block] == [5, 6, 7]
 
 
 def test_without_drafts_a_decoding_request_holds_one_column_behind_a_boundary() -> None:
-    lives = Lives(replace(ALIGN, num_spec=0)).arrive("a", 4)
-    held = [len(set(lives.blocks()) - {0}) for _ in range(6) if lives.step(Turn())]
+    scenario = Scenario(replace(ALIGN, num_spec=0)).arrive("a", 4)
+    held = [len(set(scenario.blocks()) - {0}) for _ in range(6) if scenario.step(Turn())]
     assert held == [1, 2, 1, 1, 1, 2]
 
 
 def test_drafts_are_not_registered() -> None:
-    lives = after(UP_TO_THE_BOUNDARY[:2], 5)
-    lives.step(Turn())
-    step = lives.step(Turn(drafts=2, accepts=3))
+    scenario = after(UP_TO_THE_BOUNDARY[:2], 5)
+    scenario.step(Turn())
+    step = scenario.step(Turn(drafts=2, accepts=3))
     assert (step.rows[0].end, step.registered) == (9, {})
 
 
 def test_a_boundary_behind_accepted_drafts_is_registered_with_the_next_step() -> None:
-    lives = after(UP_TO_THE_BOUNDARY[:3], 5)
-    assert registered(lives, lives.step(Turn()), "a") == {1: 8}
+    scenario = after(UP_TO_THE_BOUNDARY[:3], 5)
+    assert registered(scenario, scenario.step(Turn()), "a") == {1: 8}
 
 
 # Hits.
 
 
-def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Lives, ScheduledRequest]:
+def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Scenario, ScheduledRequest]:
     """The row of request b, whose first tokens are those of a, after a has been computed in chunks."""
-    lives = chunks(*lengths)
-    lives.arrive("b", [*lives.scheduler.requests["a"].tokens[:tokens], *lives.new(more)])
-    (row,) = lives.step(Turn("b")).rows
-    return lives, row
+    scenario = chunks(*lengths)
+    scenario.arrive("b", [*scenario.scheduler.requests["a"].tokens[:tokens], *scenario.new(more)])
+    (row,) = scenario.step(Turn("b")).rows
+    return scenario, row
 
 
 @pytest.mark.parametrize(
@@ -244,57 +244,57 @@ def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Lives, ScheduledRe
 def test_a_hit_is_the_longest_registered_prefix_that_leaves_a_token(
     tokens: int, more: int, lengths: tuple[int, ...], hit: int
 ) -> None:
-    lives, row = alike(tokens, *lengths, more=more)
+    scenario, row = alike(tokens, *lengths, more=more)
     assert (row.hit, row.computed) == (hit, 4 * hit)
-    assert lives.blocks("b")[: max(0, hit - 1)] == [0] * max(0, hit - 1)
+    assert scenario.blocks("b")[: max(0, hit - 1)] == [0] * max(0, hit - 1)
 
 
 def test_only_the_last_block_of_a_hit_is_held() -> None:
-    lives, row = alike(13, 4, 8, 8)
-    assert [lives.scheduler.pool.holders(block) for block in (1, 3)] == [0, 2]
+    scenario, row = alike(13, 4, 8, 8)
+    assert [scenario.scheduler.pool.holders(block) for block in (1, 3)] == [0, 2]
     assert row.new_blocks[0][:3] == (0, 0, 3)
 
 
 def test_the_column_of_a_hit_is_held_until_the_request_has_gone_on_from_it() -> None:
-    lives, row = alike(4, 4, more=17)
-    assert (row.computed, row.end, lives.scheduler.pool.holders(1)) == (4, 20, 2)
-    lives.step(Turn("b"))
-    assert (lives.blocks("b")[0], lives.scheduler.pool.holders(1)) == (0, 1)
+    scenario, row = alike(4, 4, more=17)
+    assert (row.computed, row.end, scenario.scheduler.pool.holders(1)) == (4, 20, 2)
+    scenario.step(Turn("b"))
+    assert (scenario.blocks("b")[0], scenario.scheduler.pool.holders(1)) == (0, 1)
 
 
 def test_a_hit_in_the_step_that_registers_it_waits_for_the_next_one() -> None:
-    lives = Lives().arrive("a", 10)
-    lives.arrive("b", lives.scheduler.requests["a"].tokens)
-    assert [row.id for row in lives.step(Turn(), Turn("b")).rows] == ["a"]
-    assert [(row.id, row.computed) for row in lives.step(Turn(), Turn("b")).rows] == [("a", 8), ("b", 8)]
+    scenario = Scenario().arrive("a", 10)
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens)
+    assert [row.id for row in scenario.step(Turn(), Turn("b")).rows] == ["a"]
+    assert [(row.id, row.computed) for row in scenario.step(Turn(), Turn("b")).rows] == [("a", 8), ("b", 8)]
 
 
 def test_others_come_in_beside_what_is_registered() -> None:
-    lives = Lives().arrive("a", 10)
-    lives.arrive("b", lives.scheduler.requests["a"].tokens).arrive("c", 5)
-    assert [row.id for row in lives.step(Turn(), Turn("b"), Turn("c")).rows] == ["a", "c"]
+    scenario = Scenario().arrive("a", 10)
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens).arrive("c", 5)
+    assert [row.id for row in scenario.step(Turn(), Turn("b"), Turn("c")).rows] == ["a", "c"]
 
 
 def test_a_hit_is_what_all_groups_have() -> None:
-    lives = Lives(replace(ALIGN, num_groups=2)).arrive("a", 10)
-    lives.step(Turn(tokens=4))
-    lives.step(Turn(tokens=4))
-    lives.scheduler.pool._forget(lives.scheduler.requests["a"].lists[1].columns[1])
-    lives.arrive("b", lives.scheduler.requests["a"].tokens)
-    assert lives.step(Turn("b")).rows[0].computed == 4
+    scenario = Scenario(replace(ALIGN, num_groups=2)).arrive("a", 10)
+    scenario.step(Turn(tokens=4))
+    scenario.step(Turn(tokens=4))
+    scenario.scheduler.pool._forget(scenario.scheduler.requests["a"].lists[1].columns[1])
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens)
+    assert scenario.step(Turn("b")).rows[0].computed == 4
 
 
 def test_in_mode_all_every_column_of_a_hit_is_there() -> None:
-    lives = after(EVERY_BOUNDARY, 9, ALL)
-    lives.arrive("b", [*lives.scheduler.requests["a"].tokens[:12], *lives.new(1)])
-    assert lives.step(Turn("b")).rows[0].new_blocks == ((1, 2, 3, 5),)
+    scenario = after(EVERY_BOUNDARY, 9, ALL)
+    scenario.arrive("b", [*scenario.scheduler.requests["a"].tokens[:12], *scenario.new(1)])
+    assert scenario.step(Turn("b")).rows[0].new_blocks == ((1, 2, 3, 5),)
 
 
 def test_in_mode_all_a_column_that_is_missing_ends_the_hit() -> None:
-    lives = after(EVERY_BOUNDARY, 9, ALL)
-    lives.scheduler.pool._forget(2)
-    lives.arrive("b", lives.scheduler.requests["a"].tokens[:13])
-    assert lives.step(Turn("b")).rows[0].hit == 1
+    scenario = after(EVERY_BOUNDARY, 9, ALL)
+    scenario.scheduler.pool._forget(2)
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens[:13])
+    assert scenario.step(Turn("b")).rows[0].hit == 1
 
 
 @pytest.mark.parametrize(
@@ -305,18 +305,20 @@ def test_in_mode_all_columns_that_are_over_are_freed(number: int, blocks: list[i
 
 
 def test_in_mode_none_a_request_has_its_columns_at_once_and_nothing_is_registered() -> None:
-    lives = Lives(NONE).arrive("a", 10)
-    seen = [(lives.blocks()[:], step.registered) for step in (lives.step(Turn(drafts=2)) for _ in range(4))]
-    lives.arrive("b", lives.scheduler.requests["a"].tokens)
+    scenario = Scenario(NONE).arrive("a", 10)
+    seen = [
+        (scenario.blocks()[:], step.registered) for step in (scenario.step(Turn(drafts=2)) for _ in range(4))
+    ]
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens)
     assert seen == [([1, 2, 3], {})] * 4
-    assert lives.step(Turn("b")).rows[0].hit == 0
+    assert scenario.step(Turn("b")).rows[0].hit == 0
 
 
 # What a step may write.
 
 
-def writable(lives: Lives, *turns: Turn) -> set[int]:
-    return {block for _, block in lives.scheduler.writable(lives.step(*turns))}
+def writable(scenario: Scenario, *turns: Turn) -> set[int]:
+    return {block for _, block in scenario.scheduler.writable(scenario.step(*turns))}
 
 
 def test_a_step_may_write_its_own_blocks_those_that_it_registers_among_them() -> None:
@@ -324,33 +326,33 @@ def test_a_step_may_write_its_own_blocks_those_that_it_registers_among_them() ->
 
 
 def test_a_step_may_not_write_what_was_registered_before_it() -> None:
-    lives = chunks(8)
-    assert lives.blocks() == [0, 1, 2, 3]
-    assert writable(lives, Turn(tokens=8)) == {2, 3, 4}
+    scenario = chunks(8)
+    assert scenario.blocks() == [0, 1, 2, 3]
+    assert writable(scenario, Turn(tokens=8)) == {2, 3, 4}
 
 
 def test_a_step_may_not_write_a_block_that_it_has_hit() -> None:
-    lives, _ = alike(13, 4, 8, 8)
-    assert lives.blocks("b") == [0, 0, 3, 6, 7, 8]
-    assert writable(lives, Turn("b")) == {6, 7, 8}
+    scenario, _ = alike(13, 4, 8, 8)
+    assert scenario.blocks("b") == [0, 0, 3, 6, 7, 8]
+    assert writable(scenario, Turn("b")) == {6, 7, 8}
 
 
 def test_a_step_may_not_write_blocks_of_requests_that_are_not_in_it() -> None:
-    lives = Lives().arrive("a", 5).arrive("b", 5)
-    lives.step(Turn(tokens=4), Turn("b", tokens=4))
-    assert writable(lives, Turn("b")) == set(lives.blocks("b")[1:])
+    scenario = Scenario().arrive("a", 5).arrive("b", 5)
+    scenario.step(Turn(tokens=4), Turn("b", tokens=4))
+    assert writable(scenario, Turn("b")) == set(scenario.blocks("b")[1:])
 
 
 # Coming and going.
 
 
-def small(num_blocks: int, *prompts: int, max_num_seqs: int = 8) -> Lives:
+def small(num_blocks: int, *prompts: int, max_num_seqs: int = 8) -> Scenario:
     """Requests a, b, c, ... in an engine with few blocks; with blocks of 4 and a draft."""
     geometry = Geometry(block_size=4, num_spec=1, num_blocks=num_blocks, max_num_seqs=max_num_seqs)
-    lives = Lives(geometry)
+    scenario = Scenario(geometry)
     for name, prompt in zip("abc", prompts, strict=False):
-        lives.arrive(name, prompt)
-    return lives
+        scenario.arrive(name, prompt)
+    return scenario
 
 
 EVERYBODY = (Turn("a"), Turn("b"), Turn("c"))
@@ -368,39 +370,39 @@ def test_requests_come_in_as_long_as_there_is_room_in_the_batch() -> None:
     assert ids(small(64, 4, 4, 4, max_num_seqs=2).step(*EVERYBODY).rows) == "ab"
 
 
-def test_the_last_running_request_makes_way_and_nobody_comes_in() -> None:
-    lives = small(6, 4, 4, 1)
-    lives.step(*EVERYBODY)
-    step = lives.step(*EVERYBODY)
-    assert (ids(step.rows), step.preempted, lives.scheduler.pool.num_free) == ("a", ("b",), 2)
-    assert ids(lives.scheduler.waiting) == "bc"
-    assert ids(lives.step(Turn("c")).rows) == "c"
+def test_the_last_running_request_is_preempted_and_none_is_admitted() -> None:
+    scenario = small(6, 4, 4, 1)
+    scenario.step(*EVERYBODY)
+    step = scenario.step(*EVERYBODY)
+    assert (ids(step.rows), step.preempted, scenario.scheduler.pool.num_free) == ("a", ("b",), 2)
+    assert ids(scenario.scheduler.waiting) == "bc"
+    assert ids(scenario.step(Turn("c")).rows) == "c"
 
 
-def test_a_request_that_lacks_blocks_and_is_the_last_makes_way_itself() -> None:
-    lives = small(5, 4, 4)
-    lives.step(*EVERYBODY)
-    step = lives.step(Turn("b"))
-    assert (step.rows, step.preempted, lives.blocks("b")) == ((), ("b",), [])
+def test_a_request_that_lacks_blocks_and_is_the_last_is_preempted_itself() -> None:
+    scenario = small(5, 4, 4)
+    scenario.step(*EVERYBODY)
+    step = scenario.step(Turn("b"))
+    assert (step.rows, step.preempted, scenario.blocks("b")) == ((), ("b",), [])
 
 
-def test_a_request_that_makes_way_has_nothing_computed_and_holds_nothing() -> None:
-    lives = chunks(4, 8)
-    lives.step(preempted=["a"])
-    one = lives.scheduler.requests["a"]
-    assert (one.stage, one.computed, lives.blocks()) == (Stage.WAITING, 0, [])
-    assert lives.scheduler.pool.num_free == 63
+def test_a_preempted_request_has_nothing_computed_and_holds_nothing() -> None:
+    scenario = chunks(4, 8)
+    scenario.step(preempted=["a"])
+    one = scenario.scheduler.requests["a"]
+    assert (one.stage, one.computed, scenario.blocks()) == (Stage.WAITING, 0, [])
+    assert scenario.scheduler.pool.num_free == 63
 
 
-def test_what_a_request_that_makes_way_has_not_registered_is_lost() -> None:
-    lives = chunks(4, 8)
-    assert set(lives.step(preempted=["a"]).lost) == {2, 4}
+def test_what_a_preempted_request_has_not_registered_is_lost() -> None:
+    scenario = chunks(4, 8)
+    assert set(scenario.step(preempted=["a"]).lost) == {2, 4}
 
 
 def test_a_resumed_request_replays_what_it_has_sampled() -> None:
-    lives = after(UP_TO_THE_BOUNDARY[:3], 5)
-    lives.step(preempted=["a"])
-    (row,) = lives.step(Turn()).rows
+    scenario = after(UP_TO_THE_BOUNDARY[:3], 5)
+    scenario.step(preempted=["a"])
+    (row,) = scenario.step(Turn()).rows
     assert (row.computed, row.length, row.is_resumed, row.is_prefilling, row.samples) == (
         4,
         4,
@@ -408,51 +410,51 @@ def test_a_resumed_request_replays_what_it_has_sampled() -> None:
         True,
         False,
     )
-    (row,) = lives.step(Turn(drafts=2)).rows
+    (row,) = scenario.step(Turn(drafts=2)).rows
     assert (row.computed, row.length, row.is_resumed, row.drafts != ()) == (8, 3, False, True)
 
 
 def test_a_request_that_ends_is_told_once_and_leaves_its_registered_blocks_behind() -> None:
-    lives = chunks(4, 8)
-    lives.scheduler.finish("a")
-    first, second = lives.step(), lives.step()
-    assert (first.finished, second.finished, lives.scheduler.pool.num_free) == (("a",), (), 63)
-    assert sorted(lives.scheduler.pool.registered) == [1, 3]
+    scenario = chunks(4, 8)
+    scenario.scheduler.finish("a")
+    first, second = scenario.step(), scenario.step()
+    assert (first.finished, second.finished, scenario.scheduler.pool.num_free) == (("a",), (), 63)
+    assert sorted(scenario.scheduler.pool.registered) == [1, 3]
 
 
 def test_the_last_columns_are_free_first() -> None:
-    lives = chunks(4)
-    lives.scheduler.finish("a")
-    assert lives.scheduler.pool.take(63)[-3:] == [3, 2, 1]
+    scenario = chunks(4)
+    scenario.scheduler.finish("a")
+    assert scenario.scheduler.pool.take(63)[-3:] == [3, 2, 1]
 
 
 def test_nobody_is_told_of_the_end_of_a_request_that_never_came_in() -> None:
-    lives = chunks()
-    lives.scheduler.finish("a")
-    assert lives.step().finished == ()
+    scenario = chunks()
+    scenario.scheduler.finish("a")
+    assert scenario.step().finished == ()
 
 
 def test_a_reset_preempts_everybody_unsaid_and_nothing_is_hit() -> None:
-    lives = small(64, 9, 9)
-    lives.step(*EVERYBODY)
-    lives.scheduler.reset()
-    step = lives.step(*EVERYBODY)
+    scenario = small(64, 9, 9)
+    scenario.step(*EVERYBODY)
+    scenario.scheduler.reset()
+    step = scenario.step(*EVERYBODY)
     assert (step.preempted, step.reset, step.resumed) == ((), ("a", "b"), ("a", "b"))
     assert [(row.computed, row.hit) for row in step.rows] == [(0, 0), (0, 0)]
 
 
 def test_a_reset_loses_every_block() -> None:
-    lives = chunks(4, 8, 8)
-    lives.scheduler.reset()
-    assert set(lives.step().lost) == {1, 2, 3, 4, 5}
+    scenario = chunks(4, 8, 8)
+    scenario.scheduler.reset()
+    assert set(scenario.step().lost) == {1, 2, 3, 4, 5}
 
 
 def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:
-    lives = small(64, 4, 4)
-    lives.step(*EVERYBODY)
-    before = lives.blocks("b")[:]
-    assert ids(lives.step(Turn("a")).rows) == "a"
-    assert (lives.blocks("b"), ids(lives.scheduler.running)) == (before, "ab")
+    scenario = small(64, 4, 4)
+    scenario.step(*EVERYBODY)
+    before = scenario.blocks("b")[:]
+    assert ids(scenario.step(Turn("a")).rows) == "a"
+    assert (scenario.blocks("b"), ids(scenario.scheduler.running)) == (before, "ab")
 
 
 @pytest.mark.parametrize(
@@ -460,14 +462,14 @@ def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:
     [case("none in a prompt", 21, 2, 0), case("not more than configured", 5, 3, 2), case("fewer", 5, 1, 1)],
 )
 def test_decoding_requests_have_the_drafts_that_are_wished_for(prompt: int, wished: int, drafts: int) -> None:
-    lives = Lives().arrive("a", prompt)
-    lives.step(Turn(tokens=4))
-    lives.step(Turn(tokens=4))
-    assert len(lives.step(Turn(drafts=wished)).rows[0].drafts) == drafts
+    scenario = Scenario().arrive("a", prompt)
+    scenario.step(Turn(tokens=4))
+    scenario.step(Turn(tokens=4))
+    assert len(scenario.step(Turn(drafts=wished)).rows[0].drafts) == drafts
 
 
 def test_drafts_end_where_the_longest_request_does() -> None:
-    lives = Lives(replace(ALIGN, max_model_len=7)).arrive("a", 5)
-    lives.step(Turn())
-    lives.step(Turn())
-    assert [len(lives.step(Turn(drafts=2)).rows[0].drafts) for _ in range(2)] == [1, 0]
+    scenario = Scenario(replace(ALIGN, max_model_len=7)).arrive("a", 5)
+    scenario.step(Turn())
+    scenario.step(Turn())
+    assert [len(scenario.step(Turn(drafts=2)).rows[0].drafts) for _ in range(2)] == [1, 0]

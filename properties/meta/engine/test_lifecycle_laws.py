@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oracle.lifecycle.ledger import ConvRows, Held
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, SchedulerStep, Stage
-from properties.meta.strategies.test_lifecycle_examples import ALIGN, CONV_ROWS, Lives, Turn
+from properties.meta.strategies.test_lifecycle_examples import ALIGN, CONV_ROWS, Scenario, Turn
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def geometries(draw: st.DrawFn, modes: Sequence[str] = ("align", "all", "none"))
     return Geometry(mode, size, spec, groups, draw(st.integers(6, 40)), seqs, 32)
 
 
-class Laws(Lives):
-    """Holds every moment of a life against the laws."""
+class Laws(Scenario):
+    """Holds every moment of a scenario against the laws."""
 
     def execute_all(self, deeds: Iterable[Deed]) -> Laws:
         for number, deed in enumerate(deeds):
@@ -155,7 +155,7 @@ def test_the_laws_hold_in_blocks_as_long_as_a_token_and_its_drafts(deeds: list[D
 
 @given(deeds())
 def test_everything_is_free_when_everybody_has_ended(deeds: list[Deed]) -> None:
-    lives = Laws(replace(ALIGN, num_blocks=24, max_model_len=32)).execute_all(deeds)
-    for request in lives.live():
-        lives.scheduler.finish(request.id)
-    assert lives.scheduler.pool.num_free == 23
+    scenario = Laws(replace(ALIGN, num_blocks=24, max_model_len=32)).execute_all(deeds)
+    for request in scenario.live():
+        scenario.scheduler.finish(request.id)
+    assert scenario.scheduler.pool.num_free == 23

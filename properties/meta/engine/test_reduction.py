@@ -1,4 +1,4 @@
-"""Failing lives become small ones that fail for the same reason; and what a life is."""
+"""Failing scenarios become small ones that fail for the same reason; and what a scenario is."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from oracle.lifecycle.scheduler import Scheduler
 from properties.engine import reduction
 from properties.engine.driver import Engine, Sampler
 from properties.engine.flaws import Flaw, Violation
-from properties.engine.lives import (
+from properties.engine.plainer_worlds import PLENTY, plainer_worlds, plainness
+from properties.engine.recurrent import Recurrent
+from properties.engine.reduction import Failing, Fails, reduced
+from properties.engine.scenarios import (
     FIRST_SAMPLE,
     Arrive,
     EngineStep,
     Event,
     Finish,
-    GreedyLife,
-    Life,
+    GreedyScenario,
     Reset,
+    Scenario,
     Turn,
 )
-from properties.engine.plainer_worlds import PLENTY, plainer_worlds, plainness
-from properties.engine.recurrent import Recurrent
-from properties.engine.reduction import Failing, Fails, reduced
 from properties.engine.world import World
 from properties.harness.case.values import Call, Outcome, Overwrite, Raised, Returned, Tensor
 from properties.harness.case.values import Step as Executed
@@ -100,7 +100,7 @@ class OnPaper:
 
 
 @dataclass(eq=False)
-class LifeOnPaper(Life):
+class ScenarioOnPaper(Scenario):
     law: Law = field(kw_only=True)
 
     def make_engine(self) -> Engine:
@@ -123,31 +123,31 @@ def nothing_is_wrong(_: World, past: Sequence[Past]) -> bool:  # noqa: ARG001
     return False
 
 
-def on_paper(world: World, law: Law = nothing_is_wrong) -> LifeOnPaper:
-    return LifeOnPaper(world, nobody_answers, law=law)
+def on_paper(world: World, law: Law = nothing_is_wrong) -> ScenarioOnPaper:
+    return ScenarioOnPaper(world, nobody_answers, law=law)
 
 
-def lived(events: Iterable[Event], world: World = LAVISH) -> LifeOnPaper:
-    """A life in which nothing is wrong."""
-    life = on_paper(world)
+def executed(events: Iterable[Event], world: World = LAVISH) -> ScenarioOnPaper:
+    """A scenario in which nothing is wrong."""
+    scenario = on_paper(world)
     for event in events:
-        life.happens(event)
-    return life
+        scenario.happens(event)
+    return scenario
 
 
 def failing_by(law: Law) -> Fails:
-    def fails(world: World, events: tuple[Event, ...]) -> Life | None:
-        life = on_paper(world, law)
-        return life if broken_by(life, events) else None
+    def fails(world: World, events: tuple[Event, ...]) -> Scenario | None:
+        scenario = on_paper(world, law)
+        return scenario if broken_by(scenario, events) else None
 
     return fails
 
 
 def begun(law: Law, events: Iterable[Event], world: World = LAVISH) -> Failing:
-    """The life that is to be made smaller."""
-    life = failing_by(law)(world, tuple(events))
-    assert life is not None
-    return Failing(world, life, Flaw("the law is broken"))
+    """The scenario that is to be made smaller."""
+    scenario = failing_by(law)(world, tuple(events))
+    assert scenario is not None
+    return Failing(world, scenario, Flaw("the law is broken"))
 
 
 def small(law: Law, events: Iterable[Event], world: World = LAVISH) -> Failing:
@@ -225,7 +225,7 @@ def steps(found: Failing) -> list[EngineStep]:
 # What reduction leaves.
 
 
-def test_of_a_long_life_the_few_steps_are_left_that_break_the_law() -> None:
+def test_of_a_long_scenario_the_few_steps_are_left_that_break_the_law() -> None:
     first = begun(no_drafts_after_two, LONG)
     assert len(first.events) >= 20
     found = reduced(first, failing_by(no_drafts_after_two), FOREVER)
@@ -239,10 +239,10 @@ def test_of_an_engine_as_little_is_left_as_there_can_be() -> None:
     assert not any((world.full_graphs, world.pointers, world.zero_marks, world.schedule, world.setup.shared))
 
 
-def test_a_life_far_from_its_beginning_begins_there() -> None:
+def test_a_scenario_far_from_its_beginning_begins_there() -> None:
     found = small(passes_twelve, SLOW)
     assert len(steps(found)) <= 3
-    assert passes_twelve(found.world, cast(LifeOnPaper, found.life).past)
+    assert passes_twelve(found.world, cast(ScenarioOnPaper, found.scenario).past)
 
 
 def test_requests_that_have_to_be_together_stay_together() -> None:
@@ -251,7 +251,7 @@ def test_requests_that_have_to_be_together_stay_together() -> None:
     assert found.world.max_num_seqs == 3
 
 
-def again(found: Failing, law: Law) -> Life | None:
+def again(found: Failing, law: Law) -> Scenario | None:
     return failing_by(law)(found.world, found.events)
 
 
@@ -274,21 +274,21 @@ def scripts(draw: st.DrawFn) -> tuple[Event, ...]:
 @settings(max_examples=15)
 @given(events=scripts())
 def test_what_is_left_fails_and_is_never_bigger(law: Law, events: tuple[Event, ...]) -> None:
-    life = failing_by(law)(LAVISH, events)
-    if life is not None:
-        first = Failing(LAVISH, life, Flaw("the law is broken"))
+    scenario = failing_by(law)(LAVISH, events)
+    if scenario is not None:
+        first = Failing(LAVISH, scenario, Flaw("the law is broken"))
         found = reduced(first, failing_by(law), FOREVER)
         assert again(found, law) is not None
         assert found.size <= first.size
 
 
-def test_a_life_that_is_not_smaller_is_not_taken() -> None:
+def test_a_scenario_that_is_not_smaller_is_not_taken() -> None:
     first = begun(takes_a_step, LONG[:4], World(Setup((PLAIN_STATE,), block_size=2), ("mamba2",)))
-    bigger = begun(takes_a_step, (*COME, Reset(), EngineStep()), first.world).life
+    bigger = begun(takes_a_step, (*COME, Reset(), EngineStep()), first.world).scenario
     assert reduced(first, lambda world, events: bigger, FOREVER) is first
 
 
-def test_a_life_that_cannot_be_simpler_is_left_as_it_is() -> None:
+def test_a_scenario_that_cannot_be_simpler_is_left_as_it_is() -> None:
     found = small(no_drafts_after_two, LONG)
     assert reduced(found, failing_by(no_drafts_after_two), FOREVER) is found
 
@@ -301,7 +301,7 @@ def test_reduction_is_the_same_every_time() -> None:
 def test_reduction_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[World] = []
 
-    def fails(world: World, events: tuple[Event, ...]) -> Life | None:
+    def fails(world: World, events: tuple[Event, ...]) -> Scenario | None:
         asked.append(world)
         return failing_by(no_drafts_after_two)(world, events)
 
@@ -384,8 +384,8 @@ def told(past: Iterable[Past]) -> list[list[tuple[str, int, int, int]]]:
     return [[(row.id, row.computed, row.length, len(row.drafts)) for row in step.rows] for step, _ in past]
 
 
-def decoding(life: LifeOnPaper) -> bool:
-    return all(request.is_decoding for request in life.live)
+def decoding(scenario: ScenarioOnPaper) -> bool:
+    return all(request.is_decoding for request in scenario.live)
 
 
 @pytest.mark.parametrize("number", range(5, 12))
@@ -395,10 +395,10 @@ def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None
         *(EngineStep(),) * 3,
         *(everybody("xy", turn) for turn in (HOPES, PROVES) * 4),
     )
-    assert decoding(lived(events[:number]))
-    whole = lived(events)
+    assert decoding(executed(events[:number]))
+    whole = executed(events)
     later = [
-        told(lived(candidate).past)
+        told(executed(candidate).past)
         for _, candidate in reduction._later_beginnings(Failing(LAVISH, whole, Flaw("")))
         if candidate[-(len(events) - number) :] == events[number:]
     ]
@@ -408,7 +408,7 @@ def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None
 
 @pytest.mark.parametrize("length", [4, 5, 6, 10, 11, 12, 16])
 def test_with_smaller_blocks_prompts_end_as_far_before_their_boundary(length: int) -> None:
-    first = Failing(LAVISH, lived((Arrive("x", tuple(range(length))), EngineStep())), Flaw(""))
+    first = Failing(LAVISH, executed((Arrive("x", tuple(range(length))), EngineStep())), Flaw(""))
     for world, (arrival, _) in reduction._smaller_blocks(first):
         assert isinstance(arrival, Arrive)
         blocks = -(-length // LAVISH.block_size)
@@ -433,8 +433,8 @@ def test_every_plainer_engine_can_be_made_and_computes(
         world = choices[data.draw(st.integers(0, len(choices) - 1))]
         port.begin()
         Engine(world, port.execute)
-    life = Life(world, port.execute)
-    assert broken_by(life, (Arrive("a", (1, 2)), EngineStep(), EngineStep())) is None
+    scenario = Scenario(world, port.execute)
+    assert broken_by(scenario, (Arrive("a", (1, 2)), EngineStep(), EngineStep())) is None
 
 
 def windows(world: World) -> list[tuple[int, int]]:
@@ -528,21 +528,23 @@ DRAWN_OUT: tuple[Event, ...] = (
 def reported(
     port: InProcess, *, raising: bool = False, world: World = LAVISH, events: tuple[Event, ...] = DRAWN_OUT
 ) -> tuple[Failing, Falsified]:
-    """A long life of a subject that forgets, and what the machine makes of it."""
+    """A long scenario of a subject that forgets, and what the machine makes of it."""
     forgetful = Forgetful(port, raising)
     forgetful.begin()
-    life = Life(world, forgetful.execute)
-    violation = broken_by(life, events)
+    scenario = Scenario(world, forgetful.execute)
+    violation = broken_by(scenario, events)
     assert violation is not None
     tested: Any = load_properties()[IN_ROWS]
     with pytest.raises(Falsified) as caught:
-        tested.machine.reduce(Bench(port.subject, forgetful), tested, Failing(world, life, violation.flaw))
-    return Failing(world, life, violation.flaw), caught.value
+        tested.machine.reduce(
+            Bench(port.subject, forgetful), tested, Failing(world, scenario, violation.flaw)
+        )
+    return Failing(world, scenario, violation.flaw), caught.value
 
 
 @pytest.fixture(scope="module")
 def forgot(port: InProcess) -> tuple[Failing, Failing, Falsified]:
-    """The life before, the life after, and what is reported."""
+    """The scenario before, the scenario after, and what is reported."""
     first, falsified = reported(port)
     assert isinstance(falsified.origin, Failing)
     return first, falsified.origin, falsified
@@ -567,7 +569,7 @@ def test_a_forgotten_copy_is_shown_by_an_engine_with_one_small_state(forgot: For
     assert plainness(world)[3] == 0
 
 
-def test_what_is_reported_is_the_smaller_life_with_its_picture(forgot: Forgot) -> None:
+def test_what_is_reported_is_the_smaller_scenario_with_its_picture(forgot: Forgot) -> None:
     _, found, falsified = forgot
     timeline = falsified.case.timeline
     assert timeline is not None
@@ -600,7 +602,7 @@ def test_a_subject_that_forgets_is_not_taken_for_one_that_raises(port: InProcess
     assert falsified.case.message == f"in step 0, {POSTPROCESS_GPU} raised ValueError: no"
 
 
-# Lives.
+# Scenarios.
 
 
 @settings(max_examples=60)
@@ -616,62 +618,62 @@ def test_new_requests_with_the_prompts_of_a_moment_are_soon_where_it_found_the_o
 
 def decoded(world: World, events: Iterable[Event]) -> list[tuple[int, tuple[int, ...]]]:
     """Before each event, the computed count of each decoding request, and the prompt to bring a new one there."""
-    life, found = on_paper(world), []
+    scenario, found = on_paper(world), []
     for event in events:
-        computed = {request.id: request.computed for request in life.live if request.is_decoding}
-        life.happens(event)
-        found += [(count, life.prompts[-1][request]) for request, count in computed.items()]
+        computed = {request.id: request.computed for request in scenario.live if request.is_decoding}
+        scenario.happens(event)
+        found += [(count, scenario.prompts[-1][request]) for request, count in computed.items()]
     return found
 
 
 def reached(world: World, prompt: tuple[int, ...]) -> int:
     """What a new request has computed when it begins to decode; -1 if that takes more than two steps."""
-    life = on_paper(replace(world, max_model_len=world.max_model_len + 8))
-    life.happens(Arrive("r0", prompt))
+    scenario = on_paper(replace(world, max_model_len=world.max_model_len + 8))
+    scenario.happens(Arrive("r0", prompt))
     for _ in range(2):
-        life.happens(EngineStep())
-        if life.requests["r0"].is_decoding:
-            return life.requests["r0"].computed
+        scenario.happens(EngineStep())
+        if scenario.requests["r0"].is_decoding:
+            return scenario.requests["r0"].computed
     return -1
 
 
 def test_a_moment_s_prompts_are_all_tokens_of_those_who_do_not_decode() -> None:
-    life = lived((*COME, EngineStep(), EngineStep(), EngineStep(preempted=("x",)), Reset()))
-    assert {name: len(prompt) for name, prompt in life.prompts[-1].items()} == {"x": 8, "y": 7, "z": 8}
-    life.happens(Reset())
-    assert {name: len(prompt) for name, prompt in life.prompts[-1].items()} == {"x": 8, "y": 8, "z": 9}
+    scenario = executed((*COME, EngineStep(), EngineStep(), EngineStep(preempted=("x",)), Reset()))
+    assert {name: len(prompt) for name, prompt in scenario.prompts[-1].items()} == {"x": 8, "y": 7, "z": 8}
+    scenario.happens(Reset())
+    assert {name: len(prompt) for name, prompt in scenario.prompts[-1].items()} == {"x": 8, "y": 8, "z": 9}
 
 
 def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
-    life = lived((*COME, EngineStep(), Finish("x")))
-    tokens = list(life.requests["x"].tokens)
+    scenario = executed((*COME, EngineStep(), Finish("x")))
+    tokens = list(scenario.requests["x"].tokens)
     for event in (Finish("x"), EngineStep((("x", PROVES),), ("x",), ("x",)), Finish("x"), Finish("nobody")):
-        life.happens(event)
-    assert (life.requests["x"].stage, life.requests["x"].tokens) == (Stage.FINISHED, tokens)
-    assert [request.id for request in life.live] == ["y", "z"]
-    assert len(life.events) == len(life.prompts) == 9
+        scenario.happens(event)
+    assert (scenario.requests["x"].stage, scenario.requests["x"].tokens) == (Stage.FINISHED, tokens)
+    assert [request.id for request in scenario.live] == ["y", "z"]
+    assert len(scenario.events) == len(scenario.prompts) == 9
 
 
-def test_a_request_that_is_not_running_cannot_make_way() -> None:
-    life = lived((*COME, EngineStep(preempted=("x", "y"))))
-    assert life.past[-1][0].preempted == ()
+def test_a_request_that_is_not_running_cannot_be_preempted() -> None:
+    scenario = executed((*COME, EngineStep(preempted=("x", "y"))))
+    assert scenario.past[-1][0].preempted == ()
 
 
 def test_a_request_that_is_as_long_as_it_may_get_ends_by_itself() -> None:
-    life = lived((*COME[:1], *(everybody("x", PROVES),) * 30))
-    assert life.requests["x"].stage is Stage.FINISHED
-    assert LAVISH.max_model_len - 2 <= len(life.requests["x"].tokens) <= LAVISH.max_model_len
+    scenario = executed((*COME[:1], *(everybody("x", PROVES),) * 30))
+    assert scenario.requests["x"].stage is Stage.FINISHED
+    assert LAVISH.max_model_len - 2 <= len(scenario.requests["x"].tokens) <= LAVISH.max_model_len
 
 
 def test_a_prompt_leaves_room_for_a_token_and_its_drafts() -> None:
-    life = lived((Arrive("x", tuple(range(100))), *(EngineStep(),) * 3))
-    assert life.requests["x"].num_prompt == LAVISH.max_model_len - 4
-    assert len(life.requests["x"].tokens) > life.requests["x"].num_prompt
+    scenario = executed((Arrive("x", tuple(range(100))), *(EngineStep(),) * 3))
+    assert scenario.requests["x"].num_prompt == LAVISH.max_model_len - 4
+    assert len(scenario.requests["x"].tokens) > scenario.requests["x"].num_prompt
 
 
 def test_tokens_that_are_sampled_are_nobody_s() -> None:
-    life = lived((*COME, *(everybody("xyz", PROVES),) * 3))
-    said = [token for request in life.live for token in request.tokens[request.num_prompt :]]
+    scenario = executed((*COME, *(everybody("xyz", PROVES),) * 3))
+    said = [token for request in scenario.live for token in request.tokens[request.num_prompt :]]
     assert len(said) == len(set(said))
     assert min(said) > FIRST_SAMPLE - 1
 
@@ -691,47 +693,49 @@ SPOKEN: tuple[Event, ...] = (
 )
 
 
-def greedy(port: InProcess, execute: Callable[[Executed], Outcome | None], world: World = REAL) -> GreedyLife:
+def greedy(
+    port: InProcess, execute: Callable[[Executed], Outcome | None], world: World = REAL
+) -> GreedyScenario:
     port.begin()
-    return GreedyLife(world, execute, recurrent=RECURRENT)
+    return GreedyScenario(world, execute, recurrent=RECURRENT)
 
 
-def spoken(life: Life, request: str) -> list[int]:
-    known = life.engine.scheduler.requests[request]
+def spoken(scenario: Scenario, request: str) -> list[int]:
+    known = scenario.engine.scheduler.requests[request]
     return known.tokens[known.num_prompt :]
 
 
 @pytest.mark.parametrize("mode", ["none", "align"])
 @pytest.mark.parametrize("runner", ["V1", "V2"])
 def test_a_real_model_says_what_it_says_in_one_run(port: InProcess, runner: str, mode: str) -> None:
-    life = greedy(port, port.execute, replace(REAL, runner=runner, mode=mode))
-    assert broken_by(life, SPOKEN) is None
+    scenario = greedy(port, port.execute, replace(REAL, runner=runner, mode=mode))
+    assert broken_by(scenario, SPOKEN) is None
     for event in SPOKEN[:2]:
         assert isinstance(event, Arrive)
-        said = spoken(life, event.id)
+        said = spoken(scenario, event.id)
         assert len(said) >= 10
         assert said == RECURRENT.generate(event.prompt, len(said))
 
 
 def test_a_real_model_accepts_the_drafts_that_a_turn_says(port: InProcess) -> None:
-    life = greedy(port, port.execute)
+    scenario = greedy(port, port.execute)
     counts = []
     for event in SPOKEN[:5]:
-        life.happens(event)
-        counts.append(len(spoken(life, "x")))
+        scenario.happens(event)
+        counts.append(len(spoken(scenario, "x")))
     assert counts[2:] == [0, 1, 4]
 
 
 def test_a_state_that_was_not_brought_along_shows_in_the_text(port: InProcess) -> None:
-    life = greedy(port, Tampered(port.execute, PREPROCESS, 1, nothing_copied()))
-    violation = broken_by(life, SPOKEN)
+    scenario = greedy(port, Tampered(port.execute, PREPROCESS, 1, nothing_copied()))
+    violation = broken_by(scenario, SPOKEN)
     assert violation is not None
     one_run = RECURRENT.generate((1, 2, 3, 4, 5, 6), 1)
     assert str(violation) == (
-        f"after step 1, what x says after 6 tokens = {spoken(life, 'x')[0]}, but should be {one_run[0]}, "
+        f"after step 1, what x says after 6 tokens = {spoken(scenario, 'x')[0]}, but should be {one_run[0]}, "
         "as in one run without batches, chunks, drafts and caches"
     )
-    timeline = life.engine.story.timeline(violation.flaw)
+    timeline = scenario.engine.story.timeline(violation.flaw)
     assert timeline.finding is not None
     moment, request, group, column = timeline.finding.spot
     (row,) = [one for one in timeline.moments[moment].rows if (one.request, one.group) == (request, group)]
@@ -745,8 +749,8 @@ def test_a_state_that_was_not_brought_along_shows_in_the_text(port: InProcess) -
 
 def test_a_real_model_keeps_its_setup(port: InProcess) -> None:
     tested: Any = load_properties()["greedy_output_of_requests_in_rows_is_that_of_one_run"]
-    life = greedy(port, port.execute)
-    taken = [tested.machine.again(life, world, port.execute) for world in plainer_worlds(REAL)]
+    scenario = greedy(port, port.execute)
+    taken = [tested.machine.again(scenario, world, port.execute) for world in plainer_worlds(REAL)]
     kept = [one for one in taken if one is not None]
     assert 0 < len(kept) < len(taken)
     assert all(one.world.setup == REAL.setup and one.recurrent is RECURRENT for one in kept)

@@ -1,4 +1,4 @@
-"""The picture of a life in a release's own engine: what the scheduler decided, what blocks hold, and which one is wrong."""
+"""The picture of a scenario in a release's own engine: what the scheduler decided, what blocks hold, and which one is wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arrives(name: str, *prompt: int) -> Did:
     return call("LiveEngine.add_request", id=name, prompt=prompt, max_tokens=4), Returned(None)
 
 
-def life(*did: Did, law: str = "read") -> Case:
+def scenario(*did: Did, law: str = "read") -> Case:
     made = call("LiveEngine", settings=record("LiveSettings", kinds=("gdn",)), bind="engine")
     whole = ((made, Returned(record("LiveEngine"))), *did)
     failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
@@ -52,7 +52,7 @@ def life(*did: Did, law: str = "read") -> Case:
 
 
 def drawn(*did: Did, law: str = "read") -> Timeline:
-    timeline = timeline_of(life(*did, law=law))
+    timeline = timeline_of(scenario(*did, law=law))
     assert timeline is not None
     assert svg(timeline)
     return timeline
@@ -205,7 +205,7 @@ def test_the_finding_is_of_the_law_that_the_case_is_about() -> None:
     assert timeline.finding.column == 0
 
 
-def test_a_long_life_is_shown_from_its_last_steps_on() -> None:
+def test_a_long_scenario_is_shown_from_its_last_steps_on() -> None:
     timeline = drawn(arrives("r0", 1, 2, 3, 4), *[prefill()] * KEPT)
     assert len(timeline.moments) == KEPT
     assert timeline.moments[0].title.startswith(f"{KEPT} moments before are left out. step {KEPT // 2}, ")
@@ -219,12 +219,12 @@ def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> N
 
 
 def test_what_is_only_called_like_an_engine_has_none() -> None:
-    assert timeline_of(life((STEP, Returned(record("LiveStep", scheduled=3))))) is None
+    assert timeline_of(scenario((STEP, Returned(record("LiveStep", scheduled=3))))) is None
     assert timeline_of(a_case()) is None
 
 
 def test_what_a_reader_of_the_text_would_see_depends_on_the_law() -> None:
-    told = {law: served_text(life(prefill(), law=law)) for law in ("read", "published", "left")}
+    told = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
     assert "not the one after its own tokens" in told["read"]
     assert told["published"].startswith("The prefix cache hands out")
     assert told["left"].startswith("Blocks or slots are lost")
@@ -233,7 +233,7 @@ def test_what_a_reader_of_the_text_would_see_depends_on_the_law() -> None:
 def test_the_report_has_the_tables_in_words_folded(tmp_path: Path) -> None:
     wrong = found(3)
     did = decode(wrong, finding=about("read", 1, 3, *wrong))
-    case = life(arrives("r0", 1, 2, 3, 4), prefill(), did)
+    case = scenario(arrives("r0", 1, 2, 3, 4), prefill(), did)
     case = replace(case, expected=tuple(Returned(None) for _ in case.actual))
     text = report_text(case, tmp_path)
     assert "<summary>Block tables over time, in words</summary>" in text

@@ -185,7 +185,7 @@ def test_nothing_is_said_of_a_text_that_a_function_has_nothing_to_do_with() -> N
     assert served_text(wrong_value(call("cdiv", x=1, y=1))) == ""
 
 
-def test_a_request_s_life_says_what_its_text_would_show() -> None:
+def test_a_request_s_scenario_says_what_its_text_would_show() -> None:
     assert "not the one after its own tokens" in served_text(
         wrong_value(call("cdiv", x=1, y=1), timeline=TIMELINE)
     )

@@ -68,7 +68,7 @@ def refused(argument: str) -> Iterator[None]:
 
 
 @dataclass
-class Life:
+class Scenario:
     """One request: `table` has its blocks, column j's is block j + 1 unless told; `run` is -1 where nothing was run yet.
 
     A step copies, forwards and copies again, with V1's rules or V2's; `forward` is the model's part of it.
@@ -155,137 +155,147 @@ class Life:
 RUNNERS = pytest.mark.parametrize("rules", ["V1", "V2"])
 
 
-def after_prompt(rules: Runner) -> Life:
+def after_prompt(rules: Runner) -> Scenario:
     """Ten tokens, in chunks of eight and two."""
-    life = Life(rules)
-    life.step(8)
-    life.step(2)
-    return life
+    scenario = Scenario(rules)
+    scenario.step(8)
+    scenario.step(2)
+    return scenario
 
 
 @RUNNERS
 def test_a_prompt_of_ten_tokens_publishes_eight_and_goes_on_from_them(rules: Runner) -> None:
-    life = Life(rules, table=(0, 2, 3, 4, 5))
-    life.step(8)
-    assert (life.run, life.temporal(1), life.window(1)[:3], life.accepted) == (1, 8, [5, 6, 7], 1)
-    life.before(2)
-    assert (life.run, life.temporal(2), life.window(2)[:3]) == (2, 8, [5, 6, 7])
-    life.forward(2, 0)
-    life.after(2, 0, 1)
-    assert (life.temporal(1), life.temporal(2), life.window(2)[:3]) == (8, 10, [7, 8, 9])
-    assert (life.computed, life.accepted) == (10, 1)
+    scenario = Scenario(rules, table=(0, 2, 3, 4, 5))
+    scenario.step(8)
+    assert (scenario.run, scenario.temporal(1), scenario.window(1)[:3], scenario.accepted) == (
+        1,
+        8,
+        [5, 6, 7],
+        1,
+    )
+    scenario.before(2)
+    assert (scenario.run, scenario.temporal(2), scenario.window(2)[:3]) == (2, 8, [5, 6, 7])
+    scenario.forward(2, 0)
+    scenario.after(2, 0, 1)
+    assert (scenario.temporal(1), scenario.temporal(2), scenario.window(2)[:3]) == (8, 10, [7, 8, 9])
+    assert (scenario.computed, scenario.accepted) == (10, 1)
 
 
 @RUNNERS
 def test_accepted_drafts_cross_a_boundary(rules: Runner) -> None:
-    life = after_prompt(rules)
-    life.before(3)
-    assert (life.run, life.temporal(3)) == (3, 10)
-    life.forward(3, 2)
-    assert [life.temporal(column) for column in (3, 4, 5)] == [11, 12, 13]
-    assert life.window(3) == [8, 9, 10, 11, 12]
-    old = life.window(2)[4]
-    life.after(3, 2, 3)
-    assert (life.temporal(2), life.window(2)) == (12, [9, 10, 11, 12, old])
-    assert (life.computed, life.accepted) == (13, 3)
+    scenario = after_prompt(rules)
+    scenario.before(3)
+    assert (scenario.run, scenario.temporal(3)) == (3, 10)
+    scenario.forward(3, 2)
+    assert [scenario.temporal(column) for column in (3, 4, 5)] == [11, 12, 13]
+    assert scenario.window(3) == [8, 9, 10, 11, 12]
+    old = scenario.window(2)[4]
+    scenario.after(3, 2, 3)
+    assert (scenario.temporal(2), scenario.window(2)) == (12, [9, 10, 11, 12, old])
+    assert (scenario.computed, scenario.accepted) == (13, 3)
 
 
-def after_crossing(rules: Runner) -> Life:
-    life = after_prompt(rules)
-    life.step(3, 2, 3)
-    return life
+def after_crossing(rules: Runner) -> Scenario:
+    scenario = after_prompt(rules)
+    scenario.step(3, 2, 3)
+    return scenario
 
 
 @RUNNERS
 def test_a_step_in_the_same_column_reads_at_the_accepted_offset(rules: Runner) -> None:
-    life = after_crossing(rules)
-    before = life.memory
-    life.before(3)
-    assert (life.memory, life.run, life.accepted) == (before, 3, 3)
-    life.forward(3, 2)
-    assert [life.temporal(column) for column in (3, 4, 5)] == [14, 15, 16]
-    assert life.window(3) == [11, 12, 13, 14, 15]
-    before = life.memory
-    life.after(3, 2, 1)
-    assert (life.memory, life.computed, life.accepted) == (before, 14, 1)
+    scenario = after_crossing(rules)
+    before = scenario.memory
+    scenario.before(3)
+    assert (scenario.memory, scenario.run, scenario.accepted) == (before, 3, 3)
+    scenario.forward(3, 2)
+    assert [scenario.temporal(column) for column in (3, 4, 5)] == [14, 15, 16]
+    assert scenario.window(3) == [11, 12, 13, 14, 15]
+    before = scenario.memory
+    scenario.after(3, 2, 1)
+    assert (scenario.memory, scenario.computed, scenario.accepted) == (before, 14, 1)
 
 
 @RUNNERS
 def test_a_boundary_one_token_further_on_is_copied_with_a_bias_of_one(rules: Runner) -> None:
-    life = after_crossing(rules)
-    life.step(3, 2, 1)
-    life.step(3, 2, 2)
-    assert (life.run, life.temporal(3), life.window(3)[:3]) == (4, 16, [13, 14, 15])
-    assert [life.temporal(column) for column in (4, 5, 6)] == [15, 16, 17]
-    assert (life.computed, life.accepted) == (16, 2)
+    scenario = after_crossing(rules)
+    scenario.step(3, 2, 1)
+    scenario.step(3, 2, 2)
+    assert (scenario.run, scenario.temporal(3), scenario.window(3)[:3]) == (4, 16, [13, 14, 15])
+    assert [scenario.temporal(column) for column in (4, 5, 6)] == [15, 16, 17]
+    assert (scenario.computed, scenario.accepted) == (16, 2)
     # The next forward reads the temporal state of column 5 and the rows from 1 on: see `forward`.
-    life.step(3, 2, 3)
-    assert (life.run, life.computed, life.accepted) == (4, 19, 3)
+    scenario.step(3, 2, 3)
+    assert (scenario.run, scenario.computed, scenario.accepted) == (4, 19, 3)
 
 
 @RUNNERS
 def test_a_boundary_that_the_running_state_is_on_is_copied_without_a_bias(rules: Runner) -> None:
-    life = after_crossing(rules)
+    scenario = after_crossing(rules)
     for accepted in (1, 2, 3):
-        life.step(3, 2, accepted)
-    assert [life.temporal(column) for column in (4, 5, 6)] == [17, 18, 19]
-    window = life.window(4)
-    life.before(3)
-    assert (life.run, life.temporal(5), life.window(5)[:3]) == (5, 19, window[2:])
-    assert life.accepted == 1
-    life.forward(3, 2)
-    life.after(3, 2, 1)
-    assert (life.temporal(4), life.window(4)[:3]) == (20, [17, 18, 19])
-    assert (life.computed, life.accepted) == (20, 1)
+        scenario.step(3, 2, accepted)
+    assert [scenario.temporal(column) for column in (4, 5, 6)] == [17, 18, 19]
+    window = scenario.window(4)
+    scenario.before(3)
+    assert (scenario.run, scenario.temporal(5), scenario.window(5)[:3]) == (5, 19, window[2:])
+    assert scenario.accepted == 1
+    scenario.forward(3, 2)
+    scenario.after(3, 2, 1)
+    assert (scenario.temporal(4), scenario.window(4)[:3]) == (20, [17, 18, 19])
+    assert (scenario.computed, scenario.accepted) == (20, 1)
 
 
 @RUNNERS
 def test_everything_accepted_up_to_the_boundary_comes_to_the_front_of_its_own_column(rules: Runner) -> None:
-    life = Life(rules, computed=5, run=1)
-    life.write(1, [2, 3, 4], 5)
-    life.before(3)
-    life.forward(3, 2)
-    assert life.window(1) == [3, 4, 5, 6, 7]
-    life.after(3, 2, 3)
-    assert (life.temporal(1), life.window(1)) == (8, [5, 6, 7, 6, 7])
-    assert (life.computed, life.accepted) == (8, 1)
-    life.before(3)
-    assert (life.run, life.temporal(2), life.window(2)) == (2, 8, [5, 6, 7, 6, 7])
+    scenario = Scenario(rules, computed=5, run=1)
+    scenario.write(1, [2, 3, 4], 5)
+    scenario.before(3)
+    scenario.forward(3, 2)
+    assert scenario.window(1) == [3, 4, 5, 6, 7]
+    scenario.after(3, 2, 3)
+    assert (scenario.temporal(1), scenario.window(1)) == (8, [5, 6, 7, 6, 7])
+    assert (scenario.computed, scenario.accepted) == (8, 1)
+    scenario.before(3)
+    assert (scenario.run, scenario.temporal(2), scenario.window(2)) == (2, 8, [5, 6, 7, 6, 7])
 
 
 @RUNNERS
 def test_a_prefix_hit_is_copied_and_left_as_it_is(rules: Runner) -> None:
-    life = Life(rules, computed=20, table=(0, 0, 0, 0, 4, 9, 10, 11))
-    life.write(4, [17, 18, 19], 20)
-    shared = life.window(4)
-    life.step(3, 2, 2)
-    assert (life.window(4), life.temporal(4)) == (shared, 20)
-    assert (life.run, [life.temporal(column) for column in (5, 6, 7)]) == (5, [21, 22, 23])
-    assert (life.computed, life.accepted) == (22, 2)
+    scenario = Scenario(rules, computed=20, table=(0, 0, 0, 0, 4, 9, 10, 11))
+    scenario.write(4, [17, 18, 19], 20)
+    shared = scenario.window(4)
+    scenario.step(3, 2, 2)
+    assert (scenario.window(4), scenario.temporal(4)) == (shared, 20)
+    assert (scenario.run, [scenario.temporal(column) for column in (5, 6, 7)]) == (5, [21, 22, 23])
+    assert (scenario.computed, scenario.accepted) == (22, 2)
 
 
 @RUNNERS
 def test_a_resumed_request_starts_from_the_column_that_it_hits(rules: Runner) -> None:
-    life = Life(rules, computed=4)
-    life.write(0, [1, 2, 3], 4)
-    life.step(4)
-    assert (life.run, life.temporal(1), life.window(1)[:3], life.accepted) == (1, 8, [5, 6, 7], 1)
-    assert life.temporal(0) == 4
+    scenario = Scenario(rules, computed=4)
+    scenario.write(0, [1, 2, 3], 4)
+    scenario.step(4)
+    assert (scenario.run, scenario.temporal(1), scenario.window(1)[:3], scenario.accepted) == (
+        1,
+        8,
+        [5, 6, 7],
+        1,
+    )
+    assert scenario.temporal(0) == 4
 
 
 @RUNNERS
 def test_a_request_without_drafts_moves_back_to_the_column_before(rules: Runner) -> None:
-    life = Life(rules, computed=6, run=2)
-    life.write(2, [3, 4, 5], 6)
-    life.step(3, 2, 1)
-    assert (life.run, [life.temporal(column) for column in (2, 3, 4)]) == (2, [7, 8, 9])
-    life.before(1)
-    assert (life.run, life.temporal(1), life.window(1)[:3]) == (1, 7, [4, 5, 6])
-    life.forward(1, 0)
-    life.after(1, 0, 1)
-    assert (life.temporal(1), life.window(1)[:3], life.accepted) == (8, [5, 6, 7], 1)
-    life.before(3)
-    assert (life.run, life.temporal(2)) == (2, 8)
+    scenario = Scenario(rules, computed=6, run=2)
+    scenario.write(2, [3, 4, 5], 6)
+    scenario.step(3, 2, 1)
+    assert (scenario.run, [scenario.temporal(column) for column in (2, 3, 4)]) == (2, [7, 8, 9])
+    scenario.before(1)
+    assert (scenario.run, scenario.temporal(1), scenario.window(1)[:3]) == (1, 7, [4, 5, 6])
+    scenario.forward(1, 0)
+    scenario.after(1, 0, 1)
+    assert (scenario.temporal(1), scenario.window(1)[:3], scenario.accepted) == (8, [5, 6, 7], 1)
+    scenario.before(3)
+    assert (scenario.run, scenario.temporal(2)) == (2, 8)
 
 
 @pytest.mark.parametrize(

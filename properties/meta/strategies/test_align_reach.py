@@ -504,9 +504,9 @@ def test_a_history_has_no_request_and_no_draft_too_many(situation: str, most: in
     # A shrinker may stop at a larger block that allows a smaller number elsewhere; one of two starts does not.
     tried = [minimal(histories(min_spec=0), found_in(situation), start) for start in range(2)]
     found = min(tried, key=lambda one: one.setup.block_size)
-    assert len(found.lives) == most
+    assert len(found.requests) == most
     assert found.setup.block_size <= 3
-    assert sum(len(life.turns) for life in found.lives) <= 4
+    assert sum(len(request.turns) for request in found.requests) <= 4
 
 
 @pytest.mark.slow

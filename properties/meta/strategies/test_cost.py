@@ -57,7 +57,7 @@ def copies(batch: Any) -> int:
 
 
 def copied_by_all_steps(history: History) -> int:
-    turns = sum(len(life.turns) for life in history.lives)
+    turns = sum(len(request.turns) for request in history.requests)
     return bytes_of(history.setup) * turns * times(history.schedule)
 
 

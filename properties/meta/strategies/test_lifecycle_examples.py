@@ -1,4 +1,4 @@
-"""The life of a request, worked by hand: its chunks, its blocks, and what every block holds after every step.
+"""The scenario of a request, worked by hand: its chunks, its blocks, and what every block holds after every step.
 
 What a column holds is written as the number of tokens behind its temporal state, and in brackets the tokens whose conv
 inputs are in its rows, as far as there is a promise: `2=10[7,8,9] 3=11`.
@@ -39,7 +39,7 @@ class Turn:
 
 
 @dataclass
-class Lives:
+class Scenario:
     """Requests with a scheduler and a ledger; each step's moments are kept in words, by request."""
 
     geometry: Geometry = ALIGN
@@ -56,7 +56,7 @@ class Lives:
         """Tokens that nobody has had."""
         return [next(self.fresh) for _ in range(number)]
 
-    def arrive(self, request: str, prompt: int | Sequence[int]) -> Lives:
+    def arrive(self, request: str, prompt: int | Sequence[int]) -> Scenario:
         self.scheduler.arrive(request, self.new(prompt) if isinstance(prompt, int) else prompt)
         return self
 
@@ -132,9 +132,9 @@ def test_chunks_end_where_blocks_do(tokens: int, computed: int, length: int, sch
 
 
 def test_a_prompt_whose_budget_is_below_a_block_is_not_scheduled() -> None:
-    lives = Lives().arrive("a", 10)
-    assert lives.step(Turn(tokens=3)).rows == ()
-    assert lives.scheduler.requests["a"].stage is Stage.WAITING
+    scenario = Scenario().arrive("a", 10)
+    assert scenario.step(Turn(tokens=3)).rows == ()
+    assert scenario.scheduler.requests["a"].stage is Stage.WAITING
 
 
 # What blocks hold: contract 2.9, with K = 4.
@@ -157,21 +157,21 @@ class Worked:
     registered: dict[int, int] = field(default_factory=dict)
 
 
-def plays(lives: Lives, worked: Worked, request: str = "a") -> SchedulerStep:
+def plays(scenario: Scenario, worked: Worked, request: str = "a") -> SchedulerStep:
     """Take the step and hold everything against what was worked out."""
     turn = Turn(request, tokens=worked.tokens, drafts=worked.drafts, accepts=worked.accepts)
-    step = lives.step(turn)
+    step = scenario.step(turn)
     assert [row.length for row in step.rows] == [worked.tokens + worked.drafts]
-    assert lives.ledger.columns[request] == worked.run
-    assert lives.copied[request] == worked.copied
-    assert lives.forward[request] == worked.forward
-    assert lives.kept[request] == (worked.kept or worked.forward)
-    assert registered(lives, step, request) == worked.registered
+    assert scenario.ledger.columns[request] == worked.run
+    assert scenario.copied[request] == worked.copied
+    assert scenario.forward[request] == worked.forward
+    assert scenario.kept[request] == (worked.kept or worked.forward)
+    assert registered(scenario, step, request) == worked.registered
     return step
 
 
-def registered(lives: Lives, step: SchedulerStep, request: str) -> dict[int, int]:
-    prefixes, columns = lives.scheduler.prefixes, lives.blocks(request)
+def registered(scenario: Scenario, step: SchedulerStep, request: str) -> dict[int, int]:
+    prefixes, columns = scenario.scheduler.prefixes, scenario.blocks(request)
     return {columns.index(block): prefixes.length(prefix) for block, (_, prefix) in step.registered.items()}
 
 
@@ -307,12 +307,12 @@ THREE_BLOCKS = (
 )
 
 
-def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> Lives:
+def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> Scenario:
     """A request that has gone through the steps, each as it was worked out."""
-    lives = Lives(geometry).arrive("a", prompt)
+    scenario = Scenario(geometry).arrive("a", prompt)
     for worked in steps:
-        plays(lives, worked)
-    return lives
+        plays(scenario, worked)
+    return scenario
 
 
 @pytest.mark.parametrize(
@@ -336,33 +336,33 @@ def test_columns_hold_what_was_worked_out(geometry: Geometry, prompt: int, steps
 
 
 def test_e7_a_prefix_hit_starts_from_the_shared_column_and_leaves_it() -> None:
-    lives = after(LONG, 10)
-    lives.arrive("b", [*lives.scheduler.requests["a"].tokens[:20], *lives.new(2)])
-    shared = lives.blocks()[4]
+    scenario = after(LONG, 10)
+    scenario.arrive("b", [*scenario.scheduler.requests["a"].tokens[:20], *scenario.new(2)])
+    shared = scenario.blocks()[4]
     worked = Worked(2, 5, "4=20[17,18,19] 5=20[17,18,19]", "4=20[17,18,19] 5=22[19,20,21]")
-    (row,) = plays(lives, worked, "b").rows
-    assert (row.computed, row.hit, row.new_blocks) == (20, 5, (tuple(lives.blocks("b")),))
-    assert lives.blocks("b")[:5] == [0, 0, 0, 0, shared]
-    assert 0 not in lives.blocks("b")[5:]
-    assert len(lives.blocks("b")) == 8
+    (row,) = plays(scenario, worked, "b").rows
+    assert (row.computed, row.hit, row.new_blocks) == (20, 5, (tuple(scenario.blocks("b")),))
+    assert scenario.blocks("b")[:5] == [0, 0, 0, 0, shared]
+    assert 0 not in scenario.blocks("b")[5:]
+    assert len(scenario.blocks("b")) == 8
 
 
-def preempted_after_a_prompt_of_seven() -> tuple[Lives, ScheduledRequest]:
+def preempted_after_a_prompt_of_seven() -> tuple[Scenario, ScheduledRequest]:
     """E8 up to the preemption, and the row of the step that resumes."""
-    lives = Lives().arrive("a", 7)
-    lives.step(Turn())
-    lives.step(Turn())
-    assert lives.step(preempted=["a"]).preempted == ("a",)
+    scenario = Scenario().arrive("a", 7)
+    scenario.step(Turn())
+    scenario.step(Turn())
+    assert scenario.step(preempted=["a"]).preempted == ("a",)
     worked = Worked(4, 1, FRONT, "0=4[1,2,3] 1=8[5,6,7]", registered={1: 8})
-    (row,) = plays(lives, worked).rows
-    return lives, row
+    (row,) = plays(scenario, worked).rows
+    return scenario, row
 
 
 def test_e8_a_resumed_request_hits_its_own_block_and_replays_what_is_behind_it() -> None:
-    lives, row = preempted_after_a_prompt_of_seven()
+    scenario, row = preempted_after_a_prompt_of_seven()
     assert (row.computed, row.length, row.hit, row.drafts) == (4, 4, 1, ())
     assert (row.is_new, row.is_resumed, row.is_prefilling, row.samples) == (False, True, True, True)
-    assert (lives.told(), row.new_blocks) == (lives.blocks(), (tuple(lives.blocks()),))
+    assert (scenario.told(), row.new_blocks) == (scenario.blocks(), (tuple(scenario.blocks()),))
 
 
 # What the ledger promises, beyond the examples.
@@ -376,20 +376,20 @@ def test_what_is_lost_is_promised_no_more_in_any_group() -> None:
 
 
 def test_a_decode_promises_nothing_new_of_conv_rows_in_speculative_columns() -> None:
-    lives = after(UP_TO_THE_BOUNDARY[:2], 5)
+    scenario = after(UP_TO_THE_BOUNDARY[:2], 5)
     window = ConvRows(3)
-    lives.ledger.held[0, lives.told()[2]] = Held(2, window)
-    lives.step(Turn(drafts=2, accepts=1))
-    assert lives.ledger.at("a", 0, 2).window is window
-    assert lives.scheduler.prefixes.length(lives.ledger.at("a", 0, 2).temporal or 0) == 7
+    scenario.ledger.held[0, scenario.told()[2]] = Held(2, window)
+    scenario.step(Turn(drafts=2, accepts=1))
+    assert scenario.ledger.at("a", 0, 2).window is window
+    assert scenario.scheduler.prefixes.length(scenario.ledger.at("a", 0, 2).temporal or 0) == 7
 
 
 def test_every_group_is_promised_the_same_in_blocks_of_its_own() -> None:
-    lives = Lives(Geometry(block_size=4, num_spec=1, num_groups=2)).arrive("a", 6)
-    lives.step(Turn())
-    lives.step(Turn())
-    assert lives.ledger.tables["a"] == [[1, 2, 5], [3, 4, 6]]
-    assert [lives.ledger.at("a", group, 1) for group in (0, 1)] == [lives.ledger.held[0, 2]] * 2
+    scenario = Scenario(Geometry(block_size=4, num_spec=1, num_groups=2)).arrive("a", 6)
+    scenario.step(Turn())
+    scenario.step(Turn())
+    assert scenario.ledger.tables["a"] == [[1, 2, 5], [3, 4, 6]]
+    assert [scenario.ledger.at("a", group, 1) for group in (0, 1)] == [scenario.ledger.held[0, 2]] * 2
 
 
 @pytest.mark.parametrize(

@@ -141,22 +141,24 @@ def test_a_mark_is_noted_for_the_examples_that_reached_it_and_for_no_other() -> 
     assert {frozenset(), frozenset({ROUNDED})} == set(found)
 
 
-def test_a_mark_is_noted_for_the_lives_that_reached_it_and_for_no_other() -> None:
-    lives: list[list[int]] = []
+def test_a_mark_is_noted_for_the_scenarios_that_reached_it_and_for_no_other() -> None:
+    scenarios: list[list[int]] = []
 
     class Watched(Halving):
         def __init__(self, trial: Trial) -> None:
             super().__init__(trial)
-            lives.append([])
+            scenarios.append([])
 
         @rule(number=st.integers(0, 9))
         def halve(self, number: int) -> None:
-            lives[-1].append(number)
+            scenarios[-1].append(number)
             super().halve(number)
 
-    whole = MachineProperty("lives", "Lives.", "algebra", (), halved, {}, __name__, machine=Watched)
+    whole = MachineProperty("scenarios", "Scenarios.", "algebra", (), halved, {}, __name__, machine=Watched)
     found = notes(whole)
-    assert found == [frozenset({ROUNDED} if any(one % 2 for one in life) else ()) for life in lives]
+    assert found == [
+        frozenset({ROUNDED} if any(one % 2 for one in scenario) else ()) for scenario in scenarios
+    ]
     assert len(set(found)) == 2
 
 

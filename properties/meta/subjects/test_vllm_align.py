@@ -377,11 +377,11 @@ def test_channels_that_are_taken_for_rows_may_move_too_far_within_their_block(tm
 
 
 @pytest.mark.parametrize(("layout", "known"), [("DS", True), ("SD", False)])
-@pytest.mark.parametrize("number", [0, None], ids=["a call", "a life"])
+@pytest.mark.parametrize("number", [0, None], ids=["a call", "a scenario"])
 def test_a_step_that_cannot_be_prepared_is_of_the_channel_first_layout(
     number: int | None, layout: str, known: bool
 ) -> None:
-    """Of a life the failure does not say which call it was: it ended with it."""
+    """Of a scenario the failure does not say which call it was: it ended with it."""
     step = Call("preprocess_mamba", (), environment=((LAYOUT_VARIABLE, layout),))
     failure = Failure("refusal", "it raised", function="preprocess_mamba", call=number, place="the call")
     case = a_case(steps=(step,), actual=(Raised("AssertionError", "DS conv state"),), failure=failure)

@@ -116,15 +116,15 @@ except Exception as error:
 @pytest.mark.parametrize(
     ("release", "mode", "connector", "outcome"),
     [
-        ("0.25.1", "align", "sync", "lives"),
-        ("0.25.1", "all", "", "lives"),
+        ("0.25.1", "align", "sync", "scenarios"),
+        ("0.25.1", "all", "", "scenarios"),
         ("0.24.0", "align", "", "NotOffered"),
         ("0.24.0", "all", "sync", "NotOffered"),
-        ("0.22.1", "all", "", "lives"),
+        ("0.22.1", "all", "", "scenarios"),
         ("0.20.2", "all", "", "NotOffered"),
     ],
 )
-def test_lives_are_offered_where_it_is_known_which_of_their_failures_are_defects(
+def test_scenarios_are_offered_where_it_is_known_which_of_their_failures_are_defects(
     release: str, mode: str, connector: str, outcome: str
 ) -> None:
     script = f"""
@@ -136,7 +136,7 @@ from properties.subjects.vllm.live.config import LiveSettings
 from properties.subjects.vllm.live.modes import require_mode
 try:
     require_mode(LiveSettings(kinds=("mamba2",), mamba_cache_mode={mode!r}, connector={connector!r}, runner="V1", block_size=8))
-    print("lives")
+    print("scenarios")
 except Exception as error:
     print(type(error).__name__)
 """

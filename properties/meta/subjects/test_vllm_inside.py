@@ -70,7 +70,7 @@ def test_nothing_stands_inside_of_a_subject_that_is_no_engine() -> None:
         load("impl+impl")
 
 
-def test_a_life_says_what_stands_inside() -> None:
+def test_a_scenario_says_what_stands_inside() -> None:
     """So that its case needs no variable of the process to be tried again."""
     world = LiveWorld()
     assert world.settings_with("") == world.settings
@@ -151,7 +151,7 @@ def test_the_planted_defects_are_among_those_of_single_functions() -> None:
     assert {one.name for one in PLANTED} == set(CHOSEN)
 
 
-_LIFE = """
+_SCENARIO = """
 import json
 from properties.harness.kernels import triton_mode
 triton_mode.prepare("cpu")
@@ -171,7 +171,7 @@ for runner, kinds in (("V1", ("mamba2",)), ("V2", ("mamba2", "gdn"))):
 @needs_release
 def test_every_step_of_a_real_engine_goes_through_the_module_inside() -> None:
     found = subprocess.run(
-        (str(PYTHON), "-c", _LIFE), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+        (str(PYTHON), "-c", _SCENARIO), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
     )
     first, second = map(json.loads, found.stdout.splitlines()[-2:])
     assert set(first.values()) == set(second.values()) == {6}
@@ -192,7 +192,7 @@ def test_every_step_of_a_real_engine_goes_through_the_module_inside() -> None:
 
 @pytest.mark.slow
 @needs_release
-def test_a_defect_of_the_module_inside_is_found_by_lives() -> None:
+def test_a_defect_of_the_module_inside_is_found_by_scenarios() -> None:
     command = (str(PYTHON), "-m", "properties.meta.breakages.inside", "--only", "sampled token reaches")
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
     lines = found.stdout.splitlines()[2:]

@@ -49,7 +49,7 @@ def ends_with(
     prompt: int = 4,
     **settings: Any,
 ) -> Case:
-    """A life that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
+    """A scenario that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
     about = {
         "request": request,
         "tokens": tokens,
@@ -67,7 +67,7 @@ def ends_with(
 
 
 def raises(message: str, **settings: Any) -> Case:
-    """A life whose last step raises that."""
+    """A scenario whose last step raises that."""
     case = ends_with(OWN, **settings)
     return replace(case, actual=(*case.actual[:-1], Raised("AssertionError", message)))
 

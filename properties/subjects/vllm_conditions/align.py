@@ -250,7 +250,7 @@ def channel_first(case: Case, _: Profile) -> bool:
 
 
 def channel_first_step(case: Case, _: Profile) -> bool:
-    """The step that cannot be prepared is one under the channel-first layout; in a life it is the last call."""
+    """The step that cannot be prepared is one under the channel-first layout; in a scenario it is the last call."""
     if case.failure is None:
         return False
     failing = -1 if case.failure.call is None else case.failure.call

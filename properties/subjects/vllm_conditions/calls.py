@@ -78,10 +78,10 @@ def calls_of(case: Case, profile: Profile) -> Iterator[Made]:
 
 
 def wrong_calls(case: Case, profile: Profile) -> list[Made]:
-    """The calls that deviate from the rules; of a life the last one, since what came of those before it did not matter."""
+    """The calls that deviate from the rules; of a scenario the last one, since what came of those before it did not matter."""
     wrong = [one for one in calls_of(case, profile) if one.deviates]
-    is_life = case.failure is not None and not case.failure.function
-    return wrong[-1:] if is_life else wrong
+    is_scenario = case.failure is not None and not case.failure.function
+    return wrong[-1:] if is_scenario else wrong
 
 
 def explained(case: Case, profile: Profile, rules: Rules) -> bool:

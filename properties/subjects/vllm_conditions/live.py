@@ -1,4 +1,4 @@
-"""Conditions about the lives of a whole engine: what it is like, and the wrong state that a broken step tells of."""
+"""Conditions about scenarios of a whole engine: what it is like, and the wrong state that a broken step tells of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Raised
 from properties.harness.subject.deviation import Condition
-from properties.subjects.vllm_conditions.lives import (
+from properties.subjects.vllm_conditions.scenarios import (
     about_of,
     all_of,
     decided_of,
@@ -25,7 +25,7 @@ from properties.subjects.vllm_conditions.lives import (
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
 _LAST = 10
-"""How many steps at the end of a life are looked at."""
+"""How many steps at the end of a scenario are looked at."""
 
 
 def _with_placeholders(about: dict[str, Any]) -> bool:
@@ -73,13 +73,13 @@ def _short_rests(case: Case, name: str) -> Iterator[tuple[int, int]]:
     row no longer than a decode with drafts.
     """
     longest = 1 + settings_of(case).get("num_spec", 0)
-    prompt, lives = _prompt_of(case, name), 0
+    prompt, begun = _prompt_of(case, name), 0
     for step in steps_of(case):
         one = step.get(name)
         if one is None:
             continue
-        lives += bool(one["begins"])
-        if lives > 1 and not one["drafts"] and one["computed"] >= prompt and 1 < one["tokens"] <= longest:
+        begun += bool(one["begins"])
+        if begun > 1 and not one["drafts"] and one["computed"] >= prompt and 1 < one["tokens"] <= longest:
             yield one["computed"], one["computed"] + one["tokens"]
 
 

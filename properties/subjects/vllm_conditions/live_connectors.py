@@ -1,4 +1,4 @@
-"""Conditions about lives with a connector: what was loaded for whom, and what waits for it."""
+"""Conditions about scenarios with a connector: what was loaded for whom, and what waits for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Record, Returned
 from properties.harness.subject.deviation import Condition
-from properties.subjects.vllm_conditions.lives import (
+from properties.subjects.vllm_conditions.scenarios import (
     about_of,
     all_of,
     decided_of,

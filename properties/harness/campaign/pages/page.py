@@ -249,7 +249,7 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
 
 
 def _spelled(case: Case) -> str:
-    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a life of an engine."""
+    """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a scenario of an engine."""
     number = first_wrong_call(case)
     whole = number is None or is_engine(case.calls[number].function)
     own = [*case.own_calls, *("" for _ in case.calls[len(case.own_calls) :])]

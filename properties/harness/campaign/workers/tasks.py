@@ -30,7 +30,7 @@ class Setting:
         share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
         as_new: what the subject declares as known is taken for new.
         first_seen: the date and commit of what is found.
-        steps: rules in the life of a state machine, at most; None: as many as it says.
+        steps: rules in the scenario of a state machine, at most; None: as many as it says.
     """
 
     subject: str

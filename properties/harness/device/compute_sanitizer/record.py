@@ -66,7 +66,7 @@ class LaunchRecorder:
         try:
             self._draw(tested, bench, keep, recorded.skipped, _DRAWS * examples)
         except Exception as error:
-            # Whatever ends a machine's life ends the run of all of its lives; what was recorded before stays.
+            # Whatever ends a machine's scenario ends the run of all of its scenarios; what was recorded before stays.
             recorded.skipped[_reason(error)] += 1
         recorded.skipped += Counter()
         recorded.cases = _spread([*found.values()], tested, examples)
@@ -132,7 +132,7 @@ def _take(
 def _live(
     tested: MachineProperty, bench: Bench, keep: Callable[[], None], chosen: settings, seed: int
 ) -> None:
-    """Lives of a machine; its rules are Hypothesis's to call, so that one that fails ends them all."""
+    """Scenarios of a machine; its rules are Hypothesis's to call, so that one that fails ends them all."""
 
     class KeptMachine(tested.machine):  # type: ignore[name-defined]
         def teardown(self) -> None:

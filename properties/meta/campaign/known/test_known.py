@@ -170,12 +170,12 @@ def test_a_place_is_told_without_its_indices(tmp_path: Path, place: str, shows: 
     assert known.shows_in(a_case(failure=replace(FAILURE, place=place)), DOCUMENTS) is shows
 
 
-def test_a_failure_of_a_life_has_no_function(tmp_path: Path) -> None:
+def test_a_failure_of_a_scenario_has_no_function(tmp_path: Path) -> None:
     known = narrowed(tmp_path, kind="value", function="", place=["read", "stored"])
-    life = Failure("value", "in step 1, the forward reads zeros", place="read")
-    assert known.shows_in(a_case(failure=life), DOCUMENTS)
-    assert not known.shows_in(a_case(failure=replace(life, place="written")), DOCUMENTS)
-    assert not known.shows_in(a_case(failure=replace(life, function="divide")), DOCUMENTS)
+    scenario = Failure("value", "in step 1, the forward reads zeros", place="read")
+    assert known.shows_in(a_case(failure=scenario), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(scenario, place="written")), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(scenario, function="divide")), DOCUMENTS)
 
 
 def test_a_failure_without_a_place_is_nobody_s(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ BUILDERS = {
 
 @dataclasses.dataclass(frozen=True)
 class LiveSettings:
-    """What an engine of lives is like; the names are those of the release's configuration.
+    """The configuration of the engine; the names are those of the release.
 
     `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
     null block. `padding` rows are added to batches of decodes, as for full graphs. `inside` names a module whose functions stand in

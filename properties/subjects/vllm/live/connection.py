@@ -1,4 +1,4 @@
-"""What an engine of lives sees of its connector: the two sides of it, and what they have under way."""
+"""What the release's engine sees of its connector: the two sides of it, and what they have under way."""
 
 import collections
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The connector of lives, as the release makes and calls it: an instance beside the scheduler, and one beside the worker.
+"""The connector of scenarios, as the release makes and calls it: an instance beside the scheduler, and one beside the worker.
 
 It is named in the release's configuration like any connector that is not the release's own.
 """

@@ -1,6 +1,6 @@
-"""What a step of an engine of lives shows beside what its laws ask: which blocks rows used, and what stands in them.
+"""What a step of the release's engine shows beside what its laws ask: which blocks rows used, and what stands in them.
 
-Nothing of it is compared. It is what a picture of the life needs.
+Nothing of it is compared. It is what a picture of the scenario needs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

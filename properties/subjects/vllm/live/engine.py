@@ -1,6 +1,6 @@
-"""An engine of lives: the release's own scheduler, cache manager and worker, with a forward that names tokens in its states.
+"""An engine of scenarios: the release's own scheduler, cache manager and worker, with a forward that names tokens in its states.
 
-A life is a sequence of calls with plain values. `step` observes what the scheduler decided, what each row of the forward read
+A scenario is a sequence of calls with plain values. `step` observes what the scheduler decided, what each row of the forward read
 where the metadata sent it, and what then stands in every block that may be hit; the laws say what of it is broken.
 
 A worker is made of settings, the release's two configurations, the memory, and the plan of drafts. It has `execute`, which takes
@@ -137,7 +137,7 @@ class LiveEngine:
         self.scheduler.finish_requests([id], status)
 
     def reset_prefix_cache(self, preempt: bool) -> None:
-        """Empty the prefix cache; with `preempt`, requests that are running make way for it.
+        """Empty the prefix cache; with `preempt`, running requests are preempted for it.
 
         The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
         """
@@ -300,7 +300,7 @@ class LiveEngine:
 
 
 def _digest(value: Any) -> bytes:
-    """The release's hash of a block, so that a life is the same in every process."""
+    """The release's hash of a block, so that a scenario is the same in every process."""
     return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
 
 

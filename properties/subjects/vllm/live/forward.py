@@ -1,4 +1,4 @@
-"""The forward of an engine of lives: it reads states where the metadata send it, tells what it found, and writes the next ones."""
+"""The forward of the release's engine: it reads states where the metadata send it, tells what it found, and writes the next ones."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -7,7 +7,7 @@ from properties.subjects.vllm.live.config import CHUNK, LiveSettings
 from properties.subjects.vllm.release import RELEASE, RELEASE_NAME, optional
 
 _FIRST, _FIRST_IN_ALL = (0, 25), (0, 22)
-"""The oldest releases of whose lives we know which failures are defects, and of those in mode "all"."""
+"""The oldest releases of whose scenarios we know which failures are defects, and of those in mode "all"."""
 _IN_ALL = ("mamba1", "mamba2")
 """Whose models support it (`SupportsMambaPrefixCaching`); others fall back to "align", or raise."""
 
@@ -24,7 +24,7 @@ def require_mode(settings: LiveSettings) -> None:
         raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
     if RELEASE < _FIRST and (settings.mode != "all" or settings.connector or RELEASE < _FIRST_IN_ALL):
         raise NotOffered(
-            f"what lives of release {RELEASE_NAME} show was never told apart from errors of ours"
+            f"what scenarios of release {RELEASE_NAME} show was never told apart from errors of ours"
         )
     if settings.mode != "all":
         return

@@ -1,4 +1,4 @@
-"""The scheduler's side of the connector of lives: what it offers of its store, and what it asks the worker to load and to save.
+"""The scheduler's side of the connector of scenarios: what it offers of its store, and what it asks the worker to load and to save.
 
 With prefix caching every full block that may be hit is saved under its hash, either as soon as it may be hit, and then it is counted as
 in use until that is done, or when its request is gone. Without, a prompt is saved as a whole when it is computed, as an instance

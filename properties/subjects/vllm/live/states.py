@@ -1,4 +1,4 @@
-"""The memory of an engine of lives, and states in it that name their tokens exactly.
+"""The memory of the release's engine, and states in it that name their tokens exactly.
 
 The state after tokens t0..tn is a number that is made of the state after t0..tn-1 and tn. Every element of a state, a conv row
 or an attention page holds that number plus one of its own, so that what is read says after which tokens it is the state.

@@ -1,4 +1,4 @@
-"""What a step of a life did, as a report tells it and the laws judge it."""
+"""What a step of a scenario did, as a report tells it and the laws judge it."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""The worker's side of the connector of lives: what is saved, outside of the cache, and loads and saves at the moments drawn.
+"""The worker's side of the connector of scenarios: what is saved, outside of the cache, and loads and saves at the moments drawn.
 
 A save reads its blocks, and a load writes its own, some steps after it was asked for. Steps are counted by the worker.
 """

@@ -1,4 +1,4 @@
-"""The worker of an engine of lives with the release's first model runner: the runner as it is, around a forward of ours.
+"""The worker of the release's engine with its first model runner: the runner as it is, around a forward of ours.
 
 The constructor and every method of the runner run. Ours are the layers, the sampler and the drafter. Streams and events of a
 device, which there is none of, are replaced by ones that are done at once.

@@ -1,4 +1,4 @@
-"""What a case says of a life: its settings, its steps, and the wrong state that the broken step tells of."""
+"""What a case says of a scenario: its settings, its steps, and the wrong state that the broken step tells of."""
 
 from __future__ import annotations
 

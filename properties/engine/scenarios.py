@@ -1,4 +1,4 @@
-"""The lives of an engine's requests as data: what happens to them, one thing after another."""
+"""Scenarios of an engine's requests as data: what happens to them, one thing after another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reset:
 class EngineStep:
     """The engine takes a step, in which requests take their turns; others take a plain one.
 
-    `preempted` make way before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
+    `preempted` are preempted before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
     """
 
     turns: tuple[tuple[str, Turn], ...] = ()
@@ -66,7 +66,7 @@ Event = Arrive | Finish | Reset | EngineStep
 
 
 @dataclass(eq=False)
-class Life:
+class Scenario:
     """An engine, and all that has happened to its requests. What cannot happen, because of a request's end, does not.
 
     Of a model without tokens, requests accept as many drafts as their turns say. `prompts` has, for each event, the tokens
@@ -152,7 +152,7 @@ def _computed(request: Request) -> tuple[int, ...]:
 
 
 @dataclass(eq=False)
-class GreedyLife(Life):
+class GreedyScenario(Scenario):
     """Requests of a real model: its own tokens decide which drafts are accepted, and what comes next.
 
     What it says has to be what it says in one run, without batches, chunks, drafts and caches.

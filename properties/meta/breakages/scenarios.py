@@ -1,4 +1,4 @@
-"""Defects planted where lives of a release's own engine come by, and how many lives it takes to find each."""
+"""Defects planted where scenarios of a release's own engine come by, and how many scenarios it takes to find each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = 20
 
 @dataclass(frozen=True)
 class LiveTrial:
-    """A planted defect in words, where it is, the property of lives that looks for it, and the subject that has it for a while."""
+    """A planted defect in words, where it is, the property of scenarios that looks for it, and the subject that has it for a while."""
 
     name: str
     where: str
@@ -31,8 +31,8 @@ class LiveTrial:
         """Look for the defect in this process, which has not imported the release; what was found, in a line."""
         triton_mode.prepare("cpu")
         with self.planted() as subject:
-            lives, found = lives_until_wrong(subject, self.property_id, examples, SEED)
-        return f"| {self.name} | {self.where} | {lives if found else f'not in {lives}'} | {found} |"
+            scenarios, found = scenarios_until_wrong(subject, self.property_id, examples, SEED)
+        return f"| {self.name} | {self.where} | {scenarios if found else f'not in {scenarios}'} | {found} |"
 
 
 def print_table(
@@ -45,7 +45,7 @@ def print_table(
         description: of its command.
         where: what the table's second column is.
         trials: its defects.
-        most: lives of each, at most, unless the command says how many.
+        most: scenarios of each, at most, unless the command says how many.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,20 +53,20 @@ def print_table(
     parser.add_argument("--only", default="", help="those whose name has this in it")
     parser.add_argument("--where", default="", help=f"those whose {where} has this in it")
     parser.add_argument("--number", type=int, help="this one, in this process")
-    parser.add_argument("--examples", type=int, default=most, help="lives, at most")
+    parser.add_argument("--examples", type=int, default=most, help="scenarios, at most")
     given = parser.parse_args()
     if given.number is not None:
         print(trials[given.number].row(given.examples), flush=True)
         return
-    print(f"| planted defect | {where} | lives | found |\n|---|---|---|---|", flush=True)
+    print(f"| planted defect | {where} | scenarios | found |\n|---|---|---|---|", flush=True)
     for number, trial in enumerate(trials):
         if given.only in trial.name and given.where in trial.where:
             command = [sys.executable, "-m", module, "--number", str(number)]
             subprocess.run([*command, "--examples", str(given.examples)], check=True)
 
 
-def lives_until_wrong(subject: Subject, property_id: str, examples: int, seed: int) -> tuple[int, str]:
-    """How many lives of the property there were, and what the last one showed, "" where none showed anything.
+def scenarios_until_wrong(subject: Subject, property_id: str, examples: int, seed: int) -> tuple[int, str]:
+    """How many scenarios of the property there were, and what the last one showed, "" where none showed anything.
 
     What it showed is not shrunk. The process has prepared Triton for a CPU before it imported the release.
     """
