@@ -1,4 +1,4 @@
-"""An engine of scenarios: the release's own scheduler, cache manager and worker, with a forward that names tokens in its states.
+"""The release's engine: its own scheduler, cache manager and worker, with a forward that names tokens in its states.
 
 A scenario is a sequence of calls with plain values. `step` observes what the scheduler decided, what each row of the forward read
 where the metadata sent it, and what then stands in every block that may be hit; the laws say what of it is broken.
