@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from properties.harness.kernels.language import replace_language_once
-from properties.harness.kernels.private import InterpretedFunction, JITFunction
+from properties.harness.kernels.private import InterpretedFunction, JITFunction, interpreter
 
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 
@@ -71,12 +70,19 @@ def _restore(owner: Any, members: dict[str, Any]) -> None:
 
 def install() -> None:
     """Let interpreted kernels call functions that were decorated to be compiled."""
-    replace_language_once()
-    plain = JITFunction.__call__
+    plain_call, plain_patch = JITFunction.__call__, interpreter._patch_lang
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not _INSIDE.get():
-            return plain(self, *arguments, **keywords)
+            return plain_call(self, *arguments, **keywords)
         return _of(self)(*arguments, **keywords)
 
-    JITFunction.__call__ = call
+    def patch(function: Any) -> Any:
+        import triton.language as tl
+
+        scope = plain_patch(function)
+        # Triton 3.6 holds a scalar as an array of one dimension, of which NumPy 2.4 makes no int.
+        tl.tensor.__index__ = lambda scalar: int(scalar.handle.data.item())
+        return scope
+
+    JITFunction.__call__, interpreter._patch_lang = call, patch

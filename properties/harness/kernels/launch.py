@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -42,8 +41,6 @@ class Launched:
     names: Sequence[str]
     values: Sequence[Any]
     """The same as generated code takes them."""
-    interpreter: Callable[[], None]
-    """Makes the same launch in Triton's interpreter."""
     taken: set[int] = field(default_factory=set)
     """Gets the numbers of the branches that its programs take."""
 
@@ -148,10 +145,7 @@ class Kernel:
         kept = [(name, one) for name, one in flat if name in self._names]
         names, handed = [name for name, _ in kept], [one for _, one in kept]
         values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
-        interpreter = partial(interpreted.launch, self._function, (x, y, z), arguments)
-        launch = Launched(
-            self._how.kernel, self.variant, (x, y, z), handed, names, values, interpreter, self._taken
-        )
+        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken)
         if STATE.around is None:
             run(launch)
         else:

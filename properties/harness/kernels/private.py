@@ -17,7 +17,7 @@ from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver, interpreter
 from triton.runtime.cache import get_cache_manager
-from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, KernelInterface
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "CudaLauncher",
     "DriverBase",
     "GPUTarget",
-    "GridExecutor",
     "InterpretedFunction",
     "JITFunction",
     "KernelInterface",
@@ -59,8 +58,6 @@ NEEDED = (
     "triton.knobs.runtime.jit_cache_hook",
     "triton.knobs.runtime.jit_post_compile_hook",
     "triton.runtime.driver.driver.set_active",
-    "triton.runtime.interpreter.GridExecutor._init_args_hst",
-    "triton.runtime.interpreter.GridExecutor._restore_args_dev",
     "triton.runtime.interpreter._patch_lang",
     "triton.runtime.jit.JITFunction._do_compile",
     "triton.runtime.jit.JITFunction.run",

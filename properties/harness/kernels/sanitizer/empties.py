@@ -14,8 +14,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from properties.harness.kernels.sanitizer.views import TensorView, geometry_of, view_of
 from properties.harness.kernels.sanitizer.watch import Sanitizer
 
 _EMPTIES = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -34,30 +33,20 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _RUNS = 256
 """Rows picked in more runs than that count as all rows."""
 
-_hidden: ContextVar[bool] = ContextVar("hidden", default=False)
-"""Set while the interpreter prepares a launch, or ends one, and takes tensors apart without writing anything."""
-
 
 @contextlib.contextmanager
 def empties_unwritten(watch: Sanitizer) -> Iterator[None]:
     """In this context, memory that torch has not initialised is unwritten until something writes it."""
     from properties.harness.kernels.launch import launching
-    from properties.harness.kernels.private import GridExecutor
 
-    marks = _Marks(watch)
-    replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (GridExecutor, "_init_args_hst", _unseen(marks, GridExecutor._init_args_hst)),
-        (GridExecutor, "_restore_args_dev", _unseen(marks, GridExecutor._restore_args_dev)),
-        (threading.Thread, "start", _started(marks, threading.Thread.start)),
-    ]
-    with contextlib.ExitStack() as undo:
-        for owner, name, new in replaced:
-            undo.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, new)
-        undo.callback(marks.drop_all)
-        undo.enter_context(launching(marks.settled))
-        undo.enter_context(_watching(marks))
-        yield
+    marks, start = _Marks(watch), threading.Thread.start
+    threading.Thread.start = _started(marks, start)  # type: ignore[method-assign]
+    try:
+        with launching(marks.settled), _watching(marks):
+            yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+        marks.drop_all()
 
 
 @contextlib.contextmanager
@@ -65,18 +54,6 @@ def _watching(marks: _Marks) -> Iterator[None]:
     """Modes belong to a thread."""
     with _Calls(marks), _Operations(marks):
         yield
-
-
-def _unseen(marks: _Marks, plain: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        marks.settle()
-        token = _hidden.set(True)
-        try:
-            return plain(*arguments, **keywords)
-        finally:
-            _hidden.reset(token)
-
-    return call
 
 
 def _started(marks: _Marks, plain: Callable[..., None]) -> Callable[..., None]:
@@ -94,7 +71,7 @@ def _started(marks: _Marks, plain: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Calls(TorchFunctionMode):
-    """Hears what Python asks of torch."""
+    """Python's calls of torch."""
 
     def __init__(self, marks: _Marks) -> None:
         super().__init__()
@@ -104,8 +81,6 @@ class _Calls(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         keywords, name = kwargs or {}, getattr(func, "__name__", "")
-        if _hidden.get():
-            return func(*args, **keywords)
         if name in _SEEN_BY_OTHERS:
             self._marks.write(args[0])
         if name in _STORAGE_GIVEN_AWAY:
@@ -117,7 +92,7 @@ class _Calls(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):
-    """Hears what torch does."""
+    """Torch's operations."""
 
     def __init__(self, marks: _Marks) -> None:
         super().__init__()
@@ -131,8 +106,6 @@ class _Operations(TorchDispatchMode):
             return NotImplemented
         keywords = kwargs or {}
         result = func(*args, **keywords)
-        if _hidden.get():
-            return result
         places, names = _written_by(func)
         found = [args[place] for place in places if place < len(args)]
         found += [keywords[name] for name in names if name in keywords]
@@ -195,31 +168,8 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a tensor is. Unlike the tensor, it does not keep the memory from being used again."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    size: int
-
-    def data_ptr(self) -> int:
-        return self.address
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-    def element_size(self) -> int:
-        return self.size
-
-
-def _place(tensor: torch.Tensor) -> _Place:
-    return _Place(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
-
-
-def _run(low: int, high: int) -> _Place:
-    return _Place(low, (high - low,), (1,), 1)
+def _run(low: int, high: int) -> TensorView:
+    return TensorView("", low, geometry_of((high - low,), (1,), 1))
 
 
 class _StorageBytes:
@@ -260,9 +210,9 @@ class _Marks:
         if storage is None:
             return
         with self._lock:
-            self._bury()
+            self._drop_dead()
             self._blocks[storage.data_ptr()] = _StorageBytes(storage, self._dead)
-            self._watch.unwritten(_place(tensor))
+            self._watch.mark_unwritten(view_of(tensor, ""))
 
     def tracks(self, tensor: torch.Tensor) -> bool:
         storage = _storage(tensor)
@@ -277,20 +227,20 @@ class _Marks:
             if block is not None and tensor.is_contiguous():
                 self._write_run(block, tensor.data_ptr(), tensor.numel() * tensor.element_size())
             else:
-                self._watch.written(_place(tensor))
+                self._watch.mark_written(view_of(tensor, ""))
 
     def _write_run(self, block: _StorageBytes, low: int, nbytes: int) -> None:
         run = block.join(low, low + nbytes)
         if run == (block.low, block.high):
             self._drop(block)
         elif nbytes:
-            self._watch.written(_run(*run))
+            self._watch.mark_written(_run(*run))
 
     def give_away(self, tensor: torch.Tensor) -> None:
         storage = _storage(tensor)
         if storage is not None:
             with self._lock:
-                self._watch.written(_run(storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+                self._watch.mark_written(_run(storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
                 self._blocks.pop(storage.data_ptr(), None)
 
     def settled(self, _: object, launch: Callable[[], None]) -> None:
@@ -301,11 +251,11 @@ class _Marks:
     def settle(self) -> None:
         """Memory that was given back, or left for a larger piece, has another owner now."""
         with self._lock:
-            self._bury()
+            self._drop_dead()
             for block in [block for block in self._blocks.values() if block.moved]:
                 self._drop(block)
 
-    def _bury(self) -> None:
+    def _drop_dead(self) -> None:
         while self._dead:
             self._drop(self._dead.popleft())
 
@@ -317,7 +267,7 @@ class _Marks:
     def _drop(self, block: _StorageBytes) -> None:
         if self._blocks.get(block.low) is block:
             del self._blocks[block.low]
-            self._watch.written(_run(block.low, block.high))
+            self._watch.mark_written(_run(block.low, block.high))
 
 
 def _storage(tensor: Any) -> torch.UntypedStorage | None:

@@ -59,11 +59,17 @@ class Sanitizer:
 
     def unwritten(self, tensor: Any) -> None:
         """These bytes have not been written yet: reading them is an error until a kernel stores there."""
-        self._shadow.mark_unwritten(view_of(tensor, "", keep=True))
+        self.mark_unwritten(view_of(tensor, "", keep=True))
 
     def written(self, tensor: Any) -> None:
         """The host has written these bytes."""
-        self._shadow.mark_written(view_of(tensor, "", keep=True))
+        self.mark_written(view_of(tensor, "", keep=True))
+
+    def mark_unwritten(self, view: TensorView) -> None:
+        self._shadow.mark_unwritten(view)
+
+    def mark_written(self, view: TensorView) -> None:
+        self._shadow.mark_written(view)
 
     def all_written(self) -> None:
         """A launch is about to run unwatched, which may write any byte: no byte counts as unwritten any more."""
