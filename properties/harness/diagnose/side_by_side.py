@@ -18,9 +18,9 @@ from properties.harness.case.values import Call, Let
 from properties.harness.diagnose.rerun import Rerun
 from properties.harness.execution.objects.blocks import Allocation, Window
 from properties.harness.execution.port import InProcess
+from properties.harness.kernels.memory import Array
 from properties.harness.kernels.orders.footprints import Footprints
 from properties.harness.kernels.orders.recording import (
-    Array,
     RecordedLaunch,
     RecordedOperation,
     launches_recorded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import memmove, string_at
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class Memory:
         self.warp, self.warps = 0, 1
         self.taken: set[int] = set()
         self.took: Callable[[int], None] = self.taken.add
-        self._told: dict[tuple[Program, int], Any] = {}
-        self._asked: dict[tuple[Program, int], int] = {}
+        self._results: dict[tuple[Program, int], Any] = {}
+        self._reached: dict[tuple[Program, int], int] = {}
 
     def switch(self, program: Program, warp: int = 0, warps: int = 1) -> None:
         """From now on this program's accesses come, or those of one of its warps."""
@@ -130,16 +130,16 @@ class Memory:
         return self.once(lambda: exchange(site, pointer, expected, value))
 
     def once(self, access: Callable[[], Any]) -> Any:
-        """Where a program's warps are taken apart, the first one does it, and the others are told."""
+        """An access that the first warp makes for all warps of its program: the others get its result."""
         if self.warps == 1:
             return access()
-        number = self._asked.get((self.program, self.warp), 0)
-        self._asked[self.program, self.warp] = number + 1
+        number = self._reached.get((self.program, self.warp), 0)
+        self._reached[self.program, self.warp] = number + 1
         if self.warp == 0:
-            self._told[self.program, number] = access()
-        elif (self.program, number) not in self._told:
+            self._results[self.program, number] = access()
+        elif (self.program, number) not in self._results:
             raise RuntimeError(f"warp {self.warp} comes to an atomic operation that the first one leaves out")
-        return self._told[self.program, number]
+        return self._results[self.program, number]
 
     def barrier(self) -> None:
         """All lanes of the program have come here."""
@@ -237,45 +237,52 @@ def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
     function = change_of(site.operation, site.element)
     assert function is not None
     if np.ndim(pointer) == 0:
-        if mask is not None and not mask:
-            return value
-        lane = np.array([pointer], np.int64)
-        old = read(site.element, lane, None, None)
-        new = np.array([function(_plain(old[0]), value)]).astype(old.dtype)
-        write(site.element, lane, new, None)
-        return _plain(old[0])
+        masked_out = mask is not None and not mask
+        return value if masked_out else _replace(site, pointer, partial(_with_operand, function, value))
     result = np.zeros(pointer.shape, dtype_of(site.element))
-    active = np.ones(pointer.shape, np.bool_) if mask is None else mask
-    for at in zip(*np.nonzero(active), strict=True):
-        lane = pointer[at].reshape(1)
-        old = read(site.element, lane, None, None)
-        result[at] = old[0]
-        new = np.array([function(_plain(old[0]), _plain(value[at]))]).astype(old.dtype)
-        write(site.element, lane, new, None)
+    for at in zip(*np.nonzero(np.ones(pointer.shape) if mask is None else mask), strict=True):
+        result[at] = _replace(site, pointer[at], partial(_with_operand, function, _plain(value[at])))
     return result
+
+
+def _with_operand(function: Callable[[Any, Any], Any], operand: Any, old: Any) -> Any:
+    return function(old, operand)
 
 
 def exchange(site: Site, pointer: Any, expected: Any, value: Any) -> Any:
     """An atomic compare and swap."""
     if np.ndim(pointer) == 0:
-        lane = np.array([pointer], np.int64)
-        old = read(site.element, lane, None, None)
-        if same_bits(old[0], expected, old.dtype):
-            write(site.element, lane, np.array([value]).astype(old.dtype), None)
-        return _plain(old[0])
+        return _exchange_one(site, pointer, expected, value)
     result = np.zeros(pointer.shape, dtype_of(site.element))
     for at in np.ndindex(pointer.shape):
-        lane = pointer[at].reshape(1)
-        old = read(site.element, lane, None, None)
-        result[at] = old[0]
-        if same_bits(old[0], expected[at], old.dtype):
-            write(site.element, lane, value[at].reshape(1), None)
+        result[at] = _exchange_one(site, pointer[at], expected[at], value[at])
     return result
+
+
+def _exchange_one(site: Site, pointer: Any, expected: Any, value: Any) -> Any:
+    dtype = dtype_of(site.element)
+    return _replace(site, pointer, lambda old: value if same_bits(old, expected, dtype) else old)
+
+
+def _replace(site: Site, pointer: Any, change: Callable[[Any], Any]) -> Any:
+    """Store what `change` makes of one element; what was there before."""
+    lane = np.array([pointer], np.int64)
+    old = read(site.element, lane, None, None)
+    write(site.element, lane, np.array([change(_plain(old[0]))]).astype(old.dtype), None)
+    return _plain(old[0])
 
 
 def same_bits(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
     """A GPU compares bits, also those of floats."""
     return bool(np.array(one, dtype).tobytes() == np.array(other, dtype).tobytes())
+
+
+def was_exchanged(site: Site, found: Any, expected: Any) -> bool:
+    """Whether any lane of a compare and swap found what it expected: otherwise it has only read."""
+    dtype = dtype_of(site.element)
+    old, wanted = np.asarray(found, dtype), np.broadcast_to(np.asarray(expected, dtype), np.shape(found))
+    lanes = zip(old.reshape(-1), wanted.reshape(-1), strict=True)
+    return any(same_bits(one, other, dtype) for one, other in lanes)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from properties.harness.kernels import launch
-from properties.harness.kernels.memory import Memory, filled, read, same_bits, store_run, write
+from properties.harness.kernels.memory import Memory, filled, read, store_run, was_exchanged, write
 from properties.harness.kernels.sanitizer.touches import Touch
 from properties.harness.kernels.sanitizer.watch import Sanitizer
 from properties.harness.kernels.source.sites import Site
@@ -119,9 +119,7 @@ class WatchedMemory(Memory):
         self._watch.before(touch)
         result = super().cas(site, pointer, expected, value, origin)
         # One that finds another value changes nothing, and so publishes nothing.
-        old = np.asarray(result)
-        lanes = zip(old.reshape(-1), np.asarray(expected, old.dtype).reshape(-1), strict=True)
-        touch.writes = any(same_bits(one, other, old.dtype) for one, other in lanes)
+        touch.writes = was_exchanged(site, result, expected)
         touch.releases = touch.releases and touch.writes
         self._watch.after(touch)
         return result

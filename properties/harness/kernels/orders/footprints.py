@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from properties.harness.kernels.memory import Memory, same_bits
+from properties.harness.kernels.memory import was_exchanged
+from properties.harness.kernels.observed import Elements, ObservedMemory
 from properties.harness.kernels.orders.journal import read_bytes, write_bytes
 from properties.harness.kernels.source.sites import Site
 
 Array = NDArray[Any]
-READING = ("load", "poll")
-"""Atomic operations that change nothing."""
 _Key = tuple[bytes | int, int, bool]
 
 
@@ -26,11 +25,11 @@ class Footprints:
         self.conflicts: list[set[int]] = []
         """For each number those whose operations touch a byte with it that one of the two writes."""
 
-    def number(self, where: int | Array, nbytes: int, *, writes: bool) -> int:
+    def number(self, elements: Elements, nbytes: int, *, writes: bool) -> int:
         """Of elements at an address, or at several."""
-        key = where if isinstance(where, int) else where.tobytes(), nbytes, writes
+        key = elements if isinstance(elements, int) else elements.tobytes(), nbytes, writes
         if key not in self._numbers:
-            self._numbers[key] = self._new(byte_addresses(where, nbytes), writes)
+            self._numbers[key] = self._new(byte_addresses(elements, nbytes), writes)
         return self._numbers[key]
 
     def _new(self, places: Array, writes: bool) -> int:
@@ -48,10 +47,9 @@ class Footprints:
         return number
 
 
-def byte_addresses(where: int | Array, nbytes: int) -> Array:
+def byte_addresses(elements: Elements, nbytes: int) -> Array:
     """The address of every byte of the elements, once each and in their order."""
-    elements = np.asarray(where, np.int64).reshape(-1, 1)
-    return np.unique(elements + np.arange(nbytes))
+    return np.unique(np.asarray(elements, np.int64).reshape(-1, 1) + np.arange(nbytes))
 
 
 class Originals:
@@ -62,14 +60,14 @@ class Originals:
         self._before = dict[int, int]()
         self._arrays: tuple[Array, Array] | None = None
 
-    def keep(self, where: int | Array, nbytes: int) -> None:
+    def keep(self, elements: Elements, nbytes: int) -> None:
         """Elements are about to be written."""
-        key = where if isinstance(where, int) else where.tobytes(), nbytes
+        key = elements if isinstance(elements, int) else elements.tobytes(), nbytes
         if key in self._keys:
             return
         self._keys.add(key)
         self._arrays = None
-        places = byte_addresses(where, nbytes)
+        places = byte_addresses(elements, nbytes)
         for place, value in zip(places.tolist(), read_bytes(places).tolist(), strict=True):
             self._before.setdefault(place, value)
 
@@ -91,7 +89,7 @@ class Originals:
         write_bytes(places, before)
 
 
-class TouchedMemory(Memory):
+class TouchedMemory(ObservedMemory):
     """Tells the footprint of an operation, if that is `asked`, and keeps what it overwrites. For programs that are whole."""
 
     def __init__(self, originals: Originals, footprints: Footprints) -> None:
@@ -100,50 +98,15 @@ class TouchedMemory(Memory):
         self.asked = True
         self.footprint = 0
 
-    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+    def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
+        if writes:
+            self._originals.keep(elements, site.nbytes)
         if self.asked:
-            self.footprint = self._footprints.number(pointer, site.nbytes, writes=False)
-        return super().load1(site, pointer, origin)
-
-    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
-        if self.asked:
-            places = pointers if mask is None else pointers[mask]
-            self.footprint = self._footprints.number(places, site.nbytes, writes=False)
-        return super().load(site, pointers, mask, other, origin)
-
-    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
-        self._written(site, pointer)
-        super().store1(site, pointer, value, origin)
-
-    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
-        self._written(site, pointers if mask is None else pointers[mask])
-        super().store(site, pointers, values, mask, origin)
-
-    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
-        where = _active(pointer, mask)
-        if site.operation in READING:
-            self.footprint = self._footprints.number(where, site.nbytes, writes=False)
-        else:
-            self._written(site, where)
-        return super().rmw(site, pointer, value, mask, origin)
+            self.footprint = self._footprints.number(elements, site.nbytes, writes=writes)
 
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
-        self._written(site, _active(pointer, None))
         found = super().cas(site, pointer, expected, value, origin)
-        if self.asked:
-            # One that finds another value has only read.
-            old = np.asarray(found)
-            lanes = zip(old.reshape(-1), np.broadcast_to(expected, old.shape).reshape(-1), strict=True)
-            writes = any(same_bits(one, other, old.dtype) for one, other in lanes)
-            self.footprint = self._footprints.number(_active(pointer, None), site.nbytes, writes=writes)
+        if self.asked and not was_exchanged(site, found, expected):
+            elements = np.array(pointer, np.int64).reshape(-1)
+            self.footprint = self._footprints.number(elements, site.nbytes, writes=False)
         return found
-
-    def _written(self, site: Site, where: int | Array) -> None:
-        self._originals.keep(where, site.nbytes)
-        if self.asked:
-            self.footprint = self._footprints.number(where, site.nbytes, writes=True)
-
-
-def _active(pointer: Any, mask: Any) -> Array:
-    places = np.array(pointer, np.int64).reshape(-1)
-    return places if mask is None else places[np.broadcast_to(mask, places.shape).astype(np.bool_)]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from properties.harness.kernels.memory import Memory, Program
+from properties.harness.kernels.observed import Elements, ObservedMemory
 from properties.harness.kernels.private import native_interpreter as native
 from properties.harness.kernels.source.sites import Site
 
@@ -90,35 +91,15 @@ def write_bytes(addresses: Addresses, contents: Bytes) -> None:
     native.store(addresses.view(np.uint64), contents, np.ones(addresses.shape, np.bool_))
 
 
-class _Noting(Memory):
+class _Noting(ObservedMemory):
     """Notes what a launch writes. The sanitizer comes first: an access that it refuses is not made, and not noted."""
 
     journal: Journal
 
-    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
-        if not self.warp:
-            self._note("store", site, pointer, None)
-        super().store1(site, pointer, value, origin)
-
-    def store(self, site: Site, pointers: Any, values: Any, mask: Any, origin: Any) -> None:
-        self._note("store", site, pointers, self.own(mask, pointers.shape))
-        super().store(site, pointers, values, mask, origin)
-
-    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
-        if not self.warp and site.operation not in ("load", "poll"):
-            self._note("atomic", site, pointer, mask)
-        return super().rmw(site, pointer, value, mask, origin)
-
-    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
-        if not self.warp:
-            self._note("atomic", site, pointer, None)
-        return super().cas(site, pointer, expected, value, origin)
-
-    def _note(self, kind: str, site: Site, pointer: Any, mask: Any) -> None:
-        elements = np.array([pointer], np.int64) if np.ndim(pointer) == 0 else pointer
-        if mask is not None:
-            elements = elements[np.broadcast_to(mask, elements.shape)]
-        self.journal.note(Writer(kind, self.program, site.line), elements, site.nbytes)
+    def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
+        places = np.atleast_1d(np.asarray(elements, np.int64))
+        if writes and places.size:
+            self.journal.note(Writer(site.kind, self.program, site.line), places, site.nbytes)
 
 
 def noted(memory: Memory, journal: Journal) -> Memory:
