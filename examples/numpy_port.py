@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, arange, int16, int32, int64, uint8
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 CONV_TILE = 8
 State = tuple[Tensor, str, int]
 Ints = list[int]
@@ -111,16 +111,18 @@ def page_size(shapes: list[Ints], itemsizes: Ints, padded: int | None) -> int:
 
 
 def conv_copy(
-    shape: Ints, block_stride: int, block_ids: Ints, column: int, num_accepted: int, layout: str
+    shape: Ints, block_stride: int, block_ids: Ints, column: int, num_accepted_tokens: int, layout: str
 ) -> Ints:
-    skipped = num_accepted - 1
+    skipped = num_accepted_tokens - 1
     if layout == "DS" and skipped:
         raise NotImplementedError("rows of a channel-first state lie apart")
     return [block_ids[column] * block_stride + skipped * shape[2], prod(shape[1:]) - skipped * shape[2]]
 
 
-def temporal_copy(shape: Ints, block_stride: int, block_ids: Ints, column: int, num_accepted: int) -> Ints:
-    return [block_ids[column + num_accepted - 1] * block_stride, prod(shape[1:])]
+def temporal_copy(
+    shape: Ints, block_stride: int, block_ids: Ints, column: int, num_accepted_tokens: int
+) -> Ints:
+    return [block_ids[column + num_accepted_tokens - 1] * block_stride, prod(shape[1:])]
 
 
 def list_copies(
@@ -138,10 +140,10 @@ def list_copies(
     return found
 
 
-def copy_runs(src: Tensor, dst: Tensor, sizes: Tensor) -> None:
-    if src.is_cuda:
+def copy_runs(src_ptrs: Tensor, dst_ptrs: Tensor, sizes: Tensor) -> None:
+    if src_ptrs.is_cuda:
         raise NotImplementedError("addresses of a GPU")
-    for source, target, size in zip(src, dst, sizes, strict=True):
+    for source, target, size in zip(src_ptrs, dst_ptrs, sizes, strict=True):
         ctypes.memmove(int(target), int(source), int(size))
 
 
@@ -163,26 +165,26 @@ def _move(
         target.copy_(source.clone())
 
 
-def advance_columns(
+def preprocess_by_slot(
     idx_mapping: Tensor,
     columns: Tensor,
-    num_computed: Tensor,
+    num_computed_tokens: Tensor,
     query_start_loc: Tensor,
-    num_accepted: Tensor,
+    num_accepted_tokens: Tensor,
     src_columns: Tensor,
     biases: Tensor,
     block_size: int,
 ) -> None:
     for slot, length in zip(idx_mapping.tolist(), query_lens(query_start_loc).tolist(), strict=True):
         if slot >= 0:
-            before, after = int(columns[slot]), (int(num_computed[slot]) + length - 1) // block_size
-            src_columns[slot], biases[slot] = before, max(int(num_accepted[slot]) - 1, 0)
+            before, after = int(columns[slot]), (int(num_computed_tokens[slot]) + length - 1) // block_size
+            src_columns[slot], biases[slot] = before, max(int(num_accepted_tokens[slot]) - 1, 0)
             columns[slot] = after
             if before not in (-1, after):
-                num_accepted[slot] = 1
+                num_accepted_tokens[slot] = 1
 
 
-def bring_states_along(
+def precopy_states(
     idx_mapping: Tensor, columns: Tensor, src_columns: Tensor, biases: Tensor, **where: Any
 ) -> None:
     to, start, bias = columns.tolist(), src_columns.tolist(), biases.tolist()
@@ -201,48 +203,54 @@ def _store(row: int, running: int, computed: int, accepted: int, block_size: int
     return 1 if blocks - 1 == running else accepted
 
 
-def store_states_by_slot(
-    idx_mapping: Tensor, num_accepted: Tensor, columns: Tensor, num_computed: Tensor, **where: Any
+def postprocess_by_slot(
+    idx_mapping: Tensor,
+    num_accepted_tokens: Tensor,
+    columns: Tensor,
+    num_computed_tokens: Tensor,
+    **where: Any,
 ) -> None:
     for row, slot in enumerate(idx_mapping.tolist()):
         if slot >= 0:
-            numbers = (int(vector[slot]) for vector in (columns, num_computed, num_accepted))
-            num_accepted[slot] = _store(row, *numbers, **where)
+            numbers = (int(vector[slot]) for vector in (columns, num_computed_tokens, num_accepted_tokens))
+            num_accepted_tokens[slot] = _store(row, *numbers, **where)
 
 
-def store_states_by_row(
-    num_accepted: Tensor,
+def postprocess_by_row(
+    num_accepted_tokens: Tensor,
     columns: Tensor,
-    num_scheduled: Tensor,
-    num_computed: Tensor,
-    num_drafts: Tensor,
-    num_accepted_out: Tensor,
+    num_scheduled_tokens: Tensor,
+    num_computed_tokens: Tensor,
+    num_draft_tokens: Tensor,
+    num_accepted_tokens_out: Tensor,
     **where: Any,
 ) -> None:
-    computed = num_computed + num_scheduled - num_drafts + num_accepted - 1
+    computed = num_computed_tokens + num_scheduled_tokens - num_draft_tokens + num_accepted_tokens - 1
     for row in range(len(computed)):
-        numbers = (int(vector[row]) for vector in (columns, computed, num_accepted))
-        num_accepted_out[row] = _store(row, *numbers, **where)
+        numbers = (int(vector[row]) for vector in (columns, computed, num_accepted_tokens))
+        num_accepted_tokens_out[row] = _store(row, *numbers, **where)
 
 
-def prepare_rows(
+def preprocess_by_row(
     columns: list[int | None],
-    num_computed: Ints,
-    num_scheduled: Ints,
-    num_accepted: Tensor,
+    num_computed_tokens: Ints,
+    num_scheduled_tokens: Ints,
+    num_accepted_tokens: Tensor,
     block_size: int,
     **where: Any,
 ) -> Ints:
-    running = [(sum(pair) - 1) // block_size for pair in zip(num_computed, num_scheduled, strict=True)]
+    running = [
+        (sum(pair) - 1) // block_size for pair in zip(num_computed_tokens, num_scheduled_tokens, strict=True)
+    ]
     for row, (before, after) in enumerate(zip(columns, running, strict=True)):
-        start = (num_computed[row] - 1) // block_size if before is None else before
+        start = (num_computed_tokens[row] - 1) // block_size if before is None else before
         if start not in (-1, after):
-            _move(row, start, after, int(num_accepted[row]) - 1, **where)
-            num_accepted[row] = 1
+            _move(row, start, after, int(num_accepted_tokens[row]) - 1, **where)
+            num_accepted_tokens[row] = 1
     return running
 
 
-def forget_columns(
+def drop_columns(
     columns: dict[str, int], finished: list[str], preempted: list[str], resumed: list[str]
 ) -> None:
     for request in (*finished, *preempted, *resumed):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 
 
 def _chunks_of(cu_seqlens: list[int], chunk_size: int) -> list[int]:
@@ -35,7 +35,7 @@ def num_computed_tokens(query_start_loc: Tensor, seq_lens: Tensor) -> Tensor:
     return seq_lens - query_lens(query_start_loc)
 
 
-def forget_columns(
+def drop_columns(
     columns: dict[str, int], finished: list[str], preempted: list[str], resumed: list[str]
 ) -> None:
     for request in (*finished, *preempted, *resumed):

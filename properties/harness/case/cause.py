@@ -30,7 +30,7 @@ class Cause:
 
     @property
     def title(self) -> str:
-        """Such as "bring_states_along: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
+        """Such as "precopy_states: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
         raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
         return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised)))
 

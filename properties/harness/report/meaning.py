@@ -28,7 +28,7 @@ _KINDS = {
 """By the kind of the failure, where that says more than which function it was."""
 _FUNCTIONS = (
     (
-        ("*precopy*", "preprocess_mamba", "prepare_rows"),
+        ("*precopy*", "preprocess_mamba"),
         (
             "A request that comes to a new block continues from a state that is not its own: from there on its text is another one, "
             "without any error."

@@ -95,6 +95,8 @@ class Subject:
         self.inside = inside
         self.functions: tuple[str, ...] = ()
         """What its author can offer, where these are other names than the documents'."""
+        self.advice = ""
+        """What its author may change, in one line."""
         self._environment: dict[str, str] | None = None
         self._defect_index = KnownDefectIndex(known_deviations, profile)
         self.resolve = lru_cache(maxsize=None)(self._resolve)

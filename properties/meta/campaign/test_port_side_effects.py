@@ -14,7 +14,7 @@ from properties.meta.processes import COMMANDS, run_python
 _PORT = """\
 import inspect, os, signal, sys, tempfile, warnings
 import torch
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def alarmed(number, frame):
     while frame is not None:
         if frame.f_code.co_filename == __file__:

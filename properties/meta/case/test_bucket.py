@@ -336,7 +336,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
     return first([]) if len(cu_seqlens) > 1 else second([])
 
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 """
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(find_spec("setuptools") is None, reason="setupto
 PORT = """
 from itertools import pairwise
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 
 
 def chunk_offsets(cu_seqlens, chunk_size):
@@ -49,7 +49,7 @@ def gather_block_table(block_table, seq_lens, block_size, num_spec):
     raise NotImplementedError("no tables")
 
 
-def forget_columns(columns, finished, preempted, resumed):
+def drop_columns(columns, finished, preempted, resumed):
     for request in (*finished, *preempted):
         columns.pop(request, None)
 """

@@ -147,7 +147,7 @@ def shift_window(window_ptr, SIZE: tl.constexpr):
 shift_window[(1,)](torch.arange(19, dtype=torch.int32), SIZE=16)
 """
 PORT = """
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 
 def chunk_offsets(cu_seqlens, chunk_size):
     ends = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]

@@ -30,7 +30,7 @@ PORT = '''\
 import os
 from pathlib import Path
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 FOLDER = Path(__file__).parent
 memo, flags = {{}}, set()
 

@@ -90,8 +90,8 @@ from examples.numpy_port import STATECHECK_PROTOCOL, list_copies
 COPIES_FORWARD = """
 import ctypes
 
-def copy_runs(src, dst, sizes):
-    for source, target, size in zip(src, dst, sizes):
+def copy_runs(src_ptrs, dst_ptrs, sizes):
+    for source, target, size in zip(src_ptrs, dst_ptrs, sizes):
         for byte in range(size):
             ctypes.memmove(int(target) + byte, int(source) + byte, 1)
 """

@@ -17,7 +17,7 @@ from properties.meta.processes import COMMANDS, run_python
 
 OFFSETS = Tensor("int64", (4,), (0, 0, 0, 0))
 PORT = """\
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 
 
 def chunk_offsets(cu_seqlens, chunk_size):

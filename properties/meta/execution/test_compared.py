@@ -36,7 +36,7 @@ def bench_of(subject: Subject) -> Bench:
 
 def port_of(**names: Any) -> Subject:
     module = ModuleType("toy_port")
-    vars(module).update({"STATECHECK_PROTOCOL": 1} | names)
+    vars(module).update({"STATECHECK_PROTOCOL": 2} | names)
     return adapted(module)
 
 
@@ -229,18 +229,18 @@ def test_tensors_are_handed_to_functions_that_take_starts_alone() -> None:
 
 
 OFFERS_NOTHING = """
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def chunk_offsets(cu_seqlens, chunk_size):
     raise NotImplementedError("nothing is offered")
 def chunk_indices(cu_seqlens, chunk_size):
     raise NotImplementedError("nothing is offered")
 def list_copies(states, block_ids, src_column, dst_column, bias, layout):
     raise NotImplementedError("nothing is offered")
-def copy_runs(src, dst, sizes):
+def copy_runs(src_ptrs, dst_ptrs, sizes):
     raise NotImplementedError("nothing is offered")
 """
 ONE_FUNCTION = """
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def chunk_offsets(cu_seqlens, chunk_size):
     found = [0]
     for start, end in zip(cu_seqlens, cu_seqlens[1:]):

@@ -25,7 +25,7 @@ def nothing(**_: Any) -> None:
 
 def port(protocol: bool = True, **names: Any) -> ModuleType:
     made = ModuleType("toy_port")
-    vars(made).update(({"STATECHECK_PROTOCOL": 1} if protocol else {}) | names)
+    vars(made).update(({"STATECHECK_PROTOCOL": 2} if protocol else {}) | names)
     return made
 
 
@@ -65,7 +65,7 @@ def test_a_port_of_slips_only_is_told_which_names_were_meant() -> None:
 def test_plain_functions_without_the_protocol_s_line_are_refused(near: str) -> None:
     names: dict[str, Any] = {"chunk_offsets": nothing} | ({near: 1} if near else {})
     with pytest.raises(
-        ValueError, match="STATECHECK_PROTOCOL = missing, but should be 1 in a module"
+        ValueError, match="STATECHECK_PROTOCOL = missing, but should be 2 in a module"
     ) as told:
         adapted(port(protocol=False, **names))
     assert ("did you mean it by STATECHECK_PROTOCL?" in str(told.value)) == bool(near)

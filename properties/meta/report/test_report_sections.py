@@ -198,14 +198,14 @@ def wrong_offsets(cu_seqlens: list[int], chunk_size: int) -> list[int]:
     return [7 for _ in cu_seqlens if chunk_size]
 
 
-def moves_nothing(src: Any, dst: Any, sizes: Any) -> None:
+def moves_nothing(src_ptrs: Any, dst_ptrs: Any, sizes: Any) -> None:
     """As if there were no runs."""
-    del src, dst, sizes
+    del src_ptrs, dst_ptrs, sizes
 
 
 def port(**names: Any) -> ModuleType:
     found = ModuleType("toy_port")
-    vars(found).update({"STATECHECK_PROTOCOL": 1} | names)
+    vars(found).update({"STATECHECK_PROTOCOL": 2} | names)
     return found
 
 
@@ -243,7 +243,9 @@ def test_states_and_addresses_that_a_port_is_handed_are_places_of_pools() -> Non
     assert caught is not None
     told = "\n".join(with_own_calls(caught.case, subject).own_calls)
     assert re.search(r"^list_copies\(states=\[\(<uint8\[\d.*?\] in pool0>, '", told, re.MULTILINE)
-    assert re.search(r"^copy_runs\(src=\[pool0 \+ \d+[^]]*\], dst=\[pool0 \+ \d+", told, re.MULTILINE)
+    assert re.search(
+        r"^copy_runs\(src_ptrs=\[pool0 \+ \d+[^]]*\], dst_ptrs=\[pool0 \+ \d+", told, re.MULTILINE
+    )
 
 
 def test_a_case_that_ended_its_process_is_not_run_for_its_report() -> None:

@@ -19,6 +19,7 @@ from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Device, call, int32
 from properties.harness.execution.example import Bench, Falsified, OutsideDomain
+from properties.harness.execution.offers import Offers
 from properties.harness.execution.port import InProcess, ordinary_port
 from properties.harness.execution.registry import load_properties
 from properties.harness.report.repro.script import repro_script
@@ -27,9 +28,11 @@ from properties.meta.breakages.table import hunt
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.align_batches import After
 from properties.strategies.align_requests import Sampled
-from properties.subjects import Subject, load
+from properties.subjects import NotOffered, Subject, load
 from properties.subjects.plain import PlainSubject, adapted
-from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
+from properties.subjects.plain.port import ask
+from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, Plain
+from properties.subjects.plain.version1 import ARGUMENTS_IN_1, FUNCTIONS_IN_1
 
 DOCUMENT = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLE = Path(numpy_port.__file__)
@@ -40,7 +43,7 @@ SLOW = 3
 def port_of(**names: Any) -> ModuleType:
     """A port that has nothing but `names`."""
     port = ModuleType("toy_port")
-    vars(port).update({"STATECHECK_PROTOCOL": 1} | names)
+    vars(port).update({"STATECHECK_PROTOCOL": 2} | names)
     return port
 
 
@@ -78,6 +81,13 @@ def test_the_document_has_every_function_with_its_arguments_and_symbols() -> Non
     assert told == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
 
 
+def test_the_document_has_every_name_of_version_1() -> None:
+    table = re.findall(r"^\| (?:argument )?`(\w+)` \| `(\w+)` \|$", DOCUMENT, re.MULTILINE)
+    renamed = {**FUNCTIONS_IN_1, **ARGUMENTS_IN_1}
+    assert {new: old for old, new in table} == renamed
+    assert set(renamed) <= {name for plain in FUNCTIONS for name in (plain.name, *plain.arguments)}
+
+
 def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
     source = inspect.getsource(inspect.getmodule(adapted) or ModuleType("none"))
     source += (ROOT / "properties/subjects/plain/port.py").read_text(encoding="utf-8")
@@ -98,7 +108,7 @@ def test_every_symbol_of_the_protocol_is_found_in_the_adapter() -> None:
 
 
 def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
-    source = "STATECHECK_PROTOCOL = 1\ndef chunk_offsets(cu_seqlens, chunk_size):\n    return [0] * len(cu_seqlens)\n"
+    source = "STATECHECK_PROTOCOL = 2\ndef chunk_offsets(cu_seqlens, chunk_size):\n    return [0] * len(cu_seqlens)\n"
     with module(tmp_path, "toy_plain", source) as name:
         subject = load(name)
     assert (subject.name, subject.refuses, subject.has("prepare_chunk_offsets")) == (name, False, True)
@@ -120,8 +130,16 @@ def test_the_example_offers_every_function() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"STATECHECK_PROTOCOL": 2}, "STATECHECK_PROTOCOL = 2, but should be 1 [toy_port]"),
+        ({"STATECHECK_PROTOCOL": 3}, "STATECHECK_PROTOCOL = 3, but should be 2 or 1 [toy_port]"),
         ({}, "functions = none, but should be at least one of those in PROTOCOL.md [toy_port]"),
+        (
+            {"forget_columns": lambda: None},
+            "functions = none, but should be at least one of those in PROTOCOL.md; did you mean drop_columns by forget_columns? [toy_port]",
+        ),
+        (
+            {"drop_columns": lambda: None, "STATECHECK_PROTOCOL": 1},
+            "functions = none, but should be at least one of those in PROTOCOL.md [toy_port]",
+        ),
         (
             {"chunk_offsets": lambda starts, chunk_size: []},
             "chunk_offsets = (starts, chunk_size), but should be chunk_offsets(cu_seqlens, chunk_size) [toy_port]",
@@ -135,7 +153,7 @@ def test_the_example_offers_every_function() -> None:
             "PROFILE['colour'] = 'red', but should be a field of oracle.profile.Profile [toy_port]",
         ),
     ],
-    ids=["version", "nothing", "arguments", "no function", "profile"],
+    ids=["version", "nothing", "names of 1", "names of 2", "arguments", "no function", "profile"],
 )
 def test_a_module_that_does_not_follow_the_protocol_is_refused(names: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -209,6 +227,78 @@ def test_who_promises_to_refuse_is_held_to_it() -> None:
     subject = subject_of(conv_tiles=lambda query_start_loc: ([2, 0], [0, 0], [0, 1]), REFUSES=True)
     with pytest.raises(Falsified, match="should be ValueError that names query_start_loc_p_cpu"):
         bench_of(subject).begin(a_property()).refuses(TILES)
+
+
+# Version 1.
+
+
+def in_version_1(**names: Any) -> ModuleType:
+    """The example by the names of version 1."""
+
+    def function(plain: Plain) -> Any:
+        def called(**arguments: Any) -> Any:
+            today = {name: arguments.pop(ARGUMENTS_IN_1.get(name, name)) for name in plain.arguments}
+            assert not arguments
+            return getattr(numpy_port, plain.name)(**today)
+
+        return called
+
+    functions = {FUNCTIONS_IN_1.get(plain.name, plain.name): function(plain) for plain in FUNCTIONS}
+    return port_of(**functions | {"STATECHECK_PROTOCOL": 1} | names)
+
+
+@pytest.mark.parametrize("plain", FUNCTIONS, ids=lambda plain: plain.name)
+def test_a_function_by_its_names_of_version_1_passes(plain: Plain) -> None:
+    bench = bench_of(adapted(in_version_1()))
+    about = [one for one in load_properties().values() if {*one.functions} & {*plain.answers_for}]
+    applicable = [one for one in about if one.not_applicable(bench) is None]
+    for tested in sorted(applicable, key=lambda one: len(one.functions))[:2]:
+        tested.explore(bench, seed=1, max_examples=SLOW)
+    assert bench.counts.compared
+
+
+def forget_columns(columns: Any, finished: Any, preempted: Any, resumed: Any) -> None:
+    raise NotImplementedError
+
+
+def copy_runs(src: Any, dst: Any, sizes: Any) -> None:  # noqa: ARG001 - the protocol's
+    raise ValueError("src[0] = 5, but should be >= 8 [copy_runs]")
+
+
+OF_VERSION_1 = {"forget_columns": forget_columns, "copy_runs": copy_runs, "STATECHECK_PROTOCOL": 1}
+OFFSETS_ONLY = {"chunk_offsets": offsets_of(0)}
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        (
+            OF_VERSION_1,
+            "STATECHECK_PROTOCOL = 1, but should be 2: rename forget_columns to drop_columns, src to src_ptrs, dst to dst_ptrs [toy_port; PROTOCOL.md]",
+        ),
+        (
+            OFFSETS_ONLY | {"STATECHECK_PROTOCOL": 1},
+            "STATECHECK_PROTOCOL = 1, but should be 2: nothing else changes [toy_port; PROTOCOL.md]",
+        ),
+        (
+            OFFSETS_ONLY | {"forget_columns": forget_columns},
+            "toy_port has names of version 1: rename forget_columns to drop_columns [PROTOCOL.md]",
+        ),
+    ],
+    ids=["version 1", "same names", "mixed"],
+)
+def test_a_port_with_names_of_version_1_is_advised_what_to_rename(names: dict[str, Any], advice: str) -> None:
+    assert Offers(subject_of(**names)).sentence.splitlines()[1:] == [advice]
+
+
+def test_failures_of_version_1_have_its_names() -> None:
+    subject = subject_of(**OF_VERSION_1)
+    assert subject.own_name("batch_memcpy") == "copy_runs"
+    assert subject.own_name("cleanup_mamba_state_idx") == "forget_columns"
+    with subject.environment({}), pytest.raises(NotOffered, match="not implement forget_columns"):
+        ask("drop_columns", columns={}, finished=[], preempted=[], resumed=[])
+    with subject.environment({}), pytest.raises(ValueError, match=r"^src_ptrs\[0\] = 5, "):
+        ask("copy_runs", src_ptrs=None, dst_ptrs=None, sizes=None)
 
 
 # The example.

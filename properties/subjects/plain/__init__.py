@@ -22,7 +22,16 @@ from properties.harness.subject.subject import Subject, Tell, offers, safe_getat
 from properties.harness.text.names import meant_by
 from properties.subjects.plain.outside import outside_of
 from properties.subjects.plain.port import calls_so_far, use_port
-from properties.subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, TAKE_STARTS, VERSION, Plain
+from properties.subjects.plain.protocol import (
+    FUNCTIONS,
+    NEEDS,
+    SUPPLIED,
+    TAKE_STARTS,
+    VERSION,
+    VERSIONS,
+    Plain,
+)
+from properties.subjects.plain.version1 import FUNCTIONS_IN_1, argument_of, function_of, renamed_since_1
 
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
@@ -51,16 +60,20 @@ class PlainSubject(Subject):
             carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
-        self.functions = tuple(plain.name for plain in FUNCTIONS)
+        self.functions = tuple(function_of(port, plain.name) for plain in FUNCTIONS)
+        self.advice = _advice_for(port)
         self._names = SimpleNamespace(**_documented_names())
 
     def has(self, function: str) -> bool:
         if function in SUPPLIED:
-            return any(offers(self.module, plain) for plain in SUPPLIED[function])
-        return function in NEEDS and all(offers(self.module, plain) for plain in NEEDS[function])
+            return any(map(self._offers, SUPPLIED[function]))
+        return function in NEEDS and all(map(self._offers, NEEDS[function]))
+
+    def _offers(self, plain: str) -> bool:
+        return offers(self.module, function_of(self.module, plain))
 
     def own_name(self, function: str) -> str:
-        return NEEDS[function][0] if function in NEEDS else function
+        return function_of(self.module, NEEDS[function][0]) if function in NEEDS else function
 
     def own_calls(self) -> int:
         return calls_so_far()
@@ -98,11 +111,11 @@ class _Told(ModuleType):
     def __init__(self, port: ModuleType, tell: Tell) -> None:
         super().__init__(port.__name__)
         self._port, self._tell = port, tell
+        self._functions = {plain.name: plain for plain in (one.as_in(port) for one in FUNCTIONS)}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
-        plain = next((one for one in FUNCTIONS if one.name == name), None)
-        return found if plain is None else partial(self._called, plain, found)
+        return partial(self._called, self._functions[name], found) if name in self._functions else found
 
     def _called(self, plain: Plain, function: Callable[..., Any], **arguments: Any) -> Any:
         self._tell(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
@@ -116,9 +129,10 @@ def adapted(port: ModuleType) -> PlainSubject:
         ValueError: the module does not follow the protocol of its version.
     """
     version = getattr(port, "STATECHECK_PROTOCOL", None)
-    if version != VERSION:
-        _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
-    offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
+    if version not in VERSIONS:
+        _refuse("STATECHECK_PROTOCOL", repr(version), " or ".join(map(str, reversed(VERSIONS))), port)
+    functions = [plain.as_in(port) for plain in FUNCTIONS]
+    offered = [plain for plain in functions if offers(port, plain.name)]
     if not offered:
         _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
     for plain in offered:
@@ -132,9 +146,24 @@ def adapted(port: ModuleType) -> PlainSubject:
 
 def _meant(port: ModuleType) -> str:
     """Which functions of the protocol some of its names may have been meant to be."""
-    names = [plain.name for plain in FUNCTIONS]
-    near = {name: meant_by(name, names) for name in dir(port)}
+    names = [function_of(port, plain.name) for plain in FUNCTIONS]
+    near = {name: meant_by(name, names) for name in dir(port)} | renamed_since_1(port)
     return "".join(f"; did you mean {near[name]} by {name}?" for name in near if near[name])
+
+
+def _advice_for(port: ModuleType) -> str:
+    """How to change a port that has names of version 1, in one line; "" for any other port."""
+    if getattr(port, "STATECHECK_PROTOCOL", None) != 1:
+        left = [f"{old} to {new}" for old, new in renamed_since_1(port).items()]
+        return (
+            f"{port.__name__} has names of version 1: rename {', '.join(left)} [PROTOCOL.md]" if left else ""
+        )
+    offered = [plain for plain in FUNCTIONS if offers(port, function_of(port, plain.name))]
+    functions = [(function_of(port, plain.name), plain.name) for plain in offered]
+    arguments = [(argument_of(port, name), name) for plain in offered for name in plain.arguments]
+    changed = [f"{old} to {new}" for old, new in dict.fromkeys(functions + arguments) if old != new]
+    how = f"rename {', '.join(changed)}" if changed else "nothing else changes"
+    return f"STATECHECK_PROTOCOL = 1, but should be {VERSION}: {how} [{port.__name__}; PROTOCOL.md]"
 
 
 def require_declared(module: ModuleType) -> None:
@@ -144,7 +173,8 @@ def require_declared(module: ModuleType) -> None:
         ValueError: it does.
     """
     documented = {symbol.partition(".")[0] for symbol in NEEDS}
-    plain = [plain.name for plain in FUNCTIONS if offers(module, plain.name)]
+    names = [name for plain in FUNCTIONS for name in (plain.name, FUNCTIONS_IN_1.get(plain.name, plain.name))]
+    plain = [name for name in dict.fromkeys(names) if offers(module, name)]
     if not plain or any(offers(module, name) for name in documented):
         return
     meant = [name for name in dir(module) if name.startswith("STATECHECK_")]

@@ -42,9 +42,9 @@ def compute_causal_conv1d_metadata(
         }
         return {8: nums}, batch_ptr, offset_ptr
 
-    told_as = {"query_start_loc": "query_start_loc_p_cpu"}
+    documented = {"query_start_loc": "query_start_loc_p_cpu"}
     return read_as(
-        metadata, ask("conv_tiles", told_as, query_start_loc=handed("conv_tiles", query_start_loc_p_cpu))
+        metadata, ask("conv_tiles", documented, query_start_loc=handed("conv_tiles", query_start_loc_p_cpu))
     )
 
 

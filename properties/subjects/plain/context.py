@@ -104,7 +104,7 @@ class MambaSpecDecodeGPUContext:
         idx_mapping: torch.Tensor,
     ) -> None:
         ask(
-            "bring_states_along",
+            "precopy_states",
             **self._told(num_reqs),
             idx_mapping=idx_mapping[:num_reqs],
             columns=state_idx_gpu,
@@ -121,12 +121,12 @@ class MambaSpecDecodeGPUContext:
         idx_mapping: torch.Tensor,
     ) -> None:
         ask(
-            "store_states_by_slot",
+            "postprocess_by_slot",
             **self._told(num_reqs),
             idx_mapping=idx_mapping[:num_reqs],
-            num_accepted=num_accepted_tokens_gpu,
+            num_accepted_tokens=num_accepted_tokens_gpu,
             columns=state_idx_gpu,
-            num_computed=new_num_computed_tokens_gpu,
+            num_computed_tokens=new_num_computed_tokens_gpu,
             block_size=self.block_size,
         )
 
@@ -140,13 +140,13 @@ class MambaSpecDecodeGPUContext:
         num_draft_tokens_gpu: torch.Tensor,
     ) -> None:
         ask(
-            "store_states_by_row",
+            "postprocess_by_row",
             **self._told(num_reqs),
-            num_accepted=num_accepted_tokens_gpu[:num_reqs],
+            num_accepted_tokens=num_accepted_tokens_gpu[:num_reqs],
             columns=mamba_state_idx_gpu[:num_reqs],
-            num_scheduled=num_scheduled_tokens_gpu[:num_reqs],
-            num_computed=num_computed_tokens_gpu[:num_reqs],
-            num_drafts=num_draft_tokens_gpu[:num_reqs],
-            num_accepted_out=self.num_accepted_tokens_out[:num_reqs],
+            num_scheduled_tokens=num_scheduled_tokens_gpu[:num_reqs],
+            num_computed_tokens=num_computed_tokens_gpu[:num_reqs],
+            num_draft_tokens=num_draft_tokens_gpu[:num_reqs],
+            num_accepted_tokens_out=self.num_accepted_tokens_out[:num_reqs],
             block_size=self.block_size,
         )

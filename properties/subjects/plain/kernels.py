@@ -24,12 +24,12 @@ class _Preprocess(KernelInterface):
 def _advance(**arguments: Any) -> None:
     rows = arguments["num_reqs"]
     ask(
-        "advance_columns",
+        "preprocess_by_slot",
         idx_mapping=arguments["idx_mapping_ptr"][:rows],
         columns=arguments["state_idx_ptr"],
-        num_computed=arguments["num_computed_tokens_ptr"],
+        num_computed_tokens=arguments["num_computed_tokens_ptr"],
         query_start_loc=arguments["query_start_loc_ptr"][: rows + 1],
-        num_accepted=arguments["num_accepted_tokens_ptr"],
+        num_accepted_tokens=arguments["num_accepted_tokens_ptr"],
         src_columns=arguments["src_col_ptr"],
         biases=arguments["src_off_ptr"],
         block_size=arguments["MAMBA_BLOCK_SIZE"],

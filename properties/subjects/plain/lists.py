@@ -106,4 +106,4 @@ def do_mamba_copy_block(bufs: MambaCopyBuffers) -> None:
 
 
 def batch_memcpy(src_ptrs: torch.Tensor, dst_ptrs: torch.Tensor, sizes: torch.Tensor) -> None:
-    ask("copy_runs", {"src": "src_ptrs", "dst": "dst_ptrs"}, src=src_ptrs, dst=dst_ptrs, sizes=sizes)
+    ask("copy_runs", src_ptrs=src_ptrs, dst_ptrs=dst_ptrs, sizes=sizes)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from properties.harness.subject.not_offered import NotOffered
+from properties.subjects.plain.version1 import argument_of, function_of
 
 _in_use: dict[str, ModuleType] = {}
 _calls = [0]
@@ -32,18 +33,21 @@ def current_port() -> ModuleType:
     return _in_use["port"]
 
 
-def ask(function: str, told_as: Mapping[str, str] | None = None, /, **arguments: Any) -> Any:
-    """What the port's function answers; `told_as` has the documents' names of arguments, for its refusals."""
+def ask(function: str, documented: Mapping[str, str] | None = None, /, **arguments: Any) -> Any:
+    """The result of the port's function; `documented` has the documents' names of arguments, for its refusals."""
     port = current_port()
     _require_promise(port)
     _calls[0] += 1
+    own_names = {name: argument_of(port, name) for name in arguments}
+    function = function_of(port, function)
     try:
-        return getattr(port, function)(**arguments)
+        return getattr(port, function)(**{own_names[name]: value for name, value in arguments.items()})
     except NotImplementedError as error:
         lacks = f"{port.__name__} does not implement {function}"
         raise NotOffered(f"{lacks}: {error}" if str(error) else lacks) from error
     except ValueError as error:
-        raise ValueError(_renamed(str(error), told_as or {})) from error
+        renamed = {own: (documented or {}).get(name, name) for name, own in own_names.items()}
+        raise ValueError(_renamed(str(error), renamed)) from error
 
 
 def handed(function: str, starts: torch.Tensor) -> Any:
@@ -70,10 +74,8 @@ def _require_promise(port: ModuleType) -> None:
         raise NotOffered("the port does not promise never to wait for the device")
 
 
-def _renamed(message: str, told_as: Mapping[str, str]) -> str:
-    for mine, documented in told_as.items():
-        message = re.sub(rf"(?<!\w){re.escape(mine)}(?!\w)", documented, message)
-    return message
+def _renamed(message: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), message)
 
 
 def state_layout() -> str:

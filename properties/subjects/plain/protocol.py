@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 
-VERSION = 1
+from properties.subjects.plain.version1 import argument_of, function_of
+
+VERSIONS = (1, 2)
+VERSION = 2
 _CONTEXT = "MambaSpecDecodeGPUContext"
 FAMILIES = ("linear_attention", "mamba1", "mamba2", "short_conv", "gated_delta_net", "kda")
 
@@ -24,6 +28,11 @@ class Plain:
     @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})"
+
+    def as_in(self, port: ModuleType) -> Plain:
+        """The same function by the names of the version that the port follows."""
+        arguments = tuple(argument_of(port, name) for name in self.arguments)
+        return replace(self, name=function_of(port, self.name), arguments=arguments)
 
 
 def _plain(signature: str, *answers_for: str) -> Plain:
@@ -52,54 +61,54 @@ FUNCTIONS = (
     ),
     _plain("page_size(shapes, itemsizes, padded)", "MambaSpec.page_size_bytes.fget"),
     _plain(
-        "conv_copy(shape, block_stride, block_ids, column, num_accepted, layout)",
+        "conv_copy(shape, block_stride, block_ids, column, num_accepted_tokens, layout)",
         "get_conv_copy_spec",
     ),
     _plain(
-        "temporal_copy(shape, block_stride, block_ids, column, num_accepted)",
+        "temporal_copy(shape, block_stride, block_ids, column, num_accepted_tokens)",
         "get_temporal_copy_spec",
     ),
     _plain(
         "list_copies(states, block_ids, src_column, dst_column, bias, layout)",
         "collect_mamba_copy_meta",
     ),
-    _plain("copy_runs(src, dst, sizes)", "do_mamba_copy_block", "batch_memcpy"),
+    _plain("copy_runs(src_ptrs, dst_ptrs, sizes)", "do_mamba_copy_block", "batch_memcpy"),
     _plain(
-        "advance_columns(idx_mapping, columns, num_computed, query_start_loc, num_accepted, src_columns, biases, block_size)",
+        "preprocess_by_slot(idx_mapping, columns, num_computed_tokens, query_start_loc, num_accepted_tokens, src_columns, biases, block_size)",
         "preprocess_mamba_align_fused_kernel",
     ),
     _plain(
-        "bring_states_along(states, block_tables, idx_mapping, columns, src_columns, biases, layout)",
+        "precopy_states(states, block_tables, idx_mapping, columns, src_columns, biases, layout)",
         f"{_CONTEXT}.run_fused_precopy",
     ),
     _plain(
-        "store_states_by_slot(states, block_tables, idx_mapping, num_accepted, columns, num_computed, block_size, layout)",
+        "postprocess_by_slot(states, block_tables, idx_mapping, num_accepted_tokens, columns, num_computed_tokens, block_size, layout)",
         f"{_CONTEXT}.run_fused_postprocess_align",
     ),
     _plain(
-        "store_states_by_row(states, block_tables, num_accepted, columns, num_scheduled, num_computed, num_drafts, num_accepted_out, block_size, layout)",
+        "postprocess_by_row(states, block_tables, num_accepted_tokens, columns, num_scheduled_tokens, num_computed_tokens, num_draft_tokens, num_accepted_tokens_out, block_size, layout)",
         f"{_CONTEXT}.run_fused_postprocess",
         "postprocess_mamba_align_gpu",
     ),
     _plain(
-        "prepare_rows(states, block_tables, columns, num_computed, num_scheduled, num_accepted, block_size, layout)",
+        "preprocess_by_row(states, block_tables, columns, num_computed_tokens, num_scheduled_tokens, num_accepted_tokens, block_size, layout)",
         "preprocess_mamba",
     ),
     _plain(
-        "forget_columns(columns, finished, preempted, resumed)", "cleanup_mamba_state_idx", "preprocess_mamba"
+        "drop_columns(columns, finished, preempted, resumed)", "cleanup_mamba_state_idx", "preprocess_mamba"
     ),
 )
 
 SUPPLIED = {
-    f"{_CONTEXT}.create": ("bring_states_along", "store_states_by_slot", "store_states_by_row"),
+    f"{_CONTEXT}.create": ("precopy_states", "postprocess_by_slot", "postprocess_by_row"),
     f"{_CONTEXT}.initialize_from_forward_context": (
-        "bring_states_along",
-        "store_states_by_slot",
-        "store_states_by_row",
+        "precopy_states",
+        "postprocess_by_slot",
+        "postprocess_by_row",
     ),
-    "MambaCopyBuffers.create": ("list_copies", "prepare_rows"),
-    "MambaBuffers.create": ("prepare_rows", "store_states_by_row"),
-    "stage_postprocess_inputs_to_gpu": ("store_states_by_row",),
+    "MambaCopyBuffers.create": ("list_copies", "preprocess_by_row"),
+    "MambaBuffers.create": ("preprocess_by_row", "postprocess_by_row"),
+    "stage_postprocess_inputs_to_gpu": ("postprocess_by_row",),
 }
 """Documented symbols that only hold what plain functions are handed: the adapter's own, where one of these needs them."""
 

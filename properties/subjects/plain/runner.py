@@ -50,7 +50,7 @@ class MambaBuffers:
 
 def cleanup_mamba_state_idx(scheduler_output: Any, mamba_state_idx: dict[str, int]) -> None:
     ask(
-        "forget_columns",
+        "drop_columns",
         columns=mamba_state_idx,
         finished=list(scheduler_output.finished_req_ids),
         preempted=list(scheduler_output.preempted_req_ids or ()),
@@ -69,20 +69,20 @@ def preprocess_mamba(
     mamba_state_copy_funcs: Sequence[Any],
     copy_bufs: MambaCopyBuffers,
 ) -> Any:
-    """None; what `prepare_rows` returned where that is no column of each row."""
+    """None; what `preprocess_by_row` returned where that is no column of each row."""
     if not cache_config.enable_prefix_caching:
         raise NotOffered("states are brought along where prefixes are cached")
     ids, group_ids = list(input_batch.req_ids), copy_bufs.mamba_group_ids
     states = plain_states(kv_cache_config, group_ids, forward_context, mamba_state_copy_funcs)
     cleanup_mamba_state_idx(scheduler_output, mamba_state_idx)
     running = ask(
-        "prepare_rows",
+        "preprocess_by_row",
         states=states,
         block_tables=_tables(input_batch, [requests[one] for one in ids], group_ids, states[0][0].device),
         columns=[mamba_state_idx.get(one) for one in ids],
-        num_computed=[requests[one].num_computed_tokens for one in ids],
-        num_scheduled=[scheduler_output.num_scheduled_tokens[one] for one in ids],
-        num_accepted=torch.from_numpy(input_batch.num_accepted_tokens_cpu)[: len(ids)],
+        num_computed_tokens=[requests[one].num_computed_tokens for one in ids],
+        num_scheduled_tokens=[scheduler_output.num_scheduled_tokens[one] for one in ids],
+        num_accepted_tokens=torch.from_numpy(input_batch.num_accepted_tokens_cpu)[: len(ids)],
         block_size=copy_bufs.mamba_spec.block_size,
         layout=state_layout(),
     )

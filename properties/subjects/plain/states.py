@@ -16,7 +16,7 @@ __all__ = [
     "get_temporal_copy_spec",
 ]
 
-_COPY_ARGUMENTS = {"column": "cur_block_idx", "num_accepted": "num_accepted_tokens"}
+_DOCUMENTED = {"column": "cur_block_idx"}
 
 
 def _family(name: str) -> Callable[..., tuple[tuple[int, ...], ...]]:
@@ -94,19 +94,19 @@ def _asked(function: str, state: torch.Tensor, **place: Any) -> MambaCopySpec:
         offset, count = ints(run)
         return MambaCopySpec(state.data_ptr() + offset * state.element_size(), count)
 
-    run = ask(function, _COPY_ARGUMENTS, shape=list(state.shape), block_stride=state.stride(0), **place)
+    run = ask(function, _DOCUMENTED, shape=list(state.shape), block_stride=state.stride(0), **place)
     return read_as(spec, run)
 
 
 def get_conv_copy_spec(
     state: torch.Tensor, block_ids: list[int], cur_block_idx: int, num_accepted_tokens: int
 ) -> MambaCopySpec:
-    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted": num_accepted_tokens}
+    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted_tokens": num_accepted_tokens}
     return _asked("conv_copy", state, **place, layout=state_layout())
 
 
 def get_temporal_copy_spec(
     state: torch.Tensor, block_ids: list[int], cur_block_idx: int, num_accepted_tokens: int
 ) -> MambaCopySpec:
-    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted": num_accepted_tokens}
+    place = {"block_ids": block_ids, "column": cur_block_idx, "num_accepted_tokens": num_accepted_tokens}
     return _asked("temporal_copy", state, **place)

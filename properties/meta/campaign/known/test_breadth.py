@@ -28,7 +28,7 @@ PORT = """
 import sys
 from properties.subjects import KnownDeviation, Subject, Symptom
 
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 
 def chunk_offsets(cu_seqlens, chunk_size):
     return cu_seqlens

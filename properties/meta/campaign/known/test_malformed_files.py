@@ -29,7 +29,7 @@ function = "divide"
 place = "result"
 """
 PORT = """
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 KNOWN = "known.toml"
 
 def chunk_offsets(cu_seqlens, chunk_size):
