@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.subject import KnownDefectIndex, KnownDeviation
+from properties.harness.subject.matching import Asking
 
 
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
@@ -34,6 +36,7 @@ class KnownDefectMatcher:
     Args:
         profile: the rules of the subject's release, for conditions that ask about them.
         on_first: called with the name of a defect and the first case that shows it.
+        asking: see `KnownDefectIndex`.
     """
 
     def __init__(
@@ -41,12 +44,13 @@ class KnownDefectMatcher:
         declared: Sequence[KnownDeviation],
         profile: Profile,
         on_first: Callable[[str, Case], None] = _ignored,
+        asking: Asking = nullcontext,
     ) -> None:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
         self.shown: Counter[str] = Counter()
         self.hidden = False
         self._names = {id(one): name for name, one in reversed(self.declared.items())}
-        self._index = KnownDefectIndex(declared, profile)
+        self._index = KnownDefectIndex(declared, profile, asking)
         self._on_first = on_first
         self._met: set[str] = set()
 

@@ -173,7 +173,7 @@ class Outcomes:
         fault = death(event.exit_code) if event.exit_code is not None else None
         # What others have killed is no finding about the subject.
         fault = None if fault is None or fault.from_outside else fault
-        self._end_worker(worker, f"a worker died with exit code {event.exit_code}", fault)
+        self._end_worker(worker, f"a worker died with exit code {event.exit_code}{worker.doing}", fault)
 
     def _end_worker(self, worker: WorkerHandle, why: str, fault: Fault | None = None) -> None:
         """End a worker, keep what it had in hand, and replace it.

@@ -14,7 +14,7 @@ from properties.harness.case import failure, suspect, timeline, values
 from properties.harness.case.values import Value
 from properties.harness.data.typed import spelled
 
-STEP_KINDS: tuple[type, ...] = (
+SAVED_KINDS: tuple[type, ...] = (
     values.Tensor,
     values.DType,
     values.Device,
@@ -33,10 +33,6 @@ STEP_KINDS: tuple[type, ...] = (
     values.Let,
     values.Overwrite,
     values.Call,
-)
-"""What steps are made of."""
-_SAVED: tuple[type, ...] = (
-    *STEP_KINDS,
     values.Returned,
     values.SourceLine,
     values.Raised,
@@ -50,11 +46,12 @@ _SAVED: tuple[type, ...] = (
     suspect.Suspect,
     failure.Failure,
 )
+"""What cases are made of, steps first."""
 _SAVED_AS: dict[type, str] = {timeline.WrongCell: "Finding"}
 """Tags of saved cases that are not the class's name."""
-_TAGS: dict[str, type] = {_SAVED_AS.get(kind, kind.__name__): kind for kind in _SAVED}
+_TAGS: dict[str, type] = {_SAVED_AS.get(kind, kind.__name__): kind for kind in SAVED_KINDS}
 _TAG_OF = {kind: tag for tag, kind in _TAGS.items()}
-_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in _SAVED}
+SAVED_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in SAVED_KINDS}
 """What is saved of a value: all that its `repr` has; other fields belong to one run."""
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _WIDTH = 120
@@ -77,7 +74,7 @@ def encode(value: Value) -> Any:
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
     if type(value) in _TAG_OF:
-        content = {name: encode(getattr(value, name)) for name in _FIELDS[type(value)]}
+        content = {name: encode(getattr(value, name)) for name in SAVED_FIELDS[type(value)]}
         return {_TAG_OF[type(value)]: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
 
@@ -154,7 +151,7 @@ def _decode_dataclass(tag: str, content: Any) -> Value:
     kind = _TAGS.get(tag)
     if kind is None:
         raise ValueError(f"tag = {spelled(tag)}, but should be one of {', '.join(_TAGS)} [decode]")
-    known = set(_FIELDS[kind])
+    known = set(SAVED_FIELDS[kind])
     if not isinstance(content, dict) or not set(content) <= known:
         raise ValueError(
             f"{tag} = {spelled(content)}, but should only have the fields {sorted(known)} [decode]"

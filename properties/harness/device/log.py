@@ -4,7 +4,7 @@ The memory is a file that is mapped, so that a step costs one copy of its bytes,
 process is doing: also while it holds the interpreter's lock, is stopped, or was killed. `recovered` makes a case of it.
 
 The file begins with a header (see `Activity`). Records follow: one that says what is tested, and one for each step of the
-example in hand. A record is its length, a checksum, and its content; a torn one at the end is a step that was not executed.
+example in hand; where that has failed, another one has all of the case. A record is its length, a checksum, and its content; a torn one at the end is a step that was not executed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from properties.harness.case import Case
 from properties.harness.case.packed import pack
 from properties.harness.case.values import Step
 from properties.harness.data.locks import try_lock
@@ -52,6 +53,8 @@ class State(enum.IntEnum):
     """A function of the subject runs in this process."""
     ASKED = 3
     """It waits for another process, with a time limit of its own."""
+    CONDITION = 4
+    """A condition of a known defect is asked about the failing example; the log has all of the case."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +122,18 @@ class StepLog:
         self._forget()
         self._change(State.IDLE)
 
-    def note(self, steps: Sequence[Step]) -> None:
-        """These steps are about to be executed."""
+    def note(self, content: Sequence[Step] | Case) -> None:
+        """These steps are about to be executed, or the example in hand is this failing case."""
         try:
-            self._append(pack(steps))
+            self._append(pack(content))
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
             self._forget()
+
+    def judge(self, case: Case) -> None:
+        """Conditions of known defects are about to be asked about a failing case."""
+        self.note(case)
+        self._change(State.CONDITION)
 
     def enter(self, state: State = State.CALL) -> None:
         """A call begins."""

@@ -28,7 +28,7 @@ UNKNOWN_OUTCOME = Raised("NotRecorded", "the process ended before anything was w
 def recover(path: Path, profile: Profile = DOCUMENTS, *, owner_ended: bool = False) -> Case | None:
     """The example that the log was left with, None if nothing was in hand or a process is still writing.
 
-    What the rules expect is worked out anew. No outcome is known: those of the case say so.
+    What the rules expect is worked out anew. No outcome is known, those of the case say so, unless it had failed already.
 
     Args:
         profile: of the release that was run. A replay asks the rules of its own subject again.
@@ -39,7 +39,7 @@ def recover(path: Path, profile: Profile = DOCUMENTS, *, owner_ended: bool = Fal
         if len(found) < 2:
             return None
         about, *packed = found
-        return _case(json.loads(about), [step for one in packed for step in unpack(one)], profile)
+        return _recovered(json.loads(about), [unpack(one) for one in packed], profile)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # There is none, it is being written, or it is no log at all.
         return None
@@ -62,10 +62,16 @@ def save_recovered(path: Path, folder: Path | None = None, *, owner_ended: bool 
     if case is not None:
         _, of_worker, number = path.stem.rpartition(WORKER)
         name = f"{in_file_name(case.property_name)}.{number}" if of_worker else path.stem
-        saved = case.save((folder or path.parent) / f"{name}{UNFINISHED}")
+        saved = case.save(
+            (folder or path.parent) / f"{name}{UNFINISHED if _is_unfinished(case) else '.json'}"
+        )
     if owner_ended or not _in_use(path):
         path.unlink(missing_ok=True)
     return saved
+
+
+def _is_unfinished(case: Case) -> bool:
+    return UNKNOWN_OUTCOME in case.actual
 
 
 def _in_use(path: Path) -> bool:
@@ -90,8 +96,11 @@ def _content(path: Path, *, locked: bool = True) -> bytes:
         return file.read()
 
 
-def _case(about: Mapping[str, Any], steps: Sequence[Step], profile: Profile) -> Case:
-    kept = list(steps)
+def _recovered(about: Mapping[str, Any], contents: Sequence[list[Step] | Case], profile: Profile) -> Case:
+    """The example whose steps, and whose failure where it has one, were recorded."""
+    if isinstance(contents[-1], Case):
+        return contents[-1]
+    kept = [step for steps in contents if not isinstance(steps, Case) for step in steps]
     while kept and not isinstance(kept[-1], Call):
         kept.pop()
     asked = (found for _, found in Follower(rules_of(profile)).follow(kept))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
@@ -11,6 +13,7 @@ from properties.harness.subject.deviation import KnownDeviation, Symptom
 
 _Key = tuple[str, str, str, str, str, str]
 _Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
+Asking = Callable[[Case], AbstractContextManager[Any]]
 
 
 class KnownDefectIndex:
@@ -22,19 +25,24 @@ class KnownDefectIndex:
     Args:
         declared: in the order in which they are asked.
         profile: the rules of the subject's release, for conditions.
+        asking: is entered while conditions are asked about a case.
     """
 
-    def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
+    def __init__(
+        self, declared: Sequence[KnownDeviation], profile: Profile, asking: Asking = nullcontext
+    ) -> None:
         self.declared = declared
         self.errors: dict[str, str] = {}
-        self._profile = profile
+        self._profile, self._asking = profile, asking
         self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
 
     def find(self, case: Case) -> KnownDeviation | None:
         """The first declared defect that the case shows; None where there is none. Raises nothing that a condition raises."""
-        return next(
-            (one for one, symptoms in self._fitting(case) if self._accepts(one, case, symptoms)), None
-        )
+        fitting = self._fitting(case)
+        if not any(one.asks(symptoms) for one, symptoms in fitting):
+            return next((one for one, _ in fitting), None)
+        with self._asking(case):
+            return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
 
     def _fitting(self, case: Case) -> tuple[_Candidate, ...]:
         """The defects whose names and places are those of the case: the same for all cases with its fields."""

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pytest
+
 from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.meta.breakages.broken import ROOT
@@ -73,10 +75,26 @@ REMARKS = (
 )
 
 
+_KNOWN = """\
+import os, sys, time
+from properties.subjects import KnownDeviation, Symptom, adapted
+STATECHECK_PROTOCOL = 1
+def chunk_offsets(cu_seqlens, chunk_size):
+    return [1] * len(cu_seqlens)
+SUBJECT = adapted(sys.modules[__name__])
+SHOWN = Symptom("value", function="prepare_chunk_offsets", place="result")
+NAME = "chunk_offsets_count_the_chunks_before_each_sequence"
+SUBJECT.known_deviations = (KnownDeviation(NAME, "https://example.org/1", SHOWN, lambda case: {condition}),)
+"""
+
+
 def nightly(folder: Path, *options: str, wrong: bool) -> CompletedProcess[str]:
     """A short campaign with the default folders, on a port with these effects when it is imported and in each call."""
+    return nightly_on(_PORT.format(effects=_EFFECTS, wrong=wrong), folder, *options)
+
+
+def nightly_on(port: str, folder: Path, *options: str) -> CompletedProcess[str]:
     folder.mkdir(exist_ok=True)
-    port = _PORT.format(effects=_EFFECTS, wrong=wrong)
     (folder / "port.py").write_text(port, encoding="utf-8")
     arguments = ("--subject", "port", "--only", "fla-chunks/offsets", "--device", "cpu", "--engines", "1")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
@@ -111,3 +129,17 @@ def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> Non
     assert (Path(bucket.report) / "report.md").is_file()
     assert f"report: reports/{Path(bucket.report).name}/report.md" in done.stdout
     assert "CLEAN\n" not in done.stdout.replace("NOT CLEAN\n", "")
+
+
+@pytest.mark.parametrize("condition", ["os._exit(0)", "time.sleep(1e6)"], ids=["exits", "hangs"])
+def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, condition: str) -> None:
+    port = _KNOWN.format(condition=condition)
+    done = nightly_on(port, tmp_path / "project", "--time-limit", "2s")
+    assert done.returncode == 1, done.stdout + done.stderr
+    record = record_of(tmp_path / "project")
+    assert [one.status for one in record.properties] == ["FALSIFIED"]
+    (bucket,) = record.buckets
+    assert bucket.message.startswith("result[0] = 1, but should be 0 ")
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert "in a condition of a known defect" in bucket.note
+    assert any(one.startswith("a condition of a known defect gave no answer: ") for one in record.troubles)

@@ -13,6 +13,7 @@ from properties.harness.case.packed import pack, unpack
 from properties.harness.case.values import Let, Overwrite, Tensor, View, call, int32, record
 from properties.harness.execution.example import Bench, Trial
 from properties.harness.execution.registry import load_properties
+from properties.meta.breakages.broken import a_case
 
 _VALUES = b"\x80\x05cproperties.harness.case.values\nCall\n"
 
@@ -43,6 +44,11 @@ def test_the_steps_of_properties_come_back_as_they_were(
         tested.explore(trial, seed=1, max_examples=1)
     for one in kept:
         assert unpack(pack(one.begun)) == list(one.begun)
+
+
+def test_a_failing_case_comes_back_as_it_was() -> None:
+    case = a_case()
+    assert unpack(pack(case)) == case
 
 
 class RunsCode:

@@ -141,7 +141,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 KINDS = sorted(
-    (kind for kind in codec._SAVED if kind.__module__ == values.__name__), key=lambda kind: kind.__name__
+    (kind for kind in codec.SAVED_KINDS if kind.__module__ == values.__name__), key=lambda kind: kind.__name__
 )
 
 

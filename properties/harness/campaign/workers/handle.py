@@ -27,6 +27,7 @@ _OWN_SECONDS = 180.0
 _ASKED_SECONDS = 600.0
 """The same where another process is asked, which is started again and compiles kernels, each within a limit of its own."""
 _ALIVE_SECONDS = 1.0
+_ASKS = "in a condition of a known defect"
 
 
 @dataclass(eq=False)
@@ -104,6 +105,8 @@ class WorkerHandle:
             return None
         if self.activity.state is State.CALL:
             return CallTimeout(seconds) if seconds > time_limit else None
+        if self.activity.state is State.CONDITION:
+            return NoHeartbeat(seconds, _ASKS) if seconds > time_limit else None
         if self.clock.stopped and seconds > time_limit:
             return NoHeartbeat(seconds, "while it was stopped")
         most = _ASKED_SECONDS if self.activity.state is State.ASKED else _OWN_SECONDS
@@ -113,6 +116,11 @@ class WorkerHandle:
     def in_call(self) -> bool:
         """Whether a function of the subject was running when it was looked at last, here or in another process."""
         return self.activity.state in (State.CALL, State.ASKED)
+
+    @property
+    def doing(self) -> str:
+        """What it was doing when it was looked at last, as an end of a sentence; "" where that says nothing."""
+        return f" {_ASKS}" if self.activity.state is State.CONDITION else ""
 
     @property
     def in_example(self) -> bool:

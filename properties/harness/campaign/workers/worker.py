@@ -89,7 +89,7 @@ class Worker:
         self.bench = Bench(subject, self.watched)
         self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
         declared = () if setting.as_new else subject.known_deviations
-        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first)
+        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first, self._asking)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
 
@@ -102,6 +102,18 @@ class Worker:
             except OSError as error:
                 self.trouble(folder, error)
         return None
+
+    @contextlib.contextmanager
+    def _asking(self, case: Case) -> Iterator[None]:
+        """While conditions of known defects are asked, which may end or keep this process, the case outlives it in the log."""
+        if self.log is None:
+            yield
+            return
+        self.log.judge(case)
+        try:
+            yield
+        finally:
+            self.log.leave()
 
     def _in_worker(self) -> InWorker:
         from properties.harness.device.port import InWorker
