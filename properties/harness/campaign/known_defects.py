@@ -77,5 +77,11 @@ class KnownDefectMatcher:
 
     def name_of(self, case: Case) -> str | None:
         """The name of the known defect that a case shows."""
-        found = self._index.find(case)
+        return self._name(self._index.find(case))
+
+    def name_apart(self, case: Case) -> str | None:
+        """As `name_of`, whatever becomes of the process in which conditions are asked."""
+        return self._name(self._index.find_apart(case))
+
+    def _name(self, found: KnownDeviation | None) -> str | None:
         return None if found is None else self._names[id(found)]

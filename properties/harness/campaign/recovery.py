@@ -22,14 +22,10 @@ from properties.harness.campaign.workers.handle import WorkerHandle
 from properties.harness.campaign.workers.output import last_words
 from properties.harness.campaign.workers.tasks import Found
 from properties.harness.case import Case
-from properties.harness.case.bucket import Bucket, bucket_of
+from properties.harness.case.bucket import bucket_of
 from properties.harness.case.fatal import as_fault
 from properties.harness.case.faults import Fault
 from properties.harness.subject import Subject
-from properties.harness.subject.apart import NoAnswerError, answer_apart
-
-_ASK_SECONDS = 5.0
-"""How long the conditions of known defects may take for a case whose worker has ended."""
 
 
 class Recovery:
@@ -41,8 +37,6 @@ class Recovery:
         self._plan, self._folder, self._subject = plan, folder, subject
         self._ledger, self._defects = ledger, defects
         self._pending = pending_of(folder)
-        self._unanswered: set[Bucket] = set()
-        """Of cases about which a condition gave no answer."""
 
     def adopt(self) -> None:
         """What campaigns that have ended had in hand: into the corpus, from where it is replayed."""
@@ -120,19 +114,10 @@ class Recovery:
     def _name_of(self, case: Case) -> str | None:
         """The known defect that a case shows. Conditions are asked apart: the worker may have ended in one of them."""
         matcher = self._defects.matcher
-        if not self._defects.all or bucket_of(case) in self._unanswered:
-            return None
-        try:
-            name, errors = answer_apart(lambda: (matcher.name_of(case), list(matcher.errors)), _ASK_SECONDS)
-        except NoAnswerError as error:
-            self._unanswered.add(bucket_of(case))
-            name, errors = (
-                None,
-                [f"a condition of a known defect gave no answer: {error}: the case counts as new"],
-            )
-        for told in errors:
+        name = matcher.name_apart(case)
+        for told in matcher.errors:
             self._ledger.trouble(told)
-        return str(name) if name is not None else None
+        return name
 
     def _reported(self, case: Case, folder: Path, note: str) -> str:
         from properties.harness.report.markdown import write_report

@@ -116,7 +116,7 @@ def replay_case(
         return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
     if found is None:
         return _not_failed(case, subject, watched=_watches(port, device))
-    known = None if as_new else subject.known(_with_id(found, subject))
+    known = None if as_new else subject.defect_index.find_apart(_with_id(found, subject))
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
         return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found, declared)

@@ -9,10 +9,13 @@ from typing import Any
 from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.raised import from_outside, spelled
+from properties.harness.subject.apart import NoAnswerError, answer_apart
 from properties.harness.subject.deviation import KnownDeviation, Symptom
 
 _Key = tuple[str, str, str, str, str, str]
 _Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
+ASK_SECONDS = 5.0
+"""How long the conditions of known defects may take for a case where they are asked apart."""
 Asking = Callable[[Case], AbstractContextManager[Any]]
 
 
@@ -34,6 +37,8 @@ class KnownDefectIndex:
         self.declared = declared
         self.errors: dict[str, str] = {}
         self._profile, self._asking = profile, asking
+        self._unanswered: list[tuple[_Candidate, ...]] = []
+        """Declared defects whose conditions ended a process that asked them, or kept it."""
         self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
 
     def find(self, case: Case) -> KnownDeviation | None:
@@ -43,6 +48,27 @@ class KnownDefectIndex:
             return next((one for one, _ in fitting), None)
         with self._asking(case):
             return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
+
+    def find_apart(self, case: Case) -> KnownDeviation | None:
+        """As `find`, with the conditions asked in a child process. Where they end it, or take longer, the case shows no defect."""
+        fitting = self._fitting(case)
+        if not any(one.asks(symptoms) for one, symptoms in fitting):
+            return self.find(case)
+        if fitting in self._unanswered:
+            return None
+        try:
+            number, errors = answer_apart(lambda: self._answer(case), ASK_SECONDS)
+        except NoAnswerError as error:
+            self._unanswered.append(fitting)
+            told = f"a condition of a known defect gave no answer: {error}: the case counts as new"
+            number, errors = None, {"": told}
+        self.errors |= errors
+        return None if number is None else self.declared[number]
+
+    def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
+        found = self.find(case)
+        number = next((number for number, one in enumerate(self.declared) if one is found), None)
+        return number, self.errors
 
     def _fitting(self, case: Case) -> tuple[_Candidate, ...]:
         """The defects whose names and places are those of the case: the same for all cases with its fields."""

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from oracle.profile import DOCUMENTS
-from properties.harness.campaign import recovery
 from properties.harness.campaign.defects import KnownDefects
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.recovery import Recovery
 from properties.harness.case import Case
+from properties.harness.subject import matching
 from properties.meta.breakages.broken import a_case, toy
 from properties.subjects import KnownDeviation, Symptom
 
@@ -51,7 +51,7 @@ def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledg
 def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     condition: Callable[[Case], bool], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "_ASK_SECONDS", 1.0)
+    monkeypatch.setattr(matching, "ASK_SECONDS", 1.0)
     case = a_case()
     assert case.failure is not None
     symptom = Symptom(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from properties.harness.case.values import Returned, call
 from properties.harness.diagnose.replay import FAILED, replay_case
 from properties.harness.execution.example import Bench, Falsified, Trial
 from properties.harness.execution.port import InProcess
-from properties.harness.subject import KnownDefectIndex
+from properties.harness.subject import KnownDefectIndex, matching
 from properties.harness.subject.deviation import any_matches
 from properties.meta.breakages.broken import a_case, a_property, toy
 from properties.subjects import KnownDeviation, Symptom
@@ -76,6 +78,19 @@ def test_a_case_may_show_another_defect_than_the_one_whose_condition_raises() ->
     raising, sound = declared(CONDITIONS["key"][0]), declared(lambda case: True, id="sound")
     index = KnownDefectIndex((raising, sound), DOCUMENTS)
     assert (index.find(CASE), list(index.errors)) == (sound, ["x"])
+
+
+@pytest.mark.parametrize(
+    "condition", [lambda _: os._exit(0), lambda _: time.sleep(1e6)], ids=["exits", "hangs"]
+)
+def test_a_replay_fails_where_a_condition_gives_no_answer(
+    condition: Callable[[Case], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "ASK_SECONDS", 0.5)
+    subject = toy(declared(condition), cdiv=lambda x, y: x // y)
+    answer = replay_case(CASE, subject, "cpu")
+    assert answer.verdict == FAILED
+    assert "a condition of a known defect gave no answer: " in answer.message
 
 
 def test_an_interrupted_condition_ends_the_run() -> None:
