@@ -92,10 +92,9 @@ class Tally:
 class Bench:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
-    `on_example`, `on_step` and `on_falsified` let a campaign watch: the first is called when an example begins, the second before
-    each step with the run that it belongs to, and may end the example; the third sees every failing example, shrunk or not, and
-    `on_error` every example whose property raised, although each outcome is what the rules expect. A failing example
-    that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
+    `on_example`, `on_falsified` and `on_error` let a campaign watch: the first is called when an example begins, and may end
+    the search; the second sees every failing example, shrunk or not, and the third every example whose property raised, although
+    each outcome is what the rules expect. A failing example that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
     """
 
     subject: Subject
@@ -104,7 +103,6 @@ class Bench:
     counts: Counts = field(default_factory=Counts)
     known_failures: set[KnownDeviation] = field(default_factory=set)
     on_example: Callable[[], None] = lambda: None
-    on_step: Callable[[Trial], None] = lambda trial: None
     on_falsified: Callable[[Case], None] = lambda case: None
     on_error: Callable[[Case, Exception], None] = lambda case, error: None
     passes_by: Callable[[Case], bool] = lambda case: False
@@ -183,7 +181,6 @@ class Trial:
 
         For long examples that state conditions of their own, see `finds`.
         """
-        self.bench.on_step(self)
         outcome = self._run.take_unasked(step)
         self._require_offered(outcome)
         self._has_evidence = self._has_evidence or (outcome is not None and outcome.by_subject)
@@ -212,7 +209,6 @@ class Trial:
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
-        self.bench.on_step(self)
         if self.bench.subject.refuses and not self.bench.subject.outside:
             for taken in self._run.take_together(steps):
                 self._require_offered(taken.outcome)

@@ -240,6 +240,22 @@ def test_what_an_exploration_has_found_is_shrunk_until_its_deadline(
     assert "The time was up before this input was shrunk" in text_of(found.report)
 
 
+@pytest.mark.parametrize("deadline", [False, True], ids=["patience", "deadline"])
+def test_an_example_that_runs_when_the_time_is_up_is_run_to_its_end(
+    make: Make, monkeypatch: pytest.MonkeyPatch, deadline: bool
+) -> None:
+    seen: list[int] = []
+    begins = _no_patience_after(monkeypatch, lambda x: True, deadline=deadline)
+
+    def body(trial: Trial, x: int) -> None:
+        begins(trial, x)
+        divides_by_one(trial, x)
+        seen.append(x)
+
+    end = explored(make(body, most=9))
+    assert (end.status, end.late, len(seen), end.counts.compared) == ("passed", True, 1, 1)
+
+
 def _no_patience_after(
     monkeypatch: pytest.MonkeyPatch, is_it: Callable[[int], bool], *, deadline: bool = False
 ) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from properties.harness.campaign.workers.tasks import ExamplesRun, Explore, Expl
 from properties.harness.campaign.workers.worker import Worker, quietly
 from properties.harness.device.shared import DeviceGone
 from properties.harness.execution.counts import Counts
-from properties.harness.execution.example import Falsified, Tally, Trial
+from properties.harness.execution.example import Falsified, Tally
 from properties.harness.kernels.compilations import Kernels, added, take
 from properties.harness.kernels.coverage import Coverage
 
@@ -75,11 +75,7 @@ class Exploration:
             bench.passes_by = self._failures.passes_by_others
         else:
             bench.passes_by = self._failures.is_known
-        bench.on_example, bench.on_step, bench.on_falsified = (
-            self._on_example,
-            self._on_step,
-            self._failures.keep,
-        )
+        bench.on_example, bench.on_falsified = self._on_example, self._failures.keep
         bench.on_error = self._failures.keep_unread
         if worker.log is not None:
             worker.log.begin_task(self._about())
@@ -93,11 +89,7 @@ class Exploration:
         bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
-        bench.on_example, bench.on_step, bench.on_falsified = (
-            lambda: None,
-            lambda trial: None,
-            lambda case: None,
-        )
+        bench.on_example, bench.on_falsified = lambda: None, lambda case: None
 
     def _about(self) -> dict[str, str | int]:
         """What the log says of all examples."""
@@ -176,19 +168,12 @@ class Exploration:
         return self._failures.falsified(self._failures.latest, _CUT_SHORT, shrunk=False)
 
     def _on_example(self) -> None:
+        # Only here: an example that was begun in time gets all the time that its calls may take.
         if self._is_over():
             self._over = True
             raise _TimeIsUp
         if time.monotonic() - self._told_at > _PROGRESS_SECONDS:
             self._tell_progress()
-
-    def _on_step(self, trial: Trial) -> None:
-        if self._is_late():
-            if not trial.is_compared:
-                # What was cut short is no example.
-                self.bench.counts.examples -= 1
-            self._over = True
-            raise _TimeIsUp
 
     def _is_over(self) -> bool:
         enough = (
