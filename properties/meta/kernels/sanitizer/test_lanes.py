@@ -9,8 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from properties.harness.kernels.orders.schedule import program_schedule
-from properties.sanitizer import RaceWithinProgram, sanitize
+from properties.meta.kernels.watching import found, numbers
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -105,85 +104,6 @@ def counted_kernel(data_ptr, count_ptr, COUNT: tl.constexpr, SIZE: tl.constexpr)
     tl.store(count_ptr + 1 + tl.arange(0, SIZE), tl.load(data_ptr + tl.arange(0, SIZE)))
 
 
-def numbers(size: int) -> torch.Tensor:
-    return torch.arange(size, dtype=torch.int32)
-
-
-def found(kernel: Any, *arguments: Any, schedule: str = "", **constexprs: Any) -> str:
-    with program_schedule(schedule), sanitize():
-        try:
-            kernel[(1,)](*arguments, **constexprs)
-        except RaceWithinProgram as finding:
-            return str(finding)
-    return ""
-
-
-@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:1"])
-def test_an_overlapping_move_without_a_barrier_is_found(schedule: str) -> None:
-    words = found(shift_kernel, numbers(9), 1, BARRIER=False, SIZE=8, schedule=schedule)
-    assert "stores element [1] of `data_ptr`" in words
-    assert "looks right here and goes wrong on a GPU" in words
-
-
-@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:1"])
-def test_an_overlapping_move_with_a_barrier_is_right(schedule: str) -> None:
-    assert not found(shift_kernel, numbers(9), 1, BARRIER=True, SIZE=8, schedule=schedule)
-
-
-@pytest.mark.parametrize("distance", [0, 8, 9])
-def test_a_move_that_does_not_overlap_or_stays_needs_no_barrier(distance: int) -> None:
-    assert not found(shift_kernel, numbers(20), distance, BARRIER=False, SIZE=8)
-
-
-@pytest.mark.parametrize(
-    ("distance", "barrier", "races"), [(0, False, False), (1, False, True), (1, True, False)]
-)
-def test_what_another_lane_stored_is_read_behind_a_barrier_only(
-    distance: int, barrier: bool, races: bool
-) -> None:
-    assert bool(found(read_back_kernel, numbers(8), numbers(8), distance, BARRIER=barrier, SIZE=8)) is races
-
-
-def test_a_scalar_and_a_tile_are_different_lanes_and_two_scalars_the_same() -> None:
-    assert found(scalar_kernel, numbers(4), WIDE=True)
-    assert not found(scalar_kernel, numbers(4), WIDE=False)
-
-
-def test_two_lanes_that_store_different_values_at_one_place_are_found() -> None:
-    places = torch.tensor([3, 1, 3, 0], dtype=torch.int32)
-    words = found(scatter_kernel, places, numbers(4), numbers(4), SIZE=4)
-    assert "stores element [3] of `out_ptr`" in words
-    assert "different values" in words
-
-
-def test_two_lanes_that_store_the_same_value_at_one_place_do_no_harm() -> None:
-    places = torch.tensor([3, 1, 3, 0], dtype=torch.int32)
-    assert not found(scatter_kernel, places, torch.ones(4, dtype=torch.int32), numbers(4), SIZE=4)
-
-
-def test_lanes_that_are_masked_out_meet_nobody() -> None:
-    assert not found(masked_kernel, numbers(8), SIZE=8)
-
-
-def test_every_step_of_a_loop_is_compared_with_those_before() -> None:
-    assert not found(rows_kernel, numbers(24), 5, BARRIER=False, SIZE=4)
-    assert not found(rows_kernel, numbers(24), 5, BARRIER=True, SIZE=4)
-
-
-def test_the_lanes_of_a_turned_tile_are_others() -> None:
-    assert "of `data_ptr`" in found(turned_kernel, numbers(16), SIZE=4)
-
-
-def test_what_lanes_change_atomically_others_read_behind_a_barrier_only() -> None:
-    assert found(arrive_kernel, numbers(2), numbers(4), BARRIER=False, SIZE=4)
-    assert not found(arrive_kernel, numbers(2), numbers(4), BARRIER=True, SIZE=4)
-
-
-def test_a_total_is_there_once_every_lane_has_read() -> None:
-    assert not found(total_kernel, numbers(8), numbers(8), SUM=True, SIZE=8)
-    assert found(total_kernel, numbers(8), numbers(8), SUM=False, SIZE=8)
-
-
 @triton.jit
 def unused_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     """Loads what nobody needs: no compiler keeps that, for a GPU either."""
@@ -191,11 +111,48 @@ def unused_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     tl.store(data_ptr, 0)
 
 
-def test_a_load_whose_value_nobody_uses_is_not_made() -> None:
-    with sanitize():
-        unused_kernel[(1,)](numbers(8), SIZE=8)
+WITHOUT, WITH = {"BARRIER": False}, {"BARRIER": True}
+STORED_TWICE = torch.tensor([3, 1, 3, 0], dtype=torch.int32)
+LAUNCHES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
+    "an overlapping move": (shift_kernel, (9, 1), WITHOUT | {"SIZE": 8}, "stores element [1] of `data_ptr`"),
+    "an overlapping move with a barrier": (shift_kernel, (9, 1), WITH | {"SIZE": 8}, ""),
+    **{
+        f"a move by {distance}": (shift_kernel, (20, distance), WITHOUT | {"SIZE": 8}, "")
+        for distance in (0, 8, 9)
+    },
+    "reads its own element": (read_back_kernel, (8, 8, 0), WITHOUT | {"SIZE": 8}, ""),
+    "reads what another lane stored": (read_back_kernel, (8, 8, 1), WITHOUT | {"SIZE": 8}, "another lane"),
+    "reads it behind a barrier": (read_back_kernel, (8, 8, 1), WITH | {"SIZE": 8}, ""),
+    "a scalar and a tile": (scalar_kernel, (4,), {"WIDE": True}, "another lane"),
+    "two scalars": (scalar_kernel, (4,), {"WIDE": False}, ""),
+    "different values at one place": (
+        scatter_kernel, (STORED_TWICE, 4, 4), {"SIZE": 4}, "with different values",
+    ),
+    "the same value at one place": (
+        scatter_kernel, (STORED_TWICE, torch.ones(4, dtype=torch.int32), 4), {"SIZE": 4}, "",
+    ),
+    "masked lanes": (masked_kernel, (8,), {"SIZE": 8}, ""),
+    "row after row": (rows_kernel, (24, 5), WITHOUT | {"SIZE": 4}, ""),
+    "row after row with barriers": (rows_kernel, (24, 5), WITH | {"SIZE": 4}, ""),
+    "a turned tile": (turned_kernel, (16,), {"SIZE": 4}, "of `data_ptr`"),
+    "loads beside atomics": (arrive_kernel, (2, 4), WITHOUT | {"SIZE": 4}, "another lane"),
+    "loads behind atomics": (arrive_kernel, (2, 4), WITH | {"SIZE": 4}, ""),
+    "a total is there once every lane has read": (total_kernel, (8, 8), {"SUM": True, "SIZE": 8}, ""),
+    "a store that waits for no lane": (total_kernel, (8, 8), {"SUM": False, "SIZE": 8}, "another lane"),
+    "a load whose value is not used": (unused_kernel, (8,), {"SIZE": 8}, ""),
+    "an atomic of one element is a barrier": (counted_kernel, (8, 9), {"COUNT": True, "SIZE": 8}, ""),
+    "no barrier": (counted_kernel, (8, 9), {"COUNT": False, "SIZE": 8}, "another lane"),
+}  # fmt: skip
+"""Kernel, arguments (sizes of tensors, of those named *_ptr), constants, and a part of what is found."""
 
 
-def test_an_atomic_of_one_element_is_a_barrier() -> None:
-    assert not found(counted_kernel, numbers(8), numbers(9), COUNT=True, SIZE=8)
-    assert found(counted_kernel, numbers(8), numbers(9), COUNT=False, SIZE=8)
+@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:1"])
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_lanes_that_touch_each_other_s_bytes_need_a_barrier(name: str, schedule: str) -> None:
+    kernel, given, constants, words = LAUNCHES[name]
+    arguments = [
+        numbers(one) if isinstance(one, int) and parameter.endswith("_ptr") else one
+        for parameter, one in zip(kernel.arg_names, given, strict=False)
+    ]
+    race = found(kernel, 1, *arguments, schedule=schedule, **constants)
+    assert (race.startswith("RaceWithinProgram") and words in race) if words else not race

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 import triton
 import triton.language as tl
 
-from properties.harness.kernels.orders.schedule import program_schedule
-from properties.sanitizer import RaceBetweenPrograms, sanitize
+from properties.meta.kernels.watching import found, zeros
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", *(f"interleaved:{seed}" for seed in range(6)))
+BOTH = "nothing orders the two"
 
 
 @triton.jit
@@ -30,22 +30,6 @@ def counting_kernel(sum_ptr, SEM: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def fill_kernel(out_ptr, stride, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     tl.store(out_ptr + tl.program_id(0) * stride + tl.arange(0, SIZE), 1)
-
-
-@triton.jit
-def read_while_reset_kernel(counts_ptr, out_ptr):  # type: ignore[no-untyped-def]
-    """Every program reads the count, which the first of them resets."""
-    count = tl.load(counts_ptr)
-    if tl.program_id(0) == 0:
-        tl.store(counts_ptr, 1)
-    tl.store(out_ptr + tl.program_id(0), count)
-
-
-@triton.jit
-def scatter_kernel(blocks_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Copies to the block that a table names: twice to the same one is a race."""
-    block = tl.load(blocks_ptr + tl.program_id(0))
-    tl.store(out_ptr + block * SIZE + tl.arange(0, SIZE), tl.program_id(0))
 
 
 @triton.jit
@@ -116,127 +100,6 @@ def after_the_reset_kernel(counter_ptr):  # type: ignore[no-untyped-def]
         tl.atomic_add(counter_ptr, 1, sem="relaxed")
 
 
-def zeros(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.int32)
-
-
-def found(schedule: str, kernel: Any, grid: tuple[int, ...], *arguments: Any, **constexprs: Any) -> str:
-    with sanitize(), program_schedule(schedule):
-        try:
-            kernel[grid](*arguments, **constexprs)
-        except RaceBetweenPrograms as finding:
-            return str(finding)
-    return ""
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_an_update_in_two_accesses_is_a_race_in_every_order(schedule: str) -> None:
-    assert "nothing orders the two" in found(schedule, lost_update_kernel, (3,), zeros(1))
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("sem", ["relaxed", "acquire", "release", "acq_rel"])
-def test_atomic_updates_are_no_race(schedule: str, sem: str) -> None:
-    assert not found(schedule, counting_kernel, (5,), zeros(1), SEM=sem)
-
-
-def test_a_single_program_races_with_nobody() -> None:
-    assert not found("", lost_update_kernel, (1,), zeros(1))
-
-
-def test_programs_that_share_no_byte_are_no_race() -> None:
-    assert not found("", fill_kernel, (4,), zeros(16), 4, SIZE=4)
-
-
-def test_the_same_bytes_written_by_two_programs_are_a_race_even_if_the_values_are_equal() -> None:
-    assert "stores element [6] of `out_ptr`" in found("", fill_kernel, (2,), zeros(16)[:14], 6, SIZE=8)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_count_that_siblings_still_read_must_not_be_reset(schedule: str) -> None:
-    words = found(schedule, read_while_reset_kernel, (4,), zeros(1), zeros(4))
-    assert "program (0, 0, 0) of read_while_reset_kernel stores element [0] of `counts_ptr`" in words
-    assert "loads it at test_races.py:" in words
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_two_copies_to_one_block_are_a_race(schedule: str) -> None:
-    blocks = torch.tensor([2, 0, 2], dtype=torch.int32)
-    assert found(schedule, scatter_kernel, (3,), blocks, zeros(12), SIZE=4)
-    assert not found(
-        schedule, scatter_kernel, (3,), torch.tensor([2, 0, 1], dtype=torch.int32), zeros(12), SIZE=4
-    )
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_last_to_finish_may_read_what_all_others_published(schedule: str) -> None:
-    parts = zeros(8), zeros(1), zeros(1)
-    assert not found(schedule, last_block_kernel, (8,), *parts, ATOMIC=True, SEM="acq_rel", SIZE=8)
-    assert parts[2].tolist() == [28]
-    assert parts[1].tolist() == [0]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("sem", ["relaxed", "acquire", "release"])
-def test_an_atomic_that_does_not_both_publish_and_take_over_orders_nothing(schedule: str, sem: str) -> None:
-    parts = zeros(8), zeros(1), zeros(1)
-    words = found(schedule, last_block_kernel, (8,), *parts, ATOMIC=True, SEM=sem, SIZE=8)
-    assert "of `parts_ptr`" in words
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_plain_count_of_those_that_are_done_is_a_race(schedule: str) -> None:
-    assert found(
-        schedule, last_block_kernel, (8,), zeros(8), zeros(1), zeros(1), ATOMIC=False, SEM="acq_rel", SIZE=8
-    )
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("sem", ["relaxed", "acq_rel"])
-def test_who_draws_the_last_ticket_may_clear_the_counter(schedule: str, sem: str) -> None:
-    counter, out = zeros(1), zeros(9)
-    assert not found(schedule, ticket_kernel, (3,), counter, out, 9, SEM=sem, DRAWN=8)
-    assert counter.tolist() == [0]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("sem", ["relaxed", "acq_rel"])
-def test_who_clears_the_counter_before_the_last_draw_races(schedule: str, sem: str) -> None:
-    assert found(schedule, ticket_kernel, (3,), zeros(1), zeros(12), 9, SEM=sem, DRAWN=7)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_lock_orders_what_is_done_under_it(schedule: str) -> None:
-    total = zeros(1)
-    assert not found(schedule, lock_kernel, (4,), zeros(1), total, LOCKED=True)
-    assert total.tolist() == [4]
-    assert found(schedule, lock_kernel, (4,), zeros(1), zeros(1), LOCKED=False)
-
-
-@pytest.mark.parametrize(
-    ("give", "take", "races"),
-    [
-        ("release", "acquire", False),
-        ("relaxed", "acquire", True),
-        ("release", "relaxed", True),
-        ("acq_rel", "acq_rel", False),
-    ],
-)
-def test_a_message_needs_a_release_and_an_acquire(give: str, take: str, races: bool) -> None:
-    assert bool(found("", message_kernel, (3,), zeros(1), zeros(1), zeros(3), GIVE=give, TAKE=take)) is races
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_plain_store_races_with_the_atomics_of_others(schedule: str) -> None:
-    assert found(schedule, after_the_reset_kernel, (3,), zeros(1))
-
-
-@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
-@pytest.mark.parametrize(("give", "races"), [("release", False), ("relaxed", True)])
-def test_atomic_stores_publish_and_atomic_loads_take_over(give: str, races: bool) -> None:
-    assert bool(found("", flag_kernel, (3,), zeros(1), zeros(1), zeros(3), GIVE=give)) is races
-
-
 @triton.jit
 def peek_kernel(flag_ptr, out_ptr, STORE: tl.constexpr):  # type: ignore[no-untyped-def]
     """The first program looks, or writes, atomically at what the others load."""
@@ -249,13 +112,6 @@ def peek_kernel(flag_ptr, out_ptr, STORE: tl.constexpr):  # type: ignore[no-unty
         tl.store(out_ptr, tl.atomic_load(flag_ptr))
 
 
-@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
-@pytest.mark.parametrize("store", [False, True])
-def test_an_atomic_load_writes_nothing_and_an_atomic_store_does(store: bool) -> None:
-    flag = zeros(1)
-    assert bool(found("", peek_kernel, (3,), flag, zeros(3), STORE=store)) is store
-
-
 @triton.jit
 def masked_kernel(flags_ptr, out_ptr, active, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     lanes = tl.arange(0, SIZE)
@@ -263,13 +119,6 @@ def masked_kernel(flags_ptr, out_ptr, active, SIZE: tl.constexpr):  # type: igno
     tl.atomic_store(flags_ptr + lanes, lanes + 1, mask=mask)
     tl.debug_barrier()
     tl.store(out_ptr + lanes, tl.atomic_load(flags_ptr + lanes, mask=mask), mask=mask)
-
-
-@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
-def test_masked_lanes_of_atomic_loads_and_stores_touch_nothing() -> None:
-    flags, out = zeros(4), zeros(4)
-    assert not found("", masked_kernel, (1,), flags[:3], out[:3], 3, SIZE=4)
-    assert (flags.tolist(), out.tolist()) == ([1, 2, 3, 0], [1, 2, 3, 0])
 
 
 @triton.jit
@@ -283,9 +132,109 @@ def wait_kernel(flag_ptr, text_ptr, out_ptr):  # type: ignore[no-untyped-def]
         tl.store(out_ptr + tl.program_id(0), tl.load(text_ptr))
 
 
+@dataclass(frozen=True)
+class Programs:
+    """A launch of programs that share memory.
+
+    Args:
+        tensors: sizes of its arguments, all zeros.
+        race: a part of what is found, "" where programs are ordered.
+        leaves: what the tensors hold afterwards, by number.
+    """
+
+    kernel: Any
+    programs: int
+    tensors: tuple[int, ...]
+    race: str = ""
+    constants: dict[str, Any] | None = None
+    scalars: tuple[int, ...] = ()
+    leaves: dict[int, list[int]] | None = None
+
+    def check(self, schedule: str) -> None:
+        tensors = [zeros(size) for size in self.tensors]
+        arguments = (*tensors, *self.scalars)
+        race = found(self.kernel, self.programs, *arguments, schedule=schedule, **(self.constants or {}))
+        assert (race.startswith("RaceBetweenPrograms") and self.race in race) if self.race else not race
+        for number, left in (self.leaves or {}).items():
+            assert tensors[number].tolist() == left
+
+
+def last_block(sem: str, race: str = "", *, atomic: bool = True) -> Programs:
+    leaves = None if race else {1: [0], 2: [28]}
+    constants = {"ATOMIC": atomic, "SEM": sem, "SIZE": 8}
+    return Programs(last_block_kernel, 8, (8, 1, 1), race, constants, leaves=leaves)
+
+
+def ticket(sem: str, drawn: int, race: str = "") -> Programs:
+    constants = {"SEM": sem, "DRAWN": drawn}
+    return Programs(ticket_kernel, 3, (1, 12), race, constants, (9,), None if race else {0: [0]})
+
+
+def message(give: str, take: str, race: str = "") -> Programs:
+    return Programs(message_kernel, 3, (1, 1, 3), race, {"GIVE": give, "TAKE": take})
+
+
+LAUNCHES = {
+    "an update in two accesses": Programs(lost_update_kernel, 3, (1,), BOTH),
+    "the same by a single program": Programs(lost_update_kernel, 1, (1,)),
+    **{
+        f"atomic updates, {sem}": Programs(counting_kernel, 5, (1,), "", {"SEM": sem})
+        for sem in ("relaxed", "acquire", "release", "acq_rel")
+    },
+    "bytes of its own": Programs(fill_kernel, 4, (16,), "", {"SIZE": 4}, (4,)),
+    "equal values at the same bytes": Programs(
+        fill_kernel, 2, (14,), "stores element [6] of `out_ptr`", {"SIZE": 8}, (6,)
+    ),
+    "the last to finish reads what the others published": last_block("acq_rel"),
+    **{
+        f"the last to finish after {sem} atomics": last_block(sem, "of `parts_ptr`")
+        for sem in ("relaxed", "acquire", "release")
+    },
+    "the last to finish by a plain count": last_block("acq_rel", BOTH, atomic=False),
+    "the last ticket clears the counter": ticket("relaxed", 8),
+    "the same, acq_rel": ticket("acq_rel", 8),
+    "the last but one clears the counter": ticket("relaxed", 7, BOTH),
+    "the same for that, acq_rel": ticket("acq_rel", 7, BOTH),
+    "under a lock": Programs(lock_kernel, 4, (1, 1), "", {"LOCKED": True}, leaves={1: [4]}),
+    "without the lock": Programs(lock_kernel, 4, (1, 1), BOTH, {"LOCKED": False}),
+    "a plain store among atomics of others": Programs(after_the_reset_kernel, 3, (1,), BOTH),
+}
+IN_PLAIN_ORDER = {
+    "a message with release and acquire": message("release", "acquire"),
+    "a message with relaxed and acquire": message("relaxed", "acquire", BOTH),
+    "a message with release and relaxed": message("release", "relaxed", BOTH),
+    "a message with acq_rel": message("acq_rel", "acq_rel"),
+}
+if hasattr(tl, "atomic_load"):
+    IN_PLAIN_ORDER |= {
+        "an atomic store publishes, and an atomic load takes over": Programs(
+            flag_kernel, 3, (1, 1, 3), "", {"GIVE": "release"}
+        ),
+        "a relaxed one does not": Programs(flag_kernel, 3, (1, 1, 3), BOTH, {"GIVE": "relaxed"}),
+        "an atomic load writes nothing": Programs(peek_kernel, 3, (1, 3), "", {"STORE": False}),
+        "an atomic store does": Programs(peek_kernel, 3, (1, 3), BOTH, {"STORE": True}),
+    }
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_programs_race_unless_atomics_order_them_in_every_order(name: str, schedule: str) -> None:
+    LAUNCHES[name].check(schedule)
+
+
+@pytest.mark.parametrize("name", IN_PLAIN_ORDER)
+def test_who_reads_a_flag_first_is_ordered_by_its_release_and_acquire(name: str) -> None:
+    IN_PLAIN_ORDER[name].check("")
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="this version has no atomic loads and stores")
+def test_masked_lanes_of_atomic_loads_and_stores_touch_nothing() -> None:
+    flags, out = zeros(4), zeros(4)
+    assert not found(masked_kernel, 1, flags[:3], out[:3], 3, SIZE=4)
+    assert (flags.tolist(), out.tolist()) == ([1, 2, 3, 0], [1, 2, 3, 0])
+
+
 @pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="this version has no polls")
 @pytest.mark.parametrize("schedule", ["", "interleaved:1", "interleaved:2"])
-def test_who_waits_for_a_flag_has_what_was_published_with_it(schedule: str) -> None:
-    out = zeros(3)
-    assert not found(schedule, wait_kernel, (3,), zeros(1), zeros(1), out)
-    assert out.tolist() == [0, 7, 7]
+def test_a_program_that_waits_for_a_flag_has_what_was_published_with_it(schedule: str) -> None:
+    Programs(wait_kernel, 3, (1, 1, 3), leaves={2: [0, 7, 7]}).check(schedule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ import triton
 import triton.language as tl
 
 from properties.harness.kernels.orders.schedule import program_schedule
+from properties.meta.kernels.watching import found, numbers, zeros
 from properties.meta.toy_kernels import copy_kernel, poke_kernel
-from properties.sanitizer import Misaligned, OutsideView, sanitize
+from properties.sanitizer import OutsideView, sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
+Launch = tuple[Any, tuple[Any, ...], dict[str, torch.Tensor], dict[str, Any]]
+"""A kernel, its arguments, the tensors that are registered, and constants."""
 
 
 @triton.jit
@@ -81,202 +85,157 @@ def tuple_kernel(tensors, place):  # type: ignore[no-untyped-def]
     tl.store(tensors[1] + place, 1)
 
 
-def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-    return torch.zeros(shape, dtype=dtype)
-
-
-def found(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constexprs: Any) -> str:
-    """What is found in a launch, "" if nothing."""
-    return found_with({}, kernel, grid, *arguments, **constexprs)
-
-
-def found_with(
-    registered: dict[str, torch.Tensor],
-    kernel: Any,
-    grid: tuple[int, ...],
-    *arguments: Any,
-    **constexprs: Any,
-) -> str:
-    with sanitize() as watch:
-        for name, tensor in registered.items():
-            watch.register(tensor, name)
-        try:
-            kernel[grid](*arguments, **constexprs)
-        except OutsideView as finding:
-            return str(finding)
-    return ""
+def table(*tensors: torch.Tensor) -> torch.Tensor:
+    """Their addresses."""
+    return torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_missing_mask_is_found_in_every_order_of_programs(schedule: str, inside: bool) -> None:
-    first, second = (sanitize(), program_schedule(schedule))[:: 1 if inside else -1]
-    with first, second, pytest.raises(OutsideView, match=r"loads 4 bytes at .*kernels\.py:\d+"):
-        copy_kernel[(4,)](zeros(16)[:13], zeros(16)[:13], 13, SIZE=4, MASKED=False)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_mask_keeps_every_order_of_programs_inside(schedule: str, inside: bool) -> None:
-    numbers, out = torch.arange(13, dtype=torch.int32), zeros(13)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_missing_mask_is_found_in_every_order_of_programs(
+    masked: bool, inside: bool, schedule: str
+) -> None:
+    out = zeros(16)[:13]
     first, second = (sanitize(), program_schedule(schedule))[:: 1 if inside else -1]
     with first, second:
-        copy_kernel[(4,)](numbers, out, 13, SIZE=4, MASKED=True)
-    assert out.tolist() == numbers.tolist()
+        if masked:
+            copy_kernel[(4,)](numbers(13), out, 13, SIZE=4, MASKED=True)
+            assert out.tolist() == list(range(13))
+        else:
+            with pytest.raises(OutsideView, match=r"loads 4 bytes at .*kernels\.py:\d+"):
+                copy_kernel[(4,)](zeros(16)[:13], out, 13, SIZE=4, MASKED=False)
 
 
-@pytest.mark.parametrize("place", [0, 3])
-def test_every_element_of_a_view_is_inside(place: int) -> None:
-    assert not found(poke_kernel, (1,), zeros(4), place)
+def pages() -> torch.Tensor:
+    return zeros(40).as_strided((4, 6), (10, 1))
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        (4, "right behind the end of `out_ptr`"),
-        (6, "8 bytes behind the end of `out_ptr`"),
-        (-1, "4 bytes before the start of `out_ptr`"),
-    ],
-)
-def test_the_message_says_by_how_much_an_access_is_outside(place: int, words: str) -> None:
-    assert words in found(poke_kernel, (1,), zeros(12)[4:8], place)
+def halves() -> tuple[torch.Tensor, torch.Tensor]:
+    memory = zeros(16)
+    return memory[:8], memory[8:]
 
 
-@pytest.mark.parametrize("place", [0, 8])
-def test_an_aligned_element_may_be_touched(place: int) -> None:
-    assert not found(words_kernel, (1,), zeros(4), place)
+def of_two_tables(entry: int, distance: int) -> Launch:
+    one, two = zeros(4), zeros(4)
+    return table_kernel, (table(one, two), entry, distance), {"one": one, "two": two}, {}
 
 
-@pytest.mark.parametrize("place", [1, 2, 4])
-def test_an_element_across_its_alignment_is_refused_before_it_is_written(place: int) -> None:
-    memory = zeros(4)
-    with (
-        sanitize(),
-        pytest.raises(Misaligned, match=r"at an address that is no multiple of 8: .* a GPU ends"),
-    ):
-        words_kernel[(1,)](memory, place)
-    assert not memory.any()
+def into_the_next(kernel: Any, distance: int, **constants: Any) -> Launch:
+    memory = zeros(8)
+    one, two = memory[:4], memory[4:]
+    given = (table(one), 0, distance) if kernel is table_kernel else (table(one, two), distance)
+    return kernel, given, {"one": one, "two": two}, constants
 
 
-def test_nothing_outside_is_written() -> None:
+def from_the_start(distance: int) -> Launch:
+    memory = zeros(8)
+    return table_kernel, (table(memory), 0, distance), {"front": memory[:4], "all": memory}, {}
+
+
+def from_the_middle(distance: int) -> Launch:
+    memory = zeros(8)
+    return table_kernel, (table(memory[3:]), 0, distance), {"all": memory}, {}
+
+
+def without_origin(distance: int) -> Launch:
+    memory = zeros(8)
+    named = {"one": memory[:4], "two": memory[4:]}
+    return loses_its_origin_kernel, (table(memory), distance, 5, 5), named, {}
+
+
+def of(kernel: Any, *arguments: Any, **constants: Any) -> Launch:
+    return kernel, arguments, {}, constants
+
+
+INSIDE = ""
+LAUNCHES: dict[str, tuple[Callable[[], Launch], str]] = {
+    "the first element": (lambda: of(poke_kernel, zeros(4), 0), INSIDE),
+    "the last element": (lambda: of(poke_kernel, zeros(4), 3), INSIDE),
+    "the next element": (lambda: of(poke_kernel, zeros(12)[4:8], 4), "right behind the end of `out_ptr`"),
+    "two elements further": (lambda: of(poke_kernel, zeros(12)[4:8], 6), "8 bytes behind the end of `out_ptr`"),
+    "the element before": (lambda: of(poke_kernel, zeros(12)[4:8], -1), "4 bytes before the start of `out_ptr`"),
+    "far beyond": (lambda: of(poke_kernel, zeros(4), 1 << 40), "behind the end"),
+    "an aligned word": (lambda: of(words_kernel, zeros(4), 8), INSIDE),
+    **{
+        f"a word {place} bytes from the start": (
+            lambda place=place: of(words_kernel, zeros(4), place), "Misaligned: program (0, 0, 0)",
+        )
+        for place in (1, 2, 4)
+    },
+    "an offset that wraps around to row 0": (lambda: of(poke_tile_kernel, zeros(4, 4)[1:], 0, -4, SIZE=4), INSIDE),
+    "an offset that wraps around": (
+        lambda: of(poke_tile_kernel, zeros(4, 4)[1:], 1, -4, SIZE=4), "before the start",
+    ),
+    "a scalar tensor": (lambda: of(poke_kernel, torch.tensor(0), 0), INSIDE),
+    "behind a scalar tensor": (lambda: of(poke_kernel, torch.tensor(0), 1), "behind the end"),
+    "a tensor without elements": (lambda: of(poke_kernel, zeros(4)[2:2], 0), "which has no element"),
+    "an expanded view": (lambda: of(poke_kernel, zeros(4).expand(8, 4), 3), INSIDE),
+    "behind an expanded view": (lambda: of(poke_kernel, zeros(4).expand(8, 4), 4), "behind the end"),
+    "the last page": (lambda: of(poke_tile_kernel, pages(), 3, 10, SIZE=4), INSIDE),
+    "between pages": (lambda: of(poke_kernel, pages(), 26), "in the gap after row 2 of `out_ptr`"),
+    "a tile between pages": (
+        lambda: of(poke_tile_kernel, pages(), 1, 3, SIZE=4), "in the gap after row 0 of `out_ptr`",
+    ),
+    "the last byte": (lambda: of(byte_kernel, zeros(4), 15), INSIDE),
+    "the byte behind": (lambda: of(byte_kernel, zeros(4), 16), "right behind the end"),
+    "a word across the end": (lambda: of(words_kernel, zeros(4), 12), "reaching 4 bytes behind the end"),
+    "a word of which one byte is outside": (lambda: of(words_kernel, zeros(4), 9), "reaching 1 byte behind the end"),
+    "by a table": (lambda: of_two_tables(1, 3), INSIDE),
+    "behind a tensor of the table": (lambda: of_two_tables(1, 4), "behind the end of `two`"),
+    "into the next tensor": (
+        lambda: into_the_next(table_kernel, 5), "behind the end of `one`, in `two` instead",
+    ),
+    "a tile of addresses": (lambda: into_the_next(table_tile_kernel, 3, SIZE=2), INSIDE),
+    "a tile of addresses into the next tensor": (lambda: into_the_next(table_tile_kernel, 4, SIZE=2), "OutsideView"),
+    "an unknown address": (
+        lambda: of(table_kernel, table(zeros(4)), 0, 0), "an address that no known tensor contains",
+    ),
+    "the longer of two that start together": (lambda: from_the_start(7), INSIDE),
+    "behind both": (lambda: from_the_start(8), "OutsideView"),
+    "an address in the middle of a tensor": (lambda: from_the_middle(4), INSIDE),
+    "a lost origin": (lambda: without_origin(5), INSIDE),
+    "a lost origin outside of all": (lambda: without_origin(8), "OutsideView"),
+    "one of two pointers": (lambda: of(select_kernel, *halves(), 4, 4, SIZE=8), INSIDE),
+    "behind one of two": (lambda: of(select_kernel, *halves(), 4, 5, SIZE=8), "of `b_ptr`"),
+    "before one of two": (
+        lambda: of(select_kernel, *halves(), 4, -1, SIZE=8), "before the start of `b_ptr`, in `a_ptr` instead",
+    ),
+    "through changes of shape": (lambda: of(turned_kernel, zeros(8), 0, ROWS=2, COLUMNS=4), INSIDE),
+    "outside through changes of shape": (
+        lambda: of(turned_kernel, zeros(9)[:8], 1, ROWS=2, COLUMNS=4), "behind the end of `out_ptr`",
+    ),
+    "a descriptor": (lambda: of(descriptor_kernel, zeros(8, 16)[:3], zeros(4, 16), 3, COLUMNS=16), INSIDE),
+    "a descriptor of more rows than there are": (
+        lambda: of(descriptor_kernel, zeros(8, 16)[:3], zeros(4, 16), 4, COLUMNS=16),
+        "as element [3, 0], right behind the end of `in_ptr`",
+    ),
+    "a tensor in a tuple": (lambda: of(tuple_kernel, (zeros(4), zeros(4)), 3), INSIDE),
+    "behind a tensor in a tuple": (
+        lambda: of(tuple_kernel, (zeros(4), zeros(4)), 4), "behind the end of `tensors[1]`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_access_outside_of_its_view_is_found_and_described(name: str) -> None:
+    make, words = LAUNCHES[name]
+    kernel, arguments, registered, constants = make()
+    outside = found(kernel, 1, *arguments, registered=registered, **constants)
+    assert words in outside if words else not outside
+
+
+@pytest.mark.parametrize(("kernel", "place"), [(poke_kernel, 4), (words_kernel, 2)])
+def test_nothing_outside_or_misaligned_is_written(kernel: Any, place: int) -> None:
     memory = zeros(12)
-    assert found(poke_kernel, (1,), memory[4:8], 4)
+    assert found(kernel, 1, memory[4:8], place)
     assert not memory.any()
 
 
 def test_a_neighbour_that_is_hit_is_named() -> None:
     memory = zeros(8)
-    assert "in `state` instead" in found_with({"state": memory[4:]}, poke_kernel, (1,), memory[:4], 5)
-
-
-def test_an_access_far_beyond_is_found_before_it_crashes() -> None:
-    assert "behind the end" in found(poke_kernel, (1,), zeros(4), 1 << 40)
-
-
-def test_an_offset_that_wraps_around_is_a_negative_one() -> None:
-    assert not found(poke_tile_kernel, (1,), zeros(4, 4)[1:], 0, -4, SIZE=4)
-    assert "before the start" in found(poke_tile_kernel, (1,), zeros(4, 4)[1:], 1, -4, SIZE=4)
-
-
-def test_a_scalar_tensor_is_one_element() -> None:
-    assert not found(poke_kernel, (1,), torch.tensor(0), 0)
-    assert "behind the end" in found(poke_kernel, (1,), torch.tensor(0), 1)
-
-
-def test_a_tensor_without_elements_has_no_inside() -> None:
-    assert "which has no element" in found(poke_kernel, (1,), zeros(4)[2:2], 0)
-
-
-def test_an_expanded_view_is_what_it_repeats() -> None:
-    assert not found(poke_kernel, (1,), zeros(4).expand(8, 4), 3)
-    assert "behind the end" in found(poke_kernel, (1,), zeros(4).expand(8, 4), 4)
-
-
-def test_the_gap_between_pages_is_outside() -> None:
-    pages = zeros(40).as_strided((4, 6), (10, 1))
-    assert not found(poke_tile_kernel, (1,), pages, 3, 10, SIZE=4)
-    assert "in the gap after row 2 of `out_ptr`" in found(poke_kernel, (1,), pages, 26)
-    assert "in the gap after row 0 of `out_ptr`" in found(poke_tile_kernel, (1,), pages, 1, 3, SIZE=4)
-
-
-def test_bytes_of_a_view_may_be_touched_as_another_type() -> None:
-    assert not found(byte_kernel, (1,), zeros(4), 15)
-    assert not found(words_kernel, (1,), zeros(4), 8)
-    assert "right behind the end" in found(byte_kernel, (1,), zeros(4), 16)
-    assert "reaching 4 bytes behind the end" in found(words_kernel, (1,), zeros(4), 12)
-    assert "reaching 1 byte behind the end" in found(words_kernel, (1,), zeros(4), 9)
-
-
-def table(*tensors: torch.Tensor) -> torch.Tensor:
-    return torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64)
-
-
-def test_a_table_of_addresses_leads_into_registered_tensors() -> None:
-    one, two = zeros(4), zeros(4)
-    named = {"one": one, "two": two}
-    assert not found_with(named, table_kernel, (1,), table(one, two), 1, 3)
-    assert "behind the end of `two`" in found_with(named, table_kernel, (1,), table(one, two), 1, 4)
-    assert two.tolist() == [0, 0, 0, 1]
-
-
-def test_an_address_that_leads_into_the_next_tensor_is_outside() -> None:
-    memory = zeros(8)
-    named = {"one": memory[:4], "two": memory[4:]}
-    words = found_with(named, table_kernel, (1,), table(memory[:4]), 0, 5)
-    assert "behind the end of `one`, in `two` instead" in words
-    assert found_with(named, table_tile_kernel, (1,), table(memory, memory[4:]), 4, SIZE=2)
-    assert not found_with(named, table_tile_kernel, (1,), table(memory, memory[4:]), 3, SIZE=2)
-
-
-def test_an_address_of_nobody_is_outside() -> None:
-    words = found(table_kernel, (1,), table(zeros(4)), 0, 0)
-    assert "an address that no known tensor contains" in words
-
-
-def test_tensors_that_start_together_are_all_possible() -> None:
-    memory = zeros(8)
-    named = {"front": memory[:4], "all": memory}
-    assert not found_with(named, table_kernel, (1,), table(memory), 0, 7)
-    assert found_with(named, table_kernel, (1,), table(memory), 0, 8)
-
-
-def test_an_address_in_the_middle_of_a_registered_tensor_leads_there() -> None:
-    memory = zeros(8)
-    assert not found_with({"all": memory}, table_kernel, (1,), table(memory[3:]), 0, 4)
-
-
-def test_what_has_lost_its_origin_may_touch_any_known_tensor() -> None:
-    memory = zeros(8)
-    named = {"one": memory[:4], "two": memory[4:]}
-    assert not found_with(named, loses_its_origin_kernel, (1,), table(memory), 5, 5, 5)
-    assert found_with(named, loses_its_origin_kernel, (1,), table(memory), 8, 5, 5)
-
-
-def test_a_choice_between_two_pointers_keeps_the_view_of_each() -> None:
-    memory = zeros(16)
-    one, two = memory[:8], memory[8:]
-    assert not found(select_kernel, (1,), one, two, 4, 4, SIZE=8)
-    assert "of `b_ptr`" in found(select_kernel, (1,), one, two, 4, 5, SIZE=8)
-    assert "before the start of `b_ptr`, in `a_ptr` instead" in found(
-        select_kernel, (1,), one, two, 4, -1, SIZE=8
-    )
-
-
-def test_a_pointer_keeps_its_view_through_every_change_of_shape() -> None:
-    assert not found(turned_kernel, (1,), zeros(8), 0, ROWS=2, COLUMNS=4)
-    assert "behind the end of `out_ptr`" in found(turned_kernel, (1,), zeros(9)[:8], 1, ROWS=2, COLUMNS=4)
-
-
-def test_a_descriptor_that_claims_more_rows_than_there_are_is_found() -> None:
-    memory = zeros(8, 16)
-    assert not found(descriptor_kernel, (1,), memory[:3], zeros(4, 16), 3, COLUMNS=16)
-    words = found(descriptor_kernel, (1,), memory[:3], zeros(4, 16), 4, COLUMNS=16)
-    assert "as element [3, 0], right behind the end of `in_ptr`" in words
-
-
-def test_a_tensor_in_a_tuple_is_named_by_its_place() -> None:
-    assert not found(tuple_kernel, (1,), (zeros(4), zeros(4)), 3)
-    assert "behind the end of `tensors[1]`" in found(tuple_kernel, (1,), (zeros(4), zeros(4)), 4)
+    words = found(poke_kernel, 1, memory[:4], 5, registered={"state": memory[4:]})
+    assert "in `state` instead" in words
 
 
 def test_a_forgotten_tensor_is_unknown() -> None:
