@@ -1,10 +1,18 @@
-"""Arithmetic by its definitions: Python's integers and fractions, one value at a time, nothing of NumPy."""
+"""Arithmetic by its definitions: Python's integers and fractions, one value at a time, nothing of NumPy.
+
+`result` gives what an operation makes of operands, as bits: None for any NaN, `ANY` where nothing is promised.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
+
+from properties.meta.kernels.cases import INTEGERS
+from properties.meta.kernels.values import WIDTHS
 
 FORMATS = {
     "f8E5M2": (8, 2),
@@ -145,3 +153,141 @@ def to_integer(exact: Number, source: str, width: int, is_signed: bool) -> int:
     if math.isinf(exact):
         return signed(high if exact > 0 else low, width)
     return signed(min(max(math.trunc(exact), low), high), width)
+
+
+ANY: Any = object()
+Bits = int | None
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_SAME_BITS = ("tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int")
+
+
+def result(
+    name: str, operands: tuple[str, ...], to: str, attributes: Mapping[str, str], bits: tuple[int, ...]
+) -> Bits:
+    """What an operation on operands of these types gives: the bits of its result."""
+    source, word = operands[-1], name.partition(".")[2]
+    if name in _SAME_BITS:
+        return bits[0]
+    if word == "select":
+        return bits[1] if bits[0] else bits[2]
+    if word == "cmpi":
+        return int(_integers_compare(attributes["predicate"], source, *bits))
+    if word == "cmpf":
+        return int(_floats_compare(attributes["predicate"], *(number(one, source) for one in bits)))
+    if word in ("extsi", "extui", "trunci"):
+        return _integer(bits[0], source, word == "extsi") % (1 << width_of(to))
+    if word in ("sitofp", "uitofp"):
+        value = _integer(bits[0], source, word == "sitofp")
+        return nearest(Fraction(value) if value else 0.0, to)
+    if word in ("fptosi", "fptoui"):
+        width = width_of(to)
+        return to_integer(number(bits[0], source), source, width, word == "fptosi") % (1 << width)
+    if word in ("extf", "truncf", "fp_to_fp"):
+        return _converted(bits[0], source, to, attributes.get("rounding", ""))
+    if source in ("i1", *INTEGERS):
+        return _of_integers(word, source, bits)
+    return _of_floats(word, source, attributes, bits)
+
+
+def width_of(element: str) -> int:
+    return 1 if element == "i1" else WIDTHS[element]
+
+
+def _integer(bits: int, element: str, is_signed: bool) -> int:
+    return signed(bits, width_of(element)) if is_signed else bits
+
+
+def _integers_compare(predicate: str, element: str, a: int, b: int) -> bool:
+    if predicate in ("eq", "ne"):
+        return _ORDER[predicate](a, b)
+    is_signed = predicate[0] == "s"
+    return _ORDER[predicate[1:]](_integer(a, element, is_signed), _integer(b, element, is_signed))
+
+
+def _floats_compare(predicate: str, a: Number, b: Number) -> bool:
+    if math.isnan(a) or math.isnan(b):
+        return predicate in ("true", "une", "uno") or predicate[0] == "u"
+    always = {"true": True, "ord": True, "false": False, "uno": False}
+    return always[predicate] if predicate in always else _ORDER[predicate[1:]](a, b)
+
+
+def _of_integers(word: str, element: str, bits: tuple[int, ...]) -> int:
+    width = width_of(element)
+    if word == "absi":
+        return abs(signed(bits[0], width)) % (1 << width)
+    return INTEGER[word](*(signed(one, width) for one in bits), width) % (1 << width)
+
+
+def _converted(bits: int, source: str, to: str, rounding: str) -> Bits:
+    value = number(bits, source)
+    if (source, to) == ("f8E5M2", "bf16") and bits & 0x7C == 0x7C:
+        # Triton multiplies the bits by a power of two, as if the highest exponent were like any other.
+        value = (-1) ** (bits >> 7) * Fraction(4 + (bits & 3)) * 2**14
+    if (to, rounding) == ("f8E5M2", "rtz"):
+        half = nearest(value, "f16", toward_zero=True)
+        return None if half is None else half >> 8
+    return saturated(value, to) if to.startswith("f8") else nearest(value, to, toward_zero=rounding == "rtz")
+
+
+def _of_floats(word: str, element: str, attributes: Mapping[str, str], bits: tuple[int, ...]) -> Bits:
+    sign = 1 << WIDTHS[element] - 1
+    if word in ("negf", "absf"):
+        return bits[0] ^ sign if word == "negf" else bits[0] & ~sign
+    if word in ("minimumf", "maximumf", "minnumf", "maxnumf"):
+        return _chosen(min if "min" in word else max, element, bits, propagates="imum" in word)
+    if word == "clampf":
+        propagates = attributes["propagateNan"] == "all"
+        at_least = _chosen(max, element, bits[:2], propagates)
+        if at_least is None:
+            return None if propagates else _chosen(min, element, bits[2:], propagates)
+        return _chosen(min, element, (at_least, bits[2]), propagates)
+    numbers = [number(one, element) for one in bits]
+    if word == "fma":
+        return _fused(numbers, element)
+    if word == "remf":
+        return _remainder(*numbers, element)
+    return nearest(_exact(word.removeprefix("precise_"), *numbers), element)
+
+
+def _chosen(choose: Callable[..., int], element: str, bits: tuple[int, ...], propagates: bool) -> Bits:
+    """The least or the greatest, where -0 is less than 0; of numbers only, unless a NaN `propagates`."""
+    numbers = [one for one in bits if not math.isnan(number(one, element))]
+    if (len(numbers) < len(bits) and propagates) or not numbers:
+        return None
+    return choose(numbers, key=lambda one: (number(one, element), one >> WIDTHS[element] - 1 == 0))
+
+
+def _exact(word: str, a: Number, b: Number) -> Number:
+    """A float where infinities, NaNs or zeros have a say."""
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return {"addf": a + b, "subf": a - b, "mulf": a * b, "divf": a / b}[word] or 0.0
+    if word in ("addf", "subf") and math.isfinite(a) and math.isfinite(b) and (a or b):
+        return Fraction(a) + Fraction(b) * (1 if word == "addf" else -1)
+    # Any other number does for one that is neither zero nor infinite.
+    x, y = ((1.0 if one > 0 else -1.0) if isinstance(one, Fraction) else one for one in (a, b))
+    if word == "divf" and y == 0:
+        size = math.nan if x == 0 else math.inf * abs(x)
+        return math.copysign(size, math.copysign(1, x) * math.copysign(1, y))
+    return {"addf": x + y, "subf": x - y, "mulf": x * y, "divf": x / (y or 1)}[word]
+
+
+def _fused(numbers: list[Number], element: str) -> Bits:
+    if not all(map(math.isfinite, numbers)):
+        return ANY
+    a, b, c = numbers
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    return nearest(exact or (0.0 if a and b else float(a) * float(b) + float(c)), element)
+
+
+def _remainder(a: Number, b: Number, element: str) -> Bits:
+    """Of the rounded quotient, in f32 at least. The sign of a zero is not promised."""
+    if not isinstance(a, Fraction) or not isinstance(b, Fraction):
+        return ANY
+    wide = "f64" if element == "f64" else "f32"
+    quotient = number(nearest(a / b, wide) or 0, wide)
+    if math.isinf(quotient):
+        return ANY
+    rest = nearest(number(nearest(a - math.trunc(quotient) * b or 0.0, wide) or 0, wide), element)
+    return ANY if rest in (0, 1 << WIDTHS[element] - 1) else rest

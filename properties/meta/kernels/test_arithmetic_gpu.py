@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from properties.harness.kernels.arithmetic import atomic, operation
+from properties.harness.kernels.arithmetic import atomic
 from properties.meta.kernels.cases import ATOMICS, ArithmeticCase, cases
+from properties.meta.kernels.comparing import computed
 from properties.meta.kernels.compiled import BLOCK, SLAB, atomics, compiled, operations
 from properties.meta.kernels.values import WIDTHS, Array, decode, distance, encode, is_nan
 from properties.meta.kernels.values import operands as operands_of
@@ -78,15 +79,6 @@ def apart(case: ArithmeticCase, here: Array, there: Array, columns: list[Array])
     with np.errstate(all="ignore"):
         limit = case.allowed(decode(columns[0], case.operands[0]))
     return ~(distance(here, there, case.result) <= limit) & ~nan
-
-
-def computed(case: ArithmeticCase, columns: list[Array]) -> Array:
-    """The bits of the executor's results."""
-    compute = operation(case.name, case.operands, case.result, case.attributes)
-    assert compute is not None, f"{case} is not known"
-    values = [decode(bits, element) for bits, element in zip(columns, case.operands, strict=True)]
-    with np.errstate(all="ignore"):
-        return encode(compute(*values), case.result)
 
 
 def shown(bits: int, element: str) -> str:
