@@ -98,7 +98,7 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
     statement("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
         says="an accepted state on a boundary is stored for requests in slots"),
     statement("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
-        says="a state is brought to the column where its request goes on"),
+        says="a state is precopied to the column where its request goes on"),
     statement("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
         says="a request goes to the column of its last token and remembers where it comes from"),
     statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
@@ -109,13 +109,13 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
     statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
         says="states behind dozens of idle rows are stored for requests in slots"),
     statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
-        says="states behind dozens of idle rows are brought along"),
+        says="states behind dozens of idle rows are precopied"),
 
     statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
         steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
         sentence=A_PROGRAM_EACH),
     statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
-        steps=as_kernel(by_slot), says="the kernel that brings states along may be launched as documented",
+        steps=as_kernel(by_slot), says="the precopy kernel may be launched as documented",
         sentence=A_PROGRAM_EACH),
 
     statement("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
@@ -128,12 +128,12 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
     statement("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
         says="nothing is stored for a row without a slot a null block or a missing column"),
     statement("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
-        says="nothing is brought along through a sentinel"),
+        says="nothing is precopied through a sentinel"),
 
     statement("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
         says="blocks beyond 32 bits are stored in their place"),
     statement("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
-        says="blocks beyond 32 bits are brought along"),
+        says="blocks beyond 32 bits are precopied"),
 
     statement("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
         says="a context that is not bound copies nothing"),
@@ -150,7 +150,7 @@ def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Ste
         steps=After.slotwise, says="no order of programs shows in what is stored by slot",
         sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
     statement("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
-        steps=Before.slotwise, says="no order of programs shows in what is brought along"),
+        steps=Before.slotwise, says="no order of programs shows in what is precopied"),
 )  # fmt: skip
 def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
     """Each schedule of the launch begins with the same state of memory."""
@@ -167,7 +167,7 @@ def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[
     statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
         says="storing by slot never waits for the device"),
     statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
-        says="bringing states along never waits for the device"),
+        says="precopying never waits for the device"),
 )  # fmt: skip
 def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
     *named, last = steps(batch)
@@ -424,7 +424,7 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: MovedRuns, address: int) 
     runs=runs(),
     column=st.integers(0, 1),
 )
-def test_a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_copied(
+def test_a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing(
     trial: Trial, runs: MovedRuns, column: int
 ) -> None:
     stays = collect(runs.setup, runs.places, column, column, 0)

@@ -31,7 +31,7 @@ def same_bytes(trial: Trial, pool: str, seen: bytes, wanted: bytes, at: Iterable
     statement("v2-postprocess/red-zone", "red zone", V2, batch=afters(), steps=by_slot,
         says="storing by slot changes nothing outside of the states of requests"),
     statement("precopy/red-zone", "red zone", BEFORE, batch=befores(), steps=by_slot,
-        says="bringing states along changes nothing outside of the states of requests"),
+        says="precopying changes nothing outside of the states of requests"),
 )  # fmt: skip
 def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     """The null block, blocks of nobody, and what lies between states and pages keep their bytes."""
@@ -47,7 +47,7 @@ def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Step
     statement("v2-postprocess/own-blocks", "ownership", V2, batch=afters(), steps=by_slot,
         says="storing by slot changes no block but those before boundaries"),
     statement("precopy/own-blocks", "ownership", BEFORE, batch=befores(), steps=by_slot,
-        says="bringing states along changes no block but those where requests go on"),
+        says="precopying changes no block but those where requests go on"),
 )  # fmt: skip
 def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))

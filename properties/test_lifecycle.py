@@ -264,7 +264,7 @@ def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
 
 
 @machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
-class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
+class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     """Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
@@ -274,7 +274,7 @@ class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
 
 
 @machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
-class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
+class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     """Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
@@ -284,7 +284,7 @@ class RequestsInSlotsLiveByTheStatesOfExactlyTheirTokens(Scenarios):
 
 
 @machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
-class RequestsWithoutCopiesLiveByTheStatesOfExactlyTheirTokens(Scenarios):
+class RequestsWithoutCopiesReadTheStateOfTheirTokens(Scenarios):
     """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
 
     heading = "no copies"

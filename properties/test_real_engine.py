@@ -106,9 +106,7 @@ class LiveRun:
 
 
 @prop("real-engine/v2", "provenance", ENGINE, device="cpu", story=stories_with_situations("V2"))
-def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_exactly_their_tokens(
-    trial: Trial, story: LiveStory
-) -> None:
+def test_requests_in_the_second_runner_read_the_state_of_their_tokens(trial: Trial, story: LiveStory) -> None:
     """In the release's own engine every forward reads the state of exactly the computed tokens, every block that may be hit holds
     the state at its end, and nothing is owned twice or lost, whatever requests do.
     """
@@ -116,15 +114,13 @@ def test_requests_in_the_release_with_its_second_runner_live_by_the_states_of_ex
 
 
 @prop("real-engine/v1", "provenance", ENGINE, device="cpu", story=stories_with_situations("V1"))
-def test_requests_in_the_release_with_its_first_runner_live_by_the_states_of_exactly_their_tokens(
-    trial: Trial, story: LiveStory
-) -> None:
+def test_requests_in_the_first_runner_read_the_state_of_their_tokens(trial: Trial, story: LiveStory) -> None:
     """As with the second runner: what a forward reads, what may be hit, and whose the blocks are."""
     LiveRun(trial, story).run()
 
 
 @prop("real-engine/connector-v2", "provenance", ENGINE, device="cpu", story=connected_stories("V2"))
-def test_requests_in_the_release_with_its_second_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
+def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
     """As without a connector; and a block that is being loaded is its request's alone until that is done, a block that is being
@@ -134,7 +130,7 @@ def test_requests_in_the_release_with_its_second_runner_and_a_connector_live_by_
 
 
 @prop("real-engine/connector-v1", "provenance", ENGINE, device="cpu", story=connected_stories("V1"))
-def test_requests_in_the_release_with_its_first_runner_and_a_connector_live_by_the_states_of_exactly_their_tokens(
+def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
     """As with the second runner and a connector."""

@@ -19,6 +19,7 @@ from properties.harness.campaign.record import CorpusRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
 from properties.harness.case.codec import encode
+from properties.harness.case.former_names import first_name
 from properties.harness.case.places import Places, print_case
 from properties.harness.data.files import HOST, in_file_name, require_inside, write_whole
 from properties.harness.data.locks import lock_within
@@ -183,7 +184,7 @@ def replayed(
 
 def file_name(case: Case) -> str:
     """The name of the file that a case's bucket has in every corpus."""
-    return f"{in_file_name(case.property_name)}-{bucket_of(case).id}.json"
+    return f"{in_file_name(first_name(case.property_name))}-{bucket_of(case).id}.json"
 
 
 def _id_of(path: Path) -> str:

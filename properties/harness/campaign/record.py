@@ -12,6 +12,7 @@ from typing import Any
 
 from properties.harness.campaign.launched import KernelRecord
 from properties.harness.campaign.record_rules import check_record
+from properties.harness.case.former_names import name_today
 from properties.harness.data import reading as data
 from properties.harness.data.files import write_whole
 from properties.harness.data.typed import spelled
@@ -276,6 +277,7 @@ class CampaignRecord:
                 content["properties"] = [_renamed(one) for one in content["properties"]]
             record = cls(**content)
             check_record(record)
+            _name_as_today(record)
         except (TypeError, KeyError) as error:
             raise ValueError(
                 f"record = {error}, but should have exactly a record's fields [Record.from_json]"
@@ -311,6 +313,16 @@ def _renamed(one: PropertyRecord) -> PropertyRecord:
     """A property as the first schema has it: what passed is taken to have compared its examples."""
     status = _EARLIER.get(one.status, one.status)
     return replace(one, status=status, compared=one.examples)
+
+
+def _name_as_today(record: CampaignRecord) -> None:
+    """Call every property by the name that it has today."""
+    for one in record.properties:
+        one.name = name_today(one.name)
+    for holder in (*record.buckets, *record.marks):
+        holder.property = name_today(holder.property)
+    for known in record.known:
+        known.properties = {name_today(name): count for name, count in known.properties.items()}
 
 
 _LISTS: dict[str, Callable[..., Any]] = {

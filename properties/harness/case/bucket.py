@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 
 from properties.harness.case.case import Case
+from properties.harness.case.former_names import first_name
 from properties.harness.case.values import Outcome, Raised
 
 _DIGITS = 10
@@ -33,7 +34,7 @@ class Bucket:
     @builtins.property
     def id(self) -> str:
         """Ten hexadecimal digits, the same in every process and on every machine."""
-        parts = [self.property, self.rule, self.fault, self.subject]
+        parts = [first_name(self.property), self.rule, self.fault, self.subject]
         parts += [self.raised] if self.raised else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_DIGITS]
 

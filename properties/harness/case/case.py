@@ -12,6 +12,7 @@ from properties.harness.case.codec import decode, encode, spread
 from properties.harness.case.earlier import failure_in
 from properties.harness.case.failure import Failure
 from properties.harness.case.findings import FINDINGS
+from properties.harness.case.former_names import name_today
 from properties.harness.case.rules import check_cost, check_names
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.timeline import Timeline
@@ -145,6 +146,7 @@ class Case:
         try:
             case = cls(**{"failure": None} | {name: decode(item) for name, item in content.items()})
             case._check()
+            case = replace(case, property_name=name_today(case.property_name))
         except ValueError as error:
             raise ValueError(f"{error} [Case.from_json]") from error
         return case._as_told(message) if said == "message" else case

@@ -20,6 +20,7 @@ from hypothesis.strategies import SearchStrategy
 
 import properties
 from oracle.profile import Profile
+from properties.harness.case.former_names import name_today
 from properties.harness.case.rules import require_property_id
 from properties.harness.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
 from properties.harness.execution.private.hypothesis import ENDS_EXAMPLES
@@ -297,10 +298,11 @@ def load_properties() -> dict[str, Property]:
 
 
 def found(name: str) -> Property:
-    """The registered property of that name or id.
+    """The registered property of that name or id; a name that it had once will do.
 
     Raises:
         KeyError: there is none.
     """
+    name = name_today(name)
     by_id = (one for one in PROPERTIES.values() if one.id == name)
     return PROPERTIES.get(name) or next(by_id, None) or PROPERTIES[name]

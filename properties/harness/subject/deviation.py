@@ -120,6 +120,7 @@ class KnownDeviation:
 
     def __post_init__(self) -> None:
         _require_narrow("property", self.property, "KnownDeviation")
+        object.__setattr__(self, "property", _as_today(self.property))
         shown = self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
         if not shown or not all(isinstance(one, Symptom) for one in shown):
             raise ValueError(
@@ -167,6 +168,13 @@ class KnownDeviation:
     def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's."""
         return self.accepts(case, profile, self.fitting(case))
+
+
+def _as_today(names: Names) -> Names:
+    """Names that properties once had, by those that they have today."""
+    from properties.harness.case.former_names import name_today
+
+    return name_today(names) if isinstance(names, str) else tuple(map(name_today, names))
 
 
 def any_matches(names: Names, name: str) -> bool:

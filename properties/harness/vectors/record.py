@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import oracle
 from oracle.situations.registry import take
 from properties.harness.campaign.marks import drawing_only, load, unnoted
+from properties.harness.case.former_names import first_name
 from properties.harness.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from properties.harness.execution.example import Bench
 from properties.harness.execution.machines import MachineProperty
@@ -86,7 +87,7 @@ def recorded(
 def recordable(functions: Iterable[str]) -> list[Property]:
     """The properties that call one of the functions on any device, by name; not scenarios."""
     wanted = set(functions)
-    found = sorted(load_properties().items())
+    found = sorted(load_properties().items(), key=lambda item: first_name(item[0]))
     return [
         one
         for _, one in found

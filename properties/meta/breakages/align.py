@@ -12,8 +12,8 @@ KERNELS = (
         "bias, mask & (bias > 0)",
         (
             "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
-            "requests_in_rows_live_by_the_states_of_exactly_their_tokens",
-            "requests_in_slots_live_by_the_states_of_exactly_their_tokens",
+            "requests_in_rows_read_the_state_of_their_tokens",
+            "requests_in_slots_read_the_state_of_their_tokens",
         ),
     ),
     Breakage(
@@ -75,7 +75,7 @@ KERNELS = (
         "(run != dest)",
         (
             "rows_move_within_their_block_as_through_a_temporary_for_requests_in_slots",
-            "requests_in_slots_live_by_the_states_of_exactly_their_tokens",
+            "requests_in_slots_read_the_state_of_their_tokens",
         ),
     ),
     Breakage(
@@ -115,7 +115,7 @@ KERNELS = (
         "tl.atomic_xchg(counters_ptr, 0, ",
         "tl.atomic_xchg(counters_ptr, tickets, ",
         (
-            "no_order_of_programs_shows_in_what_is_brought_along",
+            "no_order_of_programs_shows_in_what_is_precopied",
             "no_order_of_programs_shows_in_what_is_stored_by_row",
         ),
     ),
@@ -125,7 +125,7 @@ KERNELS = (
         "drawn == tickets - programs - 1",
         "drawn == tickets - 1",
         (
-            "no_order_of_programs_shows_in_what_is_brought_along",
+            "no_order_of_programs_shows_in_what_is_precopied",
             "no_order_of_programs_shows_in_what_is_stored_by_row",
         ),
     ),
@@ -158,7 +158,7 @@ KERNELS = (
         "align/kernels/states.py",
         "(src_block > 0) & (dst_block > 0)",
         "(src_block >= 0) & (dst_block >= 0)",
-        ("nothing_is_brought_along_through_a_sentinel",),
+        ("nothing_is_precopied_through_a_sentinel",),
     ),
     Breakage(
         "block 1 is taken for the null block",
@@ -184,7 +184,7 @@ KERNELS = (
         "src_col, src_col + token_bias)",
         "src_col, src_col + token_bias + 1)",
         (
-            "a_state_is_brought_to_the_column_where_its_request_goes_on",
+            "a_state_is_precopied_to_the_column_where_its_request_goes_on",
             "every_step_of_requests_in_slots_follows_the_rules",
         ),
     ),
@@ -193,7 +193,7 @@ KERNELS = (
         "align/kernels/states.py",
         "block_id(table, dst_col, table_width)",
         "block_id(table, dst_col + token_bias, table_width)",
-        ("bringing_states_along_changes_no_block_but_those_where_requests_go_on",),
+        ("precopying_changes_no_block_but_those_where_requests_go_on",),
     ),
     Breakage(
         "conv rows are not shifted",
@@ -201,7 +201,7 @@ KERNELS = (
         "shift = tl.where(width > 0, token_bias, 0)",
         "shift = tl.where(width < 0, token_bias, 0)",
         (
-            "a_state_is_brought_to_the_column_where_its_request_goes_on",
+            "a_state_is_precopied_to_the_column_where_its_request_goes_on",
             "requests_in_slots_read_and_publish_the_states_of_exactly_their_tokens",
         ),
     ),
@@ -212,7 +212,7 @@ KERNELS = (
         "size = line",
         (
             "the_kernel_that_stores_states_may_be_launched_as_documented",
-            "the_kernel_that_brings_states_along_may_be_launched_as_documented",
+            "the_precopy_kernel_may_be_launched_as_documented",
         ),
     ),
     Breakage(
@@ -231,14 +231,14 @@ KERNELS = (
         "align/kernels/states.py",
         "dst = base + dst_block * stride",
         "dst = base + (dst_block * stride & 2147483647)",
-        ("blocks_beyond_32_bits_are_stored_in_their_place", "blocks_beyond_32_bits_are_brought_along"),
+        ("blocks_beyond_32_bits_are_stored_in_their_place", "blocks_beyond_32_bits_are_precopied"),
     ),
     Breakage(
         "a channel is shifted into the next one",
         "align/kernels/copies.py",
         "kept = (length - shift).to(tl.int32)",
         "kept = length.to(tl.int32)",
-        ("a_state_is_brought_to_the_column_where_its_request_goes_on",),
+        ("a_state_is_precopied_to_the_column_where_its_request_goes_on",),
     ),
     Breakage(
         "rows slide from the wrong end",
@@ -290,14 +290,14 @@ KERNELS = (
         "align/kernels/preprocess.py",
         "(dst_col >= 0) & (src_col != dst_col)",
         "(dst_col >= 0)",
-        ("a_state_is_brought_to_the_column_where_its_request_goes_on",),
+        ("a_state_is_precopied_to_the_column_where_its_request_goes_on",),
     ),
     Breakage(
-        "what is brought along in rows of the second look is not counted",
+        "what is precopied in rows of the second look is not counted",
         "align/kernels/preprocess.py",
         " + leaves(src_col_b, dst_col_b).to(tl.int32))",
         ")",
-        ("states_behind_dozens_of_idle_rows_are_brought_along",),
+        ("states_behind_dozens_of_idle_rows_are_precopied",),
     ),
     Breakage(
         "rows behind the first vector of them are not looked at",
@@ -307,7 +307,7 @@ KERNELS = (
         (
             "states_behind_dozens_of_idle_rows_are_stored",
             "states_behind_dozens_of_idle_rows_are_stored_for_requests_in_slots",
-            "states_behind_dozens_of_idle_rows_are_brought_along",
+            "states_behind_dozens_of_idle_rows_are_precopied",
         ),
     ),
 )
@@ -363,7 +363,7 @@ CONTEXT = (
             "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
             "storing_by_row_changes_nothing_outside_of_the_states_of_requests",
             "storing_by_slot_changes_nothing_outside_of_the_states_of_requests",
-            "bringing_states_along_changes_nothing_outside_of_the_states_of_requests",
+            "precopying_changes_nothing_outside_of_the_states_of_requests",
         ),
     ),
     Breakage(
@@ -482,7 +482,7 @@ HOST = (
         "align/memcpy.py",
         "if src_col == dst_col and bias == 0:",
         "if src_col == dst_col and bias > 0:",
-        ("a_state_that_stays_is_not_written_down_and_nothing_written_is_nothing_copied",),
+        ("a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing",),
     ),
     Breakage(
         "half of the rows is uploaded",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from properties.harness.execution.variants import Breakage
 
-_WITHOUT_COPIES = ("requests_without_copies_live_by_the_states_of_exactly_their_tokens",)
-_IN_ROWS = ("requests_in_rows_live_by_the_states_of_exactly_their_tokens",)
-_IN_SLOTS = ("requests_in_slots_live_by_the_states_of_exactly_their_tokens",)
+_WITHOUT_COPIES = ("requests_without_copies_read_the_state_of_their_tokens",)
+_IN_ROWS = ("requests_in_rows_read_the_state_of_their_tokens",)
+_IN_SLOTS = ("requests_in_slots_read_the_state_of_their_tokens",)
 _GREEDY_ROWS = ("greedy_output_of_requests_in_rows_is_that_of_one_run",)
 _GREEDY_SLOTS = ("greedy_output_of_requests_in_slots_is_that_of_one_run",)
 
@@ -61,7 +61,7 @@ LIFECYCLE = (
         (*_IN_SLOTS, *_GREEDY_SLOTS),
     ),
     Breakage(
-        "only states that go back are brought along",
+        "only states that go back are precopied",
         "align/kernels/preprocess.py",
         "(src_col != dst_col)",
         "(src_col > dst_col)",

@@ -74,7 +74,7 @@ STATELESS = (
         "chunks.py",
         "buffer[filler:end] = PAD_SLOT_ID",
         "buffer[filler:end] = 0",
-        ("entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_and_them",),
+        ("entries_behind_the_programs_are_fillers",),
     ),
     Breakage(
         "the program tables never grow",
@@ -82,7 +82,7 @@ STATELESS = (
         "size = 2 * max(1024, self.owners.size)",
         "size = 2 * 1024",
         (
-            "entries_behind_the_programs_are_fillers_up_to_twice_the_larger_of_1024_and_them",
+            "entries_behind_the_programs_are_fillers",
             "each_prefill_row_is_cut_into_tiles_of_eight_tokens",
         ),
     ),

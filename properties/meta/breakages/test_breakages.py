@@ -23,7 +23,7 @@ NEED_CUDA = {
     "a_replayed_graph_reads_what_an_eager_step_builds": "there are no graphs without CUDA",
     "storing_by_row_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "storing_by_slot_never_waits_for_the_device": "on the CPU there is nothing to wait for",
-    "bringing_states_along_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "precopying_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "the_postprocess_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "staging_never_waits_for_the_device": "on the CPU there is nothing to wait for",
 }

@@ -26,7 +26,7 @@ from properties.meta.subjects.pretended import Actor, passes, pretended, stage
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-WITHOUT_COPIES = "requests_without_copies_live_by_the_states_of_exactly_their_tokens"
+WITHOUT_COPIES = "requests_without_copies_read_the_state_of_their_tokens"
 
 
 # From the command line.

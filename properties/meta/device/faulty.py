@@ -40,7 +40,7 @@ _FAR = 1 << 42
 MODES = IN_PROCESS, WORKER, LOGGED = ("in process", "worker", "worker + log")
 RATED = (
     "align_mode_keeps_the_running_column_and_the_speculative_ones",
-    "a_state_is_brought_to_the_column_where_its_request_goes_on",
+    "a_state_is_precopied_to_the_column_where_its_request_goes_on",
     "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
     "no_order_of_programs_shows_in_copied_runs",
 )

@@ -35,7 +35,7 @@ from properties.subjects import load
 
 SEED = 3
 DOCUMENTED = "the_kernel_that_stores_states_may_be_launched_as_documented"
-BROUGHT = "a_state_is_brought_to_the_column_where_its_request_goes_on"
+BROUGHT = "a_state_is_precopied_to_the_column_where_its_request_goes_on"
 KERNEL = "postprocess_mamba_fused_kernel"
 LAUNCHING = sorted(
     name for name, one in load_properties().items() if one.launches and not any(map(is_engine, one.functions))

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("executed")
 
 STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
 TWICE = "storing_the_same_step_twice_is_storing_it_once"
-SCENARIOS = "requests_in_rows_live_by_the_states_of_exactly_their_tokens"
+SCENARIOS = "requests_in_rows_read_the_state_of_their_tokens"
 POSTPROCESS = "align/kernels/postprocess.py"
 BEHIND = Variant(
     "one_column_behind", POSTPROCESS, "return accepted, blocks - 1, bias", "return accepted, blocks, bias"

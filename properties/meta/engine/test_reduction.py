@@ -509,7 +509,7 @@ class Forgetful:
         return self.port.waiting_refused()
 
 
-IN_ROWS = "requests_in_rows_live_by_the_states_of_exactly_their_tokens"
+IN_ROWS = "requests_in_rows_read_the_state_of_their_tokens"
 DRAWN_OUT: tuple[Event, ...] = (
     *COME,
     EngineStep(order=("z", "x"), padding=1),
@@ -726,7 +726,7 @@ def test_a_real_model_accepts_the_drafts_that_a_turn_says(port: InProcess) -> No
     assert counts[2:] == [0, 1, 4]
 
 
-def test_a_state_that_was_not_brought_along_shows_in_the_text(port: InProcess) -> None:
+def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> None:
     scenario = greedy(port, Tampered(port.execute, PREPROCESS, 1, nothing_copied()))
     violation = broken_by(scenario, SPOKEN)
     assert violation is not None

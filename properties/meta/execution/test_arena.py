@@ -311,8 +311,8 @@ def test_a_tensor_of_somebody_else_has_no_image() -> None:
 
 ALIGN = [
     "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
-    "a_state_is_brought_to_the_column_where_its_request_goes_on",
-    "nothing_is_brought_along_through_a_sentinel",
+    "a_state_is_precopied_to_the_column_where_its_request_goes_on",
+    "nothing_is_precopied_through_a_sentinel",
     "blocks_beyond_32_bits_are_stored_in_their_place",
     "a_context_describes_every_state_of_every_layer",
     "storing_the_same_step_twice_is_storing_it_once",

@@ -130,8 +130,8 @@ def test_pytest_s_own_k_knows_ids() -> None:
     [
         ("division_is_exact_or_refused", '@prop("divide/exact", '),
         (
-            "requests_in_rows_live_by_the_states_of_exactly_their_tokens",
-            "class RequestsInRowsLiveByTheStatesOfExactlyTheirTokens(",
+            "requests_in_rows_read_the_state_of_their_tokens",
+            "class RequestsInRowsReadTheStateOfTheirTokens(",
         ),
     ],
 )

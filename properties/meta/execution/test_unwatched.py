@@ -49,7 +49,7 @@ def explored(name: str, subject: Subject, *, sanitized: bool = True) -> Bench:
 
 
 ORDERS = "no_order_of_programs_shows_in_the_columns_of_the_step"
-RED_ZONE = "nothing_is_brought_along_through_a_sentinel"
+RED_ZONE = "nothing_is_precopied_through_a_sentinel"
 BYTES = "a_request_goes_to_the_column_of_its_last_token_and_remembers_where_it_comes_from"
 
 

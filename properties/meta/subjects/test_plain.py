@@ -348,7 +348,7 @@ BREAKS = (
         "    return accepted",
     ),
     Break(
-        "a_state_is_brought_to_the_column_where_its_request_goes_on",
+        "a_state_is_precopied_to_the_column_where_its_request_goes_on",
         'axis = 0 if layout == "SD" else 1',
         "axis = 0",
     ),

@@ -71,7 +71,7 @@ def preprocess_mamba(
 ) -> Any:
     """None; what `preprocess_by_row` returned where that is no column of each row."""
     if not cache_config.enable_prefix_caching:
-        raise NotOffered("states are brought along where prefixes are cached")
+        raise NotOffered("states are precopied where prefixes are cached")
     ids, group_ids = list(input_batch.req_ids), copy_bufs.mamba_group_ids
     states = plain_states(kv_cache_config, group_ids, forward_context, mamba_state_copy_funcs)
     cleanup_mamba_state_idx(scheduler_output, mamba_state_idx)
