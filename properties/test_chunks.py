@@ -179,6 +179,7 @@ def _tokens(packed: Packed, row: int, tile: int) -> range:
 
 @prop("conv1d-metadata/padding", "padding", CONV, packed=conv_sequences | long_sequences)
 def test_entries_behind_the_programs_are_fillers(trial: Trial, packed: Packed) -> None:
+    """Both arrays have twice as many entries as 1,024 or as there are programs, whichever is more; those behind the programs are -1."""
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     total = nums[8]["tot"]
     for name in ("batch_ptr", "token_chunk_offset_ptr"):

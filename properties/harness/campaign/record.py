@@ -319,8 +319,10 @@ def _name_as_today(record: CampaignRecord) -> None:
     """Call every property by the name that it has today."""
     for one in record.properties:
         one.name = name_today(one.name)
-    for holder in (*record.buckets, *record.marks):
-        holder.property = name_today(holder.property)
+    for bucket in record.buckets:
+        bucket.property = name_today(bucket.property)
+    for mark in record.marks:
+        mark.property = name_today(mark.property)
     for known in record.known:
         known.properties = {name_today(name): count for name, count in known.properties.items()}
 

@@ -29,8 +29,7 @@ from properties.subjects import Subject, load
 
 MOST_STEPS = 6
 ROWS, SLOTS, WITHOUT_COPIES = (
-    f"requests_{where}_read_the_state_of_their_tokens"
-    for where in ("in_rows", "in_slots", "without_copies")
+    f"requests_{where}_read_the_state_of_their_tokens" for where in ("in_rows", "in_slots", "without_copies")
 )
 
 TEMPORAL = Kept("temporal", (2, 2, 2))
