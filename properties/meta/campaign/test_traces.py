@@ -77,8 +77,11 @@ def falsified(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 def test_traces_in_which_nothing_is_wrong_exit_0(clean: Ended) -> None:
     assert clean.code == 0, clean.output
-    assert re.search(r"^1 passed; 5 examples in \d+ s$", clean.output, re.MULTILINE)
-    assert (clean.record.examples, clean.record.complete) == (5, True)
+    passed = re.search(r"^1 passed; (\d+) examples in \d+ s$", clean.output, re.MULTILINE)
+    # Hypothesis adds an example for each that it cannot use.
+    assert passed is not None
+    assert int(passed[1]) == clean.record.examples >= 5
+    assert clean.record.complete
     assert clean.record.properties[0].compared > 0
 
 
