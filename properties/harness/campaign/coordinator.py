@@ -206,6 +206,7 @@ class Campaign:
         self._gpus.close()
         self._outcomes.conclude()
         self._recovery.report_known()
+        self._recovery.restore()
         if self._queue.left_out:
             self.ledger.trouble(
                 f"{self._queue.left_out} cases of the corpus were not replayed for want of time"

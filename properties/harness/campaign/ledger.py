@@ -121,8 +121,8 @@ class Ledger:
     def find(self, found: Found, at: float) -> None:
         """A case was found. Where the worker could not put it into the corpus, this process does."""
         case = Case.from_data(found.case)
-        if not found.corpus and self._corpus is not None:
-            found = replace(found, corpus=self._kept(case, self._corpus))
+        if not found.corpus:
+            found = replace(found, corpus=self.keep(case))
         bucket = bucket_of(case)
         known = self.buckets.get(bucket.id)
         if known is None:
@@ -136,13 +136,16 @@ class Ledger:
             buckets = (bucket.id, *found.buckets[1:])
             standing.found(buckets, case.message, found.report, shrunk=found.shrunk)
 
-    def _kept(self, case: Case, corpus: Corpus) -> str:
-        path = corpus.add(case, first_seen=self._first_seen)
-        for trouble in corpus.troubles:
+    def keep(self, case: Case) -> str:
+        """Put a case into the corpus that no worker has put there; its file, "" where there is none."""
+        if self._corpus is None:
+            return ""
+        path = self._corpus.add(case, first_seen=self._first_seen)
+        for trouble in self._corpus.troubles:
             self.trouble(trouble)
         if not path.is_file():
             return ""
-        self.trouble(f"a worker could not write a case, and the coordinator has written it: {path}")
+        self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
         return str(path)
 
     def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:

@@ -128,6 +128,16 @@ class Recovery:
             self._ledger.trouble(f"{folder} could not be written: {type(error).__name__}: {error}")
             return ""
 
+    def restore(self) -> None:
+        """Write cases and reports again that were removed after they had been written: the subject may have done so."""
+        for bucket in self._ledger.buckets.values():
+            case = Case.from_data(bucket.case)
+            if not Path(bucket.corpus).is_file():
+                bucket.corpus = self._ledger.keep(case)
+            if bucket.report and not Path(bucket.report).is_dir():
+                self._ledger.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
+                bucket.report = self._reported(case, Path(self._plan.reports), bucket.note)
+
     def report_known(self) -> None:
         """Report the examples of known defects that were not shrunk."""
         for defect in self._defects.all.values():

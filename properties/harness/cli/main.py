@@ -190,14 +190,13 @@ def _subject_options(parser: argparse.ArgumentParser) -> None:
 
 def _fuzz(options: argparse.Namespace) -> int:
     from properties.harness.execution.port import choose_device
-    from properties.harness.execution.selection import cores
+    from properties.harness.execution.selection import cores, require_processes
 
     device = choose_device(options.device)
     workers = options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, but should be >= 1 [fuzz]")
+    require_processes("workers", workers, "fuzz")
     return run_campaign(plan_of(options, workers, device=device, budget=seconds(options.budget)), console())
 
 

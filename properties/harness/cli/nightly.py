@@ -170,7 +170,7 @@ def _there() -> tuple[str, ...]:
 
 def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
     """Workers per device, and engines in all: as many engines as cores, since each waits while a worker runs its example."""
-    from properties.harness.execution.selection import cores
+    from properties.harness.execution.selection import cores, require_processes
 
     mine = cores()
     workers = options.workers
@@ -179,10 +179,8 @@ def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tup
     engines = options.engines
     if engines is None:
         engines = max(gpus, mine)
-    for name, value in (("workers", workers), ("engines", engines)):
-        if value < 1:
-            raise ValueError(f"{name} = {value}, but should be >= 1 [nightly]")
-    return workers, engines
+    require_processes("workers", workers, "nightly")
+    return workers, require_processes("engines", engines, "nightly")
 
 
 def _earlier(plan: Plan) -> list[CampaignRecord]:

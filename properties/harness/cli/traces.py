@@ -57,15 +57,15 @@ def run_traces(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be.
     """
     from properties.harness.execution.port import choose_device
-    from properties.harness.execution.selection import cores
+    from properties.harness.execution.selection import cores, require_processes
 
-    for name in ("count", "steps", "workers"):
+    for name in ("count", "steps"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
     plan = plan_of(
         options,
-        options.workers or cores(),
+        require_processes("workers", cores() if options.workers is None else options.workers, "traces"),
         device=choose_device(options.device),
         budget=seconds(options.budget) if options.budget else None,
         examples=options.count,

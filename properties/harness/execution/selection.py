@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
     from properties.harness.subject import Subject
 
+_MOST_PER_CORE = 8
+
 
 def applicable(
     names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
@@ -38,6 +40,21 @@ def cores() -> int:
     """The cores that this process may use, where the system can say so."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def require_processes(name: str, number: int, where: str) -> int:
+    """A number of processes that a person asks for.
+
+    Raises:
+        ValueError: none, or so many that they would keep each other and the machine from working.
+    """
+    if number < 1:
+        raise ValueError(f"{name} = {number}, but should be >= 1 [{where}]")
+    most = _MOST_PER_CORE * cores()
+    if number > most:
+        rule = f"at most {most}, {_MOST_PER_CORE} for each of {cores()} processors"
+        raise ValueError(f"{name} = {number}, but should be {rule} [{where}]")
+    return number
 
 
 def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:

@@ -58,7 +58,7 @@ def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path)
     ledger.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = ledger.buckets.values()
     assert Case.load(Path(bucket.corpus)).steps == case.steps
-    told = f"a worker could not write a case, and the coordinator has written it: {bucket.corpus}"
+    told = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
     assert ledger.troubles == [told]
 
 

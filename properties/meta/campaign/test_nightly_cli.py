@@ -20,6 +20,7 @@ from properties.harness.cli import main as cli
 from properties.harness.cli import nightly as cli_nightly
 from properties.harness.cli.campaign import commit_of
 from properties.harness.cli.nightly import planned
+from properties.harness.execution.selection import cores
 from properties.meta.breakages.broken import EXACT, ROOT, module
 from properties.meta.campaign.nightly_examples import campaigns, on_a_cpu
 from properties.meta.campaign.test_nightly_campaign import (
@@ -56,6 +57,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--examples 0", "examples = 0, but should be >= 1"),
         ("--engines 0", "engines = 0, but should be >= 1"),
         ("--workers 0", "workers = 0, but should be >= 1"),
+        ("--engines 9999", f"engines = 9999, but should be at most {8 * cores()}, 8 for each of "),
         ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
         ("--shard 0/2", "shard = '0/2', but should be a shard and the number of shards, such as 2/8"),
         ("--gpus all", "gpus = 'all', but should be empty on a CPU"),

@@ -143,3 +143,22 @@ def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, cond
     assert Case.load(Path(bucket.corpus)).property_name == bucket.property
     assert "in a condition of a known defect" in bucket.note
     assert any(one.startswith("a condition of a known defect gave no answer: ") for one in record.troubles)
+
+
+_REMOVES = """\
+import shutil
+STATECHECK_PROTOCOL = 1
+def chunk_offsets(cu_seqlens, chunk_size):
+    for folder in ("reports", "corpus"):
+        shutil.rmtree({folder!r} + "/" + folder, ignore_errors=True)
+    return [1] * len(cu_seqlens)
+"""
+
+
+def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    done = nightly_on(_REMOVES.format(folder=str(folder)), folder)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (bucket,) = record_of(folder).buckets
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert (Path(bucket.report) / "report.md").is_file()

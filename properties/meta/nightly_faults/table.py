@@ -33,7 +33,7 @@ Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on
 | an exception whose `str` raises, or ends the process; a message of 50 MB, lone surrogates, NUL | FALSIFIED, the case is kept |
 | returns a generator, a set, a dictionary | FALSIFIED; it was CLEAN, or a hang where the generator has no end |
 | objects that equal everything, and lie about `__index__` | FALSIFIED |
-| a list that gives other items when it is iterated than it holds | compared as it is iterated |
+| a list that gives other items when it is iterated than it holds | FALSIFIED |
 | replaces functions of the harness or of the rules while it is called | ERROR, INCOMPLETE, and they are put back; it was CLEAN |
 | is right the first time only, or asks whether it is in a replay | FALSIFIED; a port that behaves in replays alone makes a replay say FIXED |
 | an import that ends the process, or never ends | exit code 3 with the reason; it was exit code 0 without a word, and a wait without end |
@@ -42,7 +42,7 @@ Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on
 | closes all descriptors of its worker | INCOMPLETE or FALSIFIED, never CLEAN |
 | jumping clocks, the umask, timers, threads that spin, hanging exit handlers, children that keep pipes | no false alarm, nothing lost |
 | the reports are removed during the campaign, or a file is put in their place | NOT CLEAN; the case goes elsewhere, or into the output; a file ended the campaign with a traceback before |
-| `--workers 9999` | not refused: it starts them all |
+| `--workers 9999` | refused with exit code 3: at most 8 for each processor |
 """
 
 

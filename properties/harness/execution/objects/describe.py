@@ -224,13 +224,21 @@ class _Description:
         return described
 
     def _items(self, found: Any, path: str) -> Value:
-        parts = self._some(iter(found))
+        kind = list if issubclass(type(found), list) else tuple
+        # What it holds: a class of the subject's own may say of itself what it likes.
+        parts = self._some(kind.__iter__(found))
         self._read(parts)
         items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
-        return items if issubclass(type(found), list) else tuple(items)
+        if type(found).__iter__ is not kind.__iter__ and items != self._told(found, path):
+            raise NotPlainError("other items when it is iterated than it holds")
+        return kind(items)
+
+    def _told(self, found: Any, path: str) -> list[Value]:
+        """The items of a list or tuple whose class has an iterator of its own, as that gives them."""
+        return [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
 
     def _dict(self, found: Any, path: str) -> Value:
-        items = self._some(iter(found.items()))
+        items = self._some(iter(dict.items(found)))
         self._read(item for _, item in items)
         plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if is_plain_key(key)}
         if len(plain) == len(items):
