@@ -1,13 +1,10 @@
 """Launches that are made again and again: of a kernel, most of whose arguments never change."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from triton import knobs
-
-from .bare import BareLaunch, bare_launch
 
 
 class BoundLaunch:
@@ -15,8 +12,8 @@ class BoundLaunch:
 
     `constant`: values of other parameters; what is in neither gets its default, or None. `options`: the compiler's. The
     first call on a GPU is a launch through Triton's JIT, which looks at every argument, and compiles. Later calls launch
-    what was compiled then, which takes the host a fraction of the time. So nothing in a call may decide what is
-    compiled: kernels are decorated not to be specialised on it, and its type never changes.
+    what was compiled then, which takes the host half the time. So nothing in a call may decide what is compiled: kernels
+    are decorated not to be specialised on it, and its type never changes.
     """
 
     def __init__(
@@ -30,32 +27,22 @@ class BoundLaunch:
     ) -> None:
         parameters = inspect.signature(kernel.fn).parameters
         assert parameters.keys() >= {*varying, *constant}
-        defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
         self._kernel, self._device, self._grid, self._options = kernel, device, grid, options
-        self._varying = tuple(varying)
-        self._arguments = {**dict.fromkeys(parameters), **defaults, **constant}
-        self._compiled = False
-        self._bare: BareLaunch | None = None
+        self._arguments = list({**dict.fromkeys(parameters), **defaults, **constant}.values())
+        self._places = [list(parameters).index(name) for name in varying]
+        self._launch_compiled: Callable[..., None] | None = None
 
-    def __call__(self, values: tuple[int, ...], arguments: Sequence[torch.Tensor | int]) -> None:
-        """Launch without waiting for it. `arguments`: of `varying`; `values`: the same, tensors by their addresses."""
-        bare = self._bare
-        if bare is None or _hooked(self._kernel) or not bare.launched(values):
-            self._launch_by_jit(arguments)
-
-    def _launch_by_jit(self, given: Sequence[torch.Tensor | int]) -> None:
-        arguments = self._arguments | dict(zip(self._varying, given, strict=True))
-        compiled = self._kernel[self._grid](*arguments.values(), **self._options)
-        if not self._compiled:
-            self._compiled = True
-            self._bare = bare_launch(compiled, self._device, self._grid, self._varying, arguments)
-
-
-def _hooked(kernel: Any) -> bool:
-    """Whether Triton's JIT has to tell somebody of launches: profilers hook into these."""
-    runtime = knobs.runtime
-    return bool(
-        kernel.pre_run_hooks
-        or getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook)
-        or getattr(runtime.launch_exit_hook, "calls", runtime.launch_exit_hook)
-    )
+    def __call__(self, *values: Any) -> None:
+        """Launch without waiting for it, with these values of `varying`."""
+        arguments = self._arguments.copy()
+        for place, value in zip(self._places, values, strict=True):
+            arguments[place] = value
+        # Only the JIT calls hooks before runs; both ways call those around launches.
+        if self._launch_compiled is not None and not self._kernel.pre_run_hooks:
+            self._launch_compiled(*arguments)
+            return
+        compiled = self._kernel[self._grid](*arguments, **self._options)
+        # On a CPU nothing was compiled: what stands for the JIT there executes kernels.
+        if self._device.type == "cuda":
+            self._launch_compiled = compiled[self._grid]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..bound import BoundLaunch
 from ..checks import int_at_least, refuse
 from .kernels.memcpy import batch_memcpy_kernel
 from .kernels.postprocess import postprocess_mamba_fused_kernel
@@ -64,8 +65,15 @@ def bound_launches(ctx: MambaSpecDecodeGPUContext) -> dict[str, VectorLaunch]:
         "run_fused_precopy": (precopy, moves | _MAPPING, by_slot),
         "run_precopy_rows": (precopy, rows, copying),
     }
+    device = ctx.counters.device
+    grid, options = (num_programs(device), 1, 1), launch_options()
     return {
-        driver: VectorLaunch(kernel, ctx.counters.device, driver, vectors, constant)
+        driver: VectorLaunch(
+            driver,
+            device,
+            tuple(vectors.values()),
+            BoundLaunch(kernel, device, grid, (*vectors, "num_reqs"), constant, options),
+        )
         for driver, (kernel, vectors, constant) in drivers.items()
     }
 

@@ -1,8 +1,8 @@
 """How large launches are, and what the vectors that a kernel is handed must look like."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 
@@ -45,53 +45,22 @@ def launch_options() -> dict[str, int]:
     return {"num_warps": _NUM_WARPS} | ({"maxnreg": _REGISTERS} if torch.version.cuda else {})
 
 
+@dataclass(frozen=True)
 class VectorLaunch:
-    """A kernel with all of its arguments but `num_reqs` and some vectors.
+    """A launch by number of requests and vectors, which are refused in the name of `function`.
 
-    `vectors`: by parameter of the kernel what a caller calls that vector. `constant`: values of other parameters.
+    `vectors`: what a caller calls each of them, in their order.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        device: torch.device,
-        function: str,
-        vectors: Mapping[str, str],
-        constant: Mapping[str, Any],
-    ) -> None:
-        self._device, self._function, self._names = device, function, tuple(vectors.values())
-        grid = (num_programs(device), 1, 1)
-        self._launch = BoundLaunch(kernel, device, grid, (*vectors, "num_reqs"), constant, launch_options())
-        # The vectors that fitted last, and what a launch was handed then.
-        self._last: tuple[Sequence[torch.Tensor], tuple[int, ...]] = (), ()
+    function: str
+    device: torch.device
+    vectors: Sequence[str]
+    launch: BoundLaunch
 
     def __call__(self, num_reqs: int, *vectors: torch.Tensor) -> None:
-        """Launch for that many requests, >= 1, without waiting for it.
-
-        `vectors`: in the order in which they were named, and refused as `check_vectors` does.
-        """
-        self._launch(self._checked(num_reqs, vectors), (*vectors, num_reqs))
-
-    def _checked(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-        """The vectors' addresses and `num_reqs`; the same object as last time if nothing has changed."""
-        known, values = self._last
-        # An engine's buffers are the same in every step. A tensor can grow, shrink, go elsewhere, and get other strides
-        # (`as_strided_`); its dtype and its device stay what they were.
-        for vector, last, address in zip(vectors, known, values, strict=False):
-            same = vector is last and vector.data_ptr() == address and vector.is_contiguous()
-            if not same or vector.numel() < num_reqs:
-                break
-        else:
-            if known and values[-1] == num_reqs:
-                return values
-        return self._checked_anew(num_reqs, vectors)
-
-    def _checked_anew(self, num_reqs: int, vectors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-        named = dict(zip(self._names, vectors, strict=True))
-        check_vectors(named, num_reqs, self._device, self._function)
-        values = (*[vector.data_ptr() for vector in vectors], num_reqs)
-        self._last = vectors, values
-        return values
+        """Launch for that many requests, >= 1, without waiting for it; refuses vectors as `check_vectors` does."""
+        check_vectors(dict(zip(self.vectors, vectors, strict=True)), num_reqs, self.device, self.function)
+        self.launch(*vectors, num_reqs)
 
 
 def check_vectors(

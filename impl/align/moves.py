@@ -129,6 +129,7 @@ def _step(
         source = remembered.get(req_id)
         if source is None:
             source = (computed - 1) // block_size
+        # -1 is remembered of a request that had no state yet; it is not to be computed anew from its tokens.
         if source in (column, -1):
             continue
         for group_id in group_ids:

@@ -102,6 +102,7 @@ def preprocess_mamba(
             copy_bufs,
         )
 
+    # From here on nothing is refused: what was decided is written.
     cleanup_mamba_state_idx(scheduler_output, mamba_state_idx)
     mamba_state_idx.update(zip(input_batch.req_ids, step.columns, strict=True))
     copy_bufs.offset = 0

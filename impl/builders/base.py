@@ -11,8 +11,9 @@ from ..checks import Int64s, device_rows, int_at_least, refuse
 from ..chunks import conv_programs, split_at_positions, upload_packed
 from ..types import NULL_BLOCK_ID, PAD_SLOT_ID, cdiv
 from .blocks import StateBlocks
-from .common import StateMetadataBuilder, moved, moved_ids, tokens_before
-from .decodes import StagedDecodes
+from .columns import add_columns, token_columns
+from .common import StateMetadataBuilder, moved, moved_ids
+from .decodes import StagedDecodes, counted
 from .host import (
     BatchReader,
     HostBatch,
@@ -164,7 +165,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             ids_p = self._no_prefills(table, batch.rows)
         else:
             ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes)
-            starts_d, counts_d = self._counted(common.query_start_loc, counts, batch, decodes)
+            starts_d, counts_d = counted(common.query_start_loc, counts, batch, decodes)
         metadata = self._new_metadata(
             num_prefills=prefills,
             num_prefill_tokens=prefill_tokens,
@@ -217,21 +218,6 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             self._no_ids = table.new_empty(0)
         return self._no_ids
 
-    def _counted(
-        self, starts: torch.Tensor, counts: torch.Tensor | None, batch: HostBatch, decodes: int
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """The decodes' starts and accepted counts, padding overwritten; None without counts."""
-        if counts is None:
-            return None, None
-        filled = batch.filled
-        if decodes < batch.rows:
-            starts = starts[: decodes + 1]
-        counts = counts[:decodes]
-        starts, counts = starts.to(torch.int32), counts.to(torch.int32, copy=filled < decodes)
-        if filled < decodes:
-            counts[filled:].fill_(1)
-        return starts, counts
-
     def _add_prefills(self, metadata: M, batch: HostBatch, computed: Int64s | None) -> None:
         first, seq_lens = metadata.num_decodes, metadata.seq_lens
         starts, lengths = batch.starts[first:] - batch.starts[first], batch.lengths[first:]
@@ -252,20 +238,10 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         metadata.cu_chunk_seqlen_p, metadata.last_chunk_indices_p, _ = chunks
 
     def _add_columns(self, metadata: M, common: CommonAttentionMetadata, graph: bool) -> None:
-        first, rows, blocks = metadata.num_decodes, metadata.num_reqs, self._blocks
+        # The next token of a row that fills its table would be one column behind the last.
         most = max(self.state_indices_tensor_d.size(1) + 1, common.block_table_tensor.size(1))
-        computed, last_computed, last_scheduled = tokens_before(common), None, None
-        if graph:
-            last_computed = self.block_idx_last_computed_token[:rows]
-            last_scheduled = self.block_idx_last_scheduled_token[:rows]
-        last_computed = blocks.column_of_last(computed, most, last_computed)
-        last_scheduled = blocks.column_of_last(common.seq_lens, most, last_scheduled)
-        metadata.block_idx_last_computed_token = last_computed
-        metadata.block_idx_last_scheduled_token = last_scheduled
-        if metadata.num_prefills:
-            computed = computed[first:]
-            metadata.num_computed_tokens_p = computed.to(torch.int32)
-            metadata.block_idx_first_scheduled_token_p = blocks.column_of_next(computed, most)
+        out = self.block_idx_last_computed_token, self.block_idx_last_scheduled_token
+        add_columns(metadata, common, self._blocks, most, out if graph else None)
 
     def _compute_prefix_caching_block_indices(
         self, common_attn_metadata: CommonAttentionMetadata, mamba_block_size: int
@@ -274,10 +250,8 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
 
         The first and the last are 0 where there is no such token. Source: contract 1.11.
         """
-        blocks, most = StateBlocks("all", mamba_block_size), self._most_columns(mamba_block_size) + 1
-        computed = tokens_before(common_attn_metadata)
-        last_scheduled = blocks.column_of_last(common_attn_metadata.seq_lens, most)
-        return blocks.column_of_last(computed, most), blocks.column_of_next(computed, most), last_scheduled
+        most = self._most_columns(mamba_block_size) + 1
+        return token_columns(common_attn_metadata, StateBlocks("all", mamba_block_size), most)
 
     def _update_metadata_for_cudagraph_capture(self, metadata: M) -> M:
         """`metadata` itself, its decodes' tensors moved to this builder's buffers if it runs as a graph."""

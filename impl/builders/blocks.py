@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -88,33 +87,3 @@ class StateBlocks:
         if self._offsets.numel() != columns:
             self._offsets = torch.arange(columns, device=device)
         return self._offsets
-
-
-class HostLookup:
-    """What `StateBlocks.ids` returns of tensors on the CPU, by NumPy: for so few numbers torch takes several times as long.
-
-    For up to `rows` rows of `columns` blocks. What it keeps between builds depends on no batch.
-    """
-
-    def __init__(self, blocks: StateBlocks, rows: int, columns: int) -> None:
-        self._blocks, self._rows, self._columns = blocks, rows, columns
-        self._kind: tuple[int, npt.DTypeLike] | None = None
-        self._ends = self._places = np.empty(0, np.int64)
-
-    def __call__(self, ids: npt.NDArray[Any], seq_lens: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[R, columns] block ids of the table `ids`, in the modes none and all whole rows of it.
-
-        Rows have no more tokens than the table holds, which `StateBlocks.check` has seen to.
-        """
-        if self._blocks.mode != "align":
-            return ids
-        (rows, width), columns = ids.shape, self._columns
-        if self._kind != (width, seq_lens.dtype):
-            self._kind = width, seq_lens.dtype
-            self._ends = self._blocks.ends(torch.from_numpy(seq_lens), width).numpy()
-            self._places = (np.arange(self._rows)[:, None] * width + np.arange(columns)).reshape(-1)
-        # One vector for all rows: with two dimensions, each of these steps takes twice as long.
-        first = self._ends.searchsorted(seq_lens)
-        if columns > 1:
-            first = first.repeat(columns)
-        return ids.take(self._places[: rows * columns] + first).reshape(rows, columns)

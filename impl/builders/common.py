@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
-import numpy.typing as npt
 import torch
 
 from ..checks import int_at_least, one_of
@@ -11,7 +10,6 @@ from ..types import MAMBA_CACHE_MODES, PAD_SLOT_ID, AttentionCGSupport
 from .blocks import StateBlocks
 
 M = TypeVar("M")
-Ids = TypeVar("Ids", torch.Tensor, npt.NDArray[Any])
 
 
 class AttentionMetadataBuilder(ABC, Generic[M]):
@@ -124,12 +122,11 @@ def moved(buffer: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return buffer[: values.size(0)].copy_(values, non_blocking=True)
 
 
-def moved_ids(buffer: Ids, ids: Ids) -> Ids:
+def moved_ids(buffer: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """All of `buffer` [R, columns], after `ids` [R, width] were copied there."""
-    width, columns = ids.shape[1], buffer.shape[1]
+    width, columns = ids.size(1), buffer.size(1)
     if width == columns:
-        buffer[...] = ids
-        return buffer
+        return buffer.copy_(ids, non_blocking=True)
     # In mode all, a table may be wider or narrower than what max_model_len tokens take.
     buffer[:, :width] = ids[:, :columns]
     buffer[:, width:] = PAD_SLOT_ID

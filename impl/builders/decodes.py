@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from ..batch import CommonAttentionMetadata
 from ..bound import BoundLaunch
 from ..types import cdiv
-from .blocks import HostLookup, StateBlocks
+from .blocks import StateBlocks
 from .common import moved_ids
-from .host import HostArrays, HostBatch
+from .host import HostBatch
 from .kernels.decodes import stage_decodes_kernel
 
 _ROWS_PER_PROGRAM = 128
@@ -23,16 +22,16 @@ _ROWS = ("rows", "filled")
 Rows = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
 
 
-class Fronts(dict[int, torch.Tensor]):
+class Prefixes(dict[int, torch.Tensor]):
     """The first entries of a buffer, by their number: graphs come in few sizes, and each slice takes time."""
 
     def __init__(self, buffer: torch.Tensor) -> None:
         super().__init__()
-        self._buffer = buffer
+        self.buffer = buffer
 
     def __missing__(self, size: int) -> torch.Tensor:
-        front = self[size] = self._buffer[:size]
-        return front
+        prefix = self[size] = self.buffer[:size]
+        return prefix
 
 
 class StagedDecodes:
@@ -53,13 +52,11 @@ class StagedDecodes:
         masks: torch.Tensor | None = None,
     ) -> None:
         self._blocks, self._pad = blocks, pad
-        self._ids = ids if ids.ndim == 2 else ids.unsqueeze(1)
-        self._starts, self._counts, self._masks = starts, counts, masks
-        self._ids_fronts = Fronts(ids)
-        self._fronts = [None if one is None else Fronts(one) for one in (starts, counts, masks)]
-        self._lookup = HostLookup(blocks, *self._ids.shape) if ids.is_cpu else None
-        self._arrays = HostArrays()
-        self._outputs = [_as_read(one) for one in (self._ids, starts, counts, masks)]
+        self._ids = Prefixes(ids)
+        self._starts, self._counts, self._masks = (
+            None if each is None else Prefixes(each) for each in (starts, counts, masks)
+        )
+        self._columns = ids.size(1) if ids.ndim == 2 else 1
         self._grid = (cdiv(ids.size(0) + 1, _ROWS_PER_PROGRAM), 1, 1)
         # Of a table of another width than the buffer, mode all copies what fits.
         self._in_one_launch = ids.device.type == "cuda" and blocks.mode != "all"
@@ -82,76 +79,81 @@ class StagedDecodes:
         table, rows = common.block_table_tensor, batch.rows
         if self._in_one_launch:
             self._launch(table, (common.seq_lens, common.query_start_loc, counts), rows, filled)
-        elif self._lookup is None or batch.seq_lens is None:
-            ids = self._blocks.ids(table, common.seq_lens, self._ids.size(1))
-            self._write(ids, common.query_start_loc, counts, rows, filled)
         else:
-            own = self._lookup(self._arrays.of("block_table_tensor", table), batch.seq_lens)
-            accepted = None if counts is None else self._arrays.of("num_accepted_tokens", counts)
-            # The host's own starts, which are the same.
-            self._write(own, batch.starts, accepted, rows, filled)
-        return self._rows(rows)
-
-    def _rows(self, rows: int) -> Rows:
-        starts, counts, masks = self._fronts
+            ids = self._blocks.ids(table, common.seq_lens, self._columns)
+            self._write(ids, common.query_start_loc, counts, rows, filled)
         return (
-            self._ids_fronts[rows],
-            None if starts is None else starts[rows + 1],
-            None if counts is None else counts[rows],
-            None if masks is None else masks[rows],
+            self._ids[rows],
+            None if self._starts is None else self._starts[rows + 1],
+            None if self._counts is None else self._counts[rows],
+            None if self._masks is None else self._masks[rows],
         )
 
-    def _write(self, ids: Any, starts: Any, counts: Any, rows: int, filled: int) -> None:
-        """Of tensors or of arrays, as the buffers are: each line means the same for both."""
-        ids_out, starts_out, counts_out, masks_out = self._outputs
-        moved_ids(ids_out[:filled], ids[:filled])
-        if starts_out is not None:
-            starts_out[: rows + 1] = starts
-        if counts_out is not None:
-            counts_out[:filled] = counts[:filled]
-        if masks_out is not None:
-            masks_out[:filled] = True
+    def _write(
+        self, ids: torch.Tensor, starts: torch.Tensor, counts: torch.Tensor | None, rows: int, filled: int
+    ) -> None:
         if filled < rows:
             self._write_padding(slice(filled, rows))
+            ids = ids[:filled]
+        own = self._ids[filled]
+        moved_ids(own if own.ndim == 2 else own.unsqueeze(1), ids)
+        if self._starts is not None:
+            self._starts[rows + 1].copy_(starts)
+        if self._counts is not None:
+            assert counts is not None
+            self._counts[filled].copy_(counts[:filled])
+        if self._masks is not None:
+            self._masks[filled].fill_(True)
 
     def _write_padding(self, rows: slice) -> None:
-        ids, _, counts, masks = self._outputs
-        ids[rows] = self._pad
-        if counts is not None:
-            counts[rows] = 1
-        if masks is not None:
-            masks[rows] = False
+        for prefixes, value in (self._ids, self._pad), (self._counts, 1), (self._masks, False):
+            if prefixes is not None:
+                prefixes.buffer[rows] = value
 
     def _launch(
         self, table: torch.Tensor, vectors: Sequence[torch.Tensor | None], rows: int, filled: int
     ) -> None:
-        given = [one if one.is_contiguous() else one.contiguous() for one in vectors if one is not None]
-        key = (table.dtype, *[one.dtype for one in given])
+        given = [
+            vector if vector.is_contiguous() else vector.contiguous()
+            for vector in vectors
+            if vector is not None
+        ]
+        key = (table.dtype, *[vector.dtype for vector in given])
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = self._bound(len(given))
         steps = table.stride(0), table.stride(1), table.size(1)
-        values = (table.data_ptr(), *steps, *[one.data_ptr() for one in given], rows, filled)
-        launch(values, (table, *steps, *given, rows, filled))
+        launch(table, *steps, *given, rows, filled)
 
     def _bound(self, vectors: int) -> BoundLaunch:
         varying = (*_TABLE, *_VECTORS[:vectors], *_ROWS)
+        outputs = {"ids": self._ids, "starts": self._starts, "counts": self._counts, "masks": self._masks}
         constant = {
-            "ids_out_ptr": self._ids,
-            "starts_out_ptr": self._starts,
-            "counts_out_ptr": self._counts,
-            "masks_out_ptr": self._masks,
+            **{f"{name}_out_ptr": each.buffer for name, each in outputs.items() if each is not None},
             "block_size": self._blocks.block_size,
             "PAD": self._pad,
-            "COLUMNS": self._ids.size(1),
+            "COLUMNS": self._columns,
             "ALIGN": self._blocks.mode == "align",
             "ROWS": _ROWS_PER_PROGRAM,
         }
         # Asserted on the device, as the index of a gather is; checked sums would take registers for nothing.
         options = {"num_warps": 4, "debug": True, "sanitize_overflow": False}
-        return BoundLaunch(stage_decodes_kernel, self._ids.device, self._grid, varying, constant, options)
+        return BoundLaunch(
+            stage_decodes_kernel, self._ids.buffer.device, self._grid, varying, constant, options
+        )
 
 
-def _as_read(tensor: torch.Tensor | None) -> Any:
-    """A tensor on the CPU as an array, since NumPy takes a fraction of torch's time for so few numbers."""
-    return tensor.numpy() if tensor is not None and tensor.is_cpu else tensor
+def counted(
+    starts: torch.Tensor, counts: torch.Tensor | None, batch: HostBatch, decodes: int
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Starts and accepted counts of decodes outside of graphs, padding overwritten; None without counts."""
+    if counts is None:
+        return None, None
+    filled = batch.filled
+    if decodes < batch.rows:
+        starts = starts[: decodes + 1]
+    counts = counts[:decodes]
+    starts, counts = starts.to(torch.int32), counts.to(torch.int32, copy=filled < decodes)
+    if filled < decodes:
+        counts[filled:].fill_(1)
+    return starts, counts

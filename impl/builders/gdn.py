@@ -12,7 +12,7 @@ from ..checks import int_at_least, refuse
 from ..chunks import Arrays, chunk_offsets, chunk_rows, conv_programs, upload_packed
 from ..types import FLA_CHUNK_SIZE, NULL_BLOCK_ID
 from .common import StateMetadataBuilder
-from .decodes import Fronts, StagedDecodes
+from .decodes import Prefixes, StagedDecodes
 from .drafts import spec_rows
 from .host import (
     BatchReader,
@@ -54,6 +54,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device, self.num_spec)
         if self._mode == "all":
             refuse("mamba_cache_mode", "'all'", "'none' or 'align'", function)
+        # Graphs are padded to a number of tokens, and a row has one at least: there are no more rows than that.
         self._limit_graphs(self._max_num_seqs * (1 + self.num_spec))
         self._allocate_buffers(device)
 
@@ -69,7 +70,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         # Whatever the step, its tokens are these: nobody writes here again.
         self.spec_token_indx = torch.arange(rows, dtype=torch.int32, device=device)
         self.non_spec_token_indx = empty(rows)
-        self._tokens = Fronts(self.spec_token_indx)
+        self._tokens = Prefixes(self.spec_token_indx)
         self._no_tokens = self.non_spec_token_indx[:0]
         self.spec_query_start_loc = empty(rows + 1)
         self.non_spec_query_start_loc = empty(rows + 1)
@@ -244,6 +245,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         first = 1 + len(int64s)
         indices, own, batch_ptr, offset_ptr = uploaded[first : first + 4]
         dtype = torch.int64 if starts.dtype == np.int64 else torch.int32
+        # Uploaded as int32 with all others, since a second upload costs more than a cast on the device.
         metadata.chunk_indices = indices.view(-1, 2).to(dtype)
         metadata.chunk_offsets = uploaded[0]
         metadata.batch_ptr, metadata.token_chunk_offset_ptr = batch_ptr, offset_ptr

@@ -61,48 +61,11 @@ class HostBatch:
     seq_lens: npt.NDArray[Any] | None
 
 
-class HostArrays:
-    """Tensors on the CPU as arrays: to ask torch for one takes longer than what is done with so few numbers.
-
-    The buffers of an engine stay where they are, whatever tensors it makes of them in each step. So the last array of
-    each name is kept, and with it its memory, which is given to nobody else meanwhile. A name is for `of` or for `rows`,
-    which returns no array that it has not checked.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[int, torch.Size, torch.dtype, npt.NDArray[Any]]] = {}
-
-    def of(self, name: str, tensor: torch.Tensor) -> npt.NDArray[Any]:
-        """`tensor.numpy()`."""
-        array = self._known(name, tensor)
-        return self._keep(name, tensor, tensor.numpy()) if array is None else array
-
-    def rows(self, argument: str, value: Any, rows: int, function: str, **kind: Any) -> npt.NDArray[Any]:
-        """As `host_rows`, which has seen every array that is known."""
-        array = self._known(argument, value)
-        if array is None or array.size != rows:
-            array = self._keep(argument, value, host_rows(argument, value, rows, function, **kind))
-        return array
-
-    def _known(self, name: str, value: Any) -> npt.NDArray[Any] | None:
-        kept = self._kept.get(name)
-        if kept is None or type(value) is not torch.Tensor:
-            return None
-        address, shape, dtype, array = kept
-        same = value.data_ptr() == address and value.dtype is dtype and value.shape == shape
-        return array if same and value.is_cpu and value.is_contiguous() else None
-
-    def _keep(self, name: str, tensor: torch.Tensor, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if type(tensor) is torch.Tensor and tensor.is_contiguous():
-            self._kept[name] = tensor.data_ptr(), tensor.shape, tensor.dtype, array
-        return array
-
-
 class BatchReader:
     """The host's view of the batches of one builder, whose tensors are on `device`."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._arrays = device, HostArrays()
+        self._device = device
         self._queries = Queries(0, 0, 0, np.empty(0, np.int32), b"")
 
     def __call__(self, common: Any, function: str) -> HostBatch:
@@ -114,7 +77,7 @@ class BatchReader:
         another dtype than the starts) or `block_table_tensor`.
         """
         rows = int_at_least("num_reqs", common.num_reqs, 0, function)
-        starts = self._arrays.rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
+        starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
         queries, raw = self._queries, starts.tobytes()
         # Steps of decodes alone have the same starts again and again.
         if raw != queries.raw or rows != queries.rows:
@@ -124,7 +87,7 @@ class BatchReader:
         tokens = int_at_least("num_actual_tokens", common.num_actual_tokens, starts.item(rows), function)
         bounds, stateless = self._read_rows(common, queries, function)
         self._check_device_tensors(common, rows, function)
-        seq_lens = self._arrays.of("seq_lens", common.seq_lens) if common.seq_lens.is_cpu else None
+        seq_lens = common.seq_lens.numpy() if common.seq_lens.is_cpu else None
         return HostBatch(rows, queries.filled, tokens, longest, starts, lengths, bounds, stateless, seq_lens)
 
     def _read_rows(
@@ -133,10 +96,10 @@ class BatchReader:
         """The bounds, and which rows have no state: see `HostBatch`."""
         bounds, fresh, rows = common.seq_lens_cpu_upper_bound, None, queries.rows
         if bounds is not None:
-            bounds = self._arrays.rows("seq_lens_cpu_upper_bound", bounds, rows, function)
+            bounds = host_rows("seq_lens_cpu_upper_bound", bounds, rows, function)
             fresh = _fresh(bounds, queries, function)
         if common.is_prefilling is not None:
-            marks: Marks = self._arrays.rows(
+            marks: Marks = host_rows(
                 "is_prefilling", common.is_prefilling, rows, function, dtypes=(torch.bool,), kind="a bool"
             )
             return bounds, marks if fresh is None else marks | fresh

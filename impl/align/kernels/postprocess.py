@@ -3,29 +3,15 @@
 import triton
 import triton.language as tl
 
-from .work import (
-    at_row,
-    copy_request,
-    last_to_finish,
-    next_row,
-    request_slots,
-    this_program,
-    tiles_per_request,
-)
+from .work import copy_rows, last_to_finish, request_slots, this_program, tiles_per_request
 
 
 @triton.jit
-def boundary(
-    num_accepted_tokens_ptr,
-    num_scheduled_tokens_ptr,
-    num_computed_tokens_ptr,
-    num_draft_tokens_ptr,
-    slots,
-    mask,
-    block_size,
-    PRECOMPUTED_NEW_COMPUTED: tl.constexpr,
-):
-    """Per request: accepted count, the boundary behind which to publish as column, its bias, and whether it is due."""
+def boundary(values, slots, mask, block_size, PRECOMPUTED_NEW_COMPUTED: tl.constexpr):
+    """Per request: accepted count, the column whose end is the last boundary, its bias, and whether it is crossed."""
+    num_accepted_tokens_ptr, _, num_scheduled_tokens_ptr, num_computed_tokens_ptr, num_draft_tokens_ptr, _ = (
+        values
+    )
     accepted = tl.load(num_accepted_tokens_ptr + slots, mask=mask, other=1)
     computed = tl.load(num_computed_tokens_ptr + slots, mask=mask, other=0)
     if PRECOMPUTED_NEW_COMPUTED:
@@ -42,19 +28,14 @@ def boundary(
 
 
 @triton.jit
-def moves(run, dest, bias, due):
-    """Which requests have bytes to move; columns below 0 are nobody's."""
-    return due & (run >= 0) & (dest >= 0) & ((run != dest) | (bias > 0))
+def needs_copy(run, dest, bias, crosses):
+    """Which requests have bytes to move; a column below 0 is none."""
+    return crosses & (run >= 0) & (dest >= 0) & ((run != dest) | (bias > 0))
 
 
 @triton.jit
-def look(
-    num_accepted_tokens_ptr,
-    mamba_state_idx_ptr,
-    num_scheduled_tokens_ptr,
-    num_computed_tokens_ptr,
-    num_draft_tokens_ptr,
-    idx_mapping_ptr,
+def classify_rows(
+    values,
     start,
     num_reqs,
     block_size,
@@ -62,49 +43,27 @@ def look(
     PRECOMPUTED_NEW_COMPUTED: tl.constexpr,
     REQUESTS: tl.constexpr,
 ):
-    """Batch rows start..: where their values are, their running columns, and what `boundary` says of them."""
+    """Batch rows start.., where their values are, their running columns, and what `boundary` says of them.
+
+    `values`: pointers to accepted counts, running columns, scheduled, computed and draft tokens, and the mapping.
+    """
+    _, mamba_state_idx_ptr, _, _, _, idx_mapping_ptr = values
     rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
     run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-    accepted, dest, bias, due = boundary(
-        num_accepted_tokens_ptr,
-        num_scheduled_tokens_ptr,
-        num_computed_tokens_ptr,
-        num_draft_tokens_ptr,
-        slots,
-        mask,
-        block_size,
-        PRECOMPUTED_NEW_COMPUTED,
-    )
-    return rows, slots, mask, run, accepted, dest, bias, due
+    accepted, dest, bias, crosses = boundary(values, slots, mask, block_size, PRECOMPUTED_NEW_COMPUTED)
+    return rows, slots, mask, run, accepted, dest, bias, crosses
 
 
 @triton.jit
 def reset_counts(
-    num_accepted_tokens_ptr,
-    mamba_state_idx_ptr,
-    num_computed_tokens_ptr,
-    idx_mapping_ptr,
-    num_reqs,
-    block_size,
-    REQUESTS: tl.constexpr,
+    values, num_reqs, block_size, PRECOMPUTED_NEW_COMPUTED: tl.constexpr, REQUESTS: tl.constexpr
 ):
     """Set the counts of the requests whose boundary ends their running column to 1, in place."""
     for start in range(0, num_reqs, REQUESTS):
-        _rows, slots, _mask, run, _count, dest, _bias, due = look(
-            num_accepted_tokens_ptr,
-            mamba_state_idx_ptr,
-            None,
-            num_computed_tokens_ptr,
-            None,
-            idx_mapping_ptr,
-            start,
-            num_reqs,
-            block_size,
-            True,
-            True,
-            REQUESTS,
+        _rows, slots, _mask, run, _count, dest, _bias, crosses = classify_rows(
+            values, start, num_reqs, block_size, True, PRECOMPUTED_NEW_COMPUTED, REQUESTS
         )
-        tl.store(num_accepted_tokens_ptr + slots, 1, mask=due & (run == dest))
+        tl.store(values[0] + slots, 1, mask=crosses & (run == dest))
 
 
 @triton.jit(
@@ -158,6 +117,14 @@ def postprocess_mamba_fused_kernel(
     """
     tl.static_assert(not HAS_IDX_MAPPING or counters_ptr is not None, "counts in place need counters_ptr")
     program, programs = this_program()
+    values = (
+        num_accepted_tokens_ptr,
+        mamba_state_idx_ptr,
+        num_scheduled_tokens_ptr,
+        num_computed_tokens_ptr,
+        num_draft_tokens_ptr,
+        idx_mapping_ptr,
+    )
     copying = 0
     resets = 0
     # The lanes of a warp, so that to add them up takes no other warp.
@@ -165,13 +132,8 @@ def postprocess_mamba_fused_kernel(
     run, dest, bias, copies = rows, rows, rows, rows < 0
     for start in range(0, num_reqs, 2 * REQUESTS):
         # Two at a time, so that the second need not wait for the values of the first.
-        _rows, slots_b, mask_b, run_b, accepted_b, dest_b, bias_b, due_b = look(
-            num_accepted_tokens_ptr,
-            mamba_state_idx_ptr,
-            num_scheduled_tokens_ptr,
-            num_computed_tokens_ptr,
-            num_draft_tokens_ptr,
-            idx_mapping_ptr,
+        _rows, slots_b, mask_b, run_b, accepted_b, dest_b, bias_b, crosses_b = classify_rows(
+            values,
             start + REQUESTS,
             num_reqs,
             block_size,
@@ -179,22 +141,11 @@ def postprocess_mamba_fused_kernel(
             PRECOMPUTED_NEW_COMPUTED,
             REQUESTS,
         )
-        rows, slots, mask, run, accepted, dest, bias, due = look(
-            num_accepted_tokens_ptr,
-            mamba_state_idx_ptr,
-            num_scheduled_tokens_ptr,
-            num_computed_tokens_ptr,
-            num_draft_tokens_ptr,
-            idx_mapping_ptr,
-            start,
-            num_reqs,
-            block_size,
-            HAS_IDX_MAPPING,
-            PRECOMPUTED_NEW_COMPUTED,
-            REQUESTS,
+        rows, slots, mask, run, accepted, dest, bias, crosses = classify_rows(
+            values, start, num_reqs, block_size, HAS_IDX_MAPPING, PRECOMPUTED_NEW_COMPUTED, REQUESTS
         )
-        stays, stays_b = due & (run == dest), due_b & (run_b == dest_b)
-        copies, copies_b = moves(run, dest, bias, due), moves(run_b, dest_b, bias_b, due_b)
+        stays, stays_b = crosses & (run == dest), crosses_b & (run_b == dest_b)
+        copies, copies_b = needs_copy(run, dest, bias, crosses), needs_copy(run_b, dest_b, bias_b, crosses_b)
         copying += tl.sum(copies.to(tl.int32) + copies_b.to(tl.int32))
         if HAS_IDX_MAPPING:
             resets += tl.sum(stays.to(tl.int32) + stays_b.to(tl.int32))
@@ -208,36 +159,19 @@ def postprocess_mamba_fused_kernel(
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
-            # Of so few the look above has left everything in registers.
+            # Of so few requests all values are still in registers.
             if num_reqs > REQUESTS:
-                rows, slots, mask, run, accepted, dest, bias, due = look(
-                    num_accepted_tokens_ptr,
-                    mamba_state_idx_ptr,
-                    num_scheduled_tokens_ptr,
-                    num_computed_tokens_ptr,
-                    num_draft_tokens_ptr,
-                    idx_mapping_ptr,
-                    start,
-                    num_reqs,
-                    block_size,
-                    HAS_IDX_MAPPING,
-                    PRECOMPUTED_NEW_COMPUTED,
-                    REQUESTS,
+                rows, slots, mask, run, accepted, dest, bias, crosses = classify_rows(
+                    values, start, num_reqs, block_size, HAS_IDX_MAPPING, PRECOMPUTED_NEW_COMPUTED, REQUESTS
                 )
-                copies = moves(run, dest, bias, due)
-            row = next_row(copies, rows, -1)
-            while row < num_reqs:
-                ticket = copy_request(
-                    ticket,
-                    first,
-                    tickets,
-                    programs,
-                    row,
-                    at_row(run, rows, row),
-                    at_row(dest, rows, row),
-                    at_row(bias, rows, row),
-                    block_table_ptrs_ptr,
-                    block_table_stride_req,
+                copies = needs_copy(run, dest, bias, crosses)
+            ticket, first = copy_rows(
+                copies,
+                rows,
+                (run, dest, bias),
+                (ticket, first, tickets, programs),
+                num_reqs,
+                (
                     state_base_addrs_ptr,
                     state_block_strides_ptr,
                     state_elem_sizes_ptr,
@@ -246,25 +180,14 @@ def postprocess_mamba_fused_kernel(
                     state_group_indices_ptr,
                     state_dim_row_count_ptr,
                     state_dim_row_stride_ptr,
-                    tiles_ptr,
-                    count,
-                    counters_ptr,
-                    block_table_width,
-                    COPY_BLOCK_SIZE,
-                    CONV_STATE_DIM_FIRST,
-                )
-                first += count
-                row = next_row(copies, rows, row)
+                ),
+                (block_table_ptrs_ptr, block_table_stride_req, block_table_width),
+                (tiles_ptr, count, counters_ptr),
+                COPY_BLOCK_SIZE,
+                CONV_STATE_DIM_FIRST,
+            )
 
     if HAS_IDX_MAPPING:
         if resets > 0:
             if last_to_finish(programs, counters_ptr):
-                reset_counts(
-                    num_accepted_tokens_ptr,
-                    mamba_state_idx_ptr,
-                    num_computed_tokens_ptr,
-                    idx_mapping_ptr,
-                    num_reqs,
-                    block_size,
-                    REQUESTS,
-                )
+                reset_counts(values, num_reqs, block_size, PRECOMPUTED_NEW_COMPUTED, REQUESTS)

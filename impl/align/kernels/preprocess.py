@@ -3,27 +3,22 @@
 import triton
 import triton.language as tl
 
-from .work import at_row, copy_request, next_row, request_slots, this_program, tiles_per_request
+from .work import copy_rows, request_slots, this_program, tiles_per_request
 
 
 @triton.jit
 def leaves(src_col, dst_col):
-    """Which requests go to another column and have a state to bring; columns below 0 are nobody's."""
+    """Which requests go to another column and have a state to copy; a column below 0 is none."""
     return (src_col >= 0) & (dst_col >= 0) & (src_col != dst_col)
 
 
 @triton.jit
-def sources(
-    mamba_state_idx_ptr,
-    src_col_ptr,
-    token_bias_ptr,
-    idx_mapping_ptr,
-    start,
-    num_reqs,
-    HAS_IDX_MAPPING: tl.constexpr,
-    REQUESTS: tl.constexpr,
-):
-    """Batch rows start.., their columns to copy from and to, and their biases."""
+def sources(values, start, num_reqs, HAS_IDX_MAPPING: tl.constexpr, REQUESTS: tl.constexpr):
+    """Batch rows start.., their columns to copy from and to, and their biases.
+
+    `values`: pointers to the columns to copy to, those to copy from, the biases, and the mapping.
+    """
+    mamba_state_idx_ptr, src_col_ptr, token_bias_ptr, idx_mapping_ptr = values
     rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
     src_col = tl.load(src_col_ptr + slots, mask=mask, other=-1)
     dst_col = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
@@ -71,6 +66,7 @@ def precopy_mamba_align_fused_kernel(
     read at the row. Source: document 4, `precopy_mamba_align_fused_kernel`.
     """
     program, programs = this_program()
+    values = mamba_state_idx_ptr, src_col_ptr, token_bias_ptr, idx_mapping_ptr
     copying = 0
     # The lanes of a warp, so that to add them up takes no other warp.
     rows = tl.arange(0, REQUESTS)
@@ -78,25 +74,9 @@ def precopy_mamba_align_fused_kernel(
     for start in range(0, num_reqs, 2 * REQUESTS):
         # Two at a time, so that the second need not wait for the values of the first.
         _rows, src_col_b, dst_col_b, _bias = sources(
-            mamba_state_idx_ptr,
-            src_col_ptr,
-            token_bias_ptr,
-            idx_mapping_ptr,
-            start + REQUESTS,
-            num_reqs,
-            HAS_IDX_MAPPING,
-            REQUESTS,
+            values, start + REQUESTS, num_reqs, HAS_IDX_MAPPING, REQUESTS
         )
-        rows, src_col, dst_col, bias = sources(
-            mamba_state_idx_ptr,
-            src_col_ptr,
-            token_bias_ptr,
-            idx_mapping_ptr,
-            start,
-            num_reqs,
-            HAS_IDX_MAPPING,
-            REQUESTS,
-        )
+        rows, src_col, dst_col, bias = sources(values, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
         copies = leaves(src_col, dst_col)
         copying += tl.sum(copies.to(tl.int32) + leaves(src_col_b, dst_col_b).to(tl.int32))
 
@@ -106,32 +86,17 @@ def precopy_mamba_align_fused_kernel(
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
-            # Of so few the look above has left everything in registers.
+            # Of so few requests all values are still in registers.
             if num_reqs > REQUESTS:
-                rows, src_col, dst_col, bias = sources(
-                    mamba_state_idx_ptr,
-                    src_col_ptr,
-                    token_bias_ptr,
-                    idx_mapping_ptr,
-                    start,
-                    num_reqs,
-                    HAS_IDX_MAPPING,
-                    REQUESTS,
-                )
+                rows, src_col, dst_col, bias = sources(values, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
                 copies = leaves(src_col, dst_col)
-            row = next_row(copies, rows, -1)
-            while row < num_reqs:
-                ticket = copy_request(
-                    ticket,
-                    first,
-                    tickets,
-                    programs,
-                    row,
-                    at_row(src_col, rows, row),
-                    at_row(dst_col, rows, row),
-                    at_row(bias, rows, row),
-                    block_table_ptrs_ptr,
-                    block_table_stride_req,
+            ticket, first = copy_rows(
+                copies,
+                rows,
+                (src_col, dst_col, bias),
+                (ticket, first, tickets, programs),
+                num_reqs,
+                (
                     state_base_addrs_ptr,
                     state_block_strides_ptr,
                     state_elem_sizes_ptr,
@@ -140,15 +105,12 @@ def precopy_mamba_align_fused_kernel(
                     state_group_indices_ptr,
                     state_dim_row_count_ptr,
                     state_dim_row_stride_ptr,
-                    tiles_ptr,
-                    count,
-                    counters_ptr,
-                    block_table_width,
-                    COPY_BLOCK_SIZE,
-                    CONV_STATE_DIM_FIRST,
-                )
-                first += count
-                row = next_row(copies, rows, row)
+                ),
+                (block_table_ptrs_ptr, block_table_stride_req, block_table_width),
+                (tiles_ptr, count, counters_ptr),
+                COPY_BLOCK_SIZE,
+                CONV_STATE_DIM_FIRST,
+            )
 
 
 @triton.jit(

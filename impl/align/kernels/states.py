@@ -47,6 +47,7 @@ def copy_tile(
 
     if (src_block > 0) & (dst_block > 0) & (shift < tl.maximum(width, 1)):
         if CONV_STATE_DIM_FIRST and shift > 0:
+            # Twice the lanes of a copy by words, since elements are smaller; more than 1,024 would cost all paths registers.
             FEW: tl.constexpr = min(2 * LANES, 1024)
             if elem == 2:
                 shift_channels(src, dst, shift, width, first // line, end // line, tl.int16, FEW)
@@ -59,6 +60,7 @@ def copy_tile(
             last = tl.minimum(end, tl.where(shift > 0, width * line - skipped, end))
             if first < last:
                 copy_run(src + skipped + first, dst + first, last - first, LANES)
+        # The same block without a shift holds what it should.
         elif shift > 0:
             left = column(first, width, line)
             right = column(end, width, line)

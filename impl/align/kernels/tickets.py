@@ -13,6 +13,7 @@ def next_ticket(ticket, programs, tickets, counters_ptr):
         following = ticket + programs
         if ticket >= programs:
             drawn = tl.atomic_add(counters_ptr, 1, sem="relaxed")
+            # Each ticket from `programs` on is followed by one draw, so that this is the number of the last one.
             if drawn == tickets - programs - 1:
                 # Only an atomic access is ordered with the draws of the others without waiting for them.
                 tl.atomic_xchg(counters_ptr, 0, sem="relaxed")

@@ -33,6 +33,8 @@ def last_to_finish(programs, counters_ptr):
     """Whether every other program of the launch has called this; clears the count of those that have."""
     # What the warps of this program have read comes before its arrival.
     tl.debug_barrier()
+    # Acquire and release, Triton's default: what a program read before it arrived is read before the last one writes.
+    # Tickets in `tickets` order no other access, so they are drawn relaxed.
     last = tl.atomic_add(counters_ptr + 1, 1) == programs - 1
     if last:
         tl.store(counters_ptr + 1, 0)
@@ -73,33 +75,64 @@ def at_row(values, rows, row):
 
 
 @triton.jit
-def copy_request(
-    ticket,
-    first,
-    tickets,
-    programs,
-    row,
-    src_col,
-    dst_col,
-    token_bias,
-    block_table_ptrs_ptr,
-    block_table_stride_req,
-    state_base_addrs_ptr,
-    state_block_strides_ptr,
-    state_elem_sizes_ptr,
-    state_inner_sizes_ptr,
-    state_conv_widths_ptr,
-    state_group_indices_ptr,
-    state_dim_row_count_ptr,
-    state_dim_row_stride_ptr,
-    tiles_ptr,
-    num_tiles,
-    counters_ptr,
-    block_table_width,
+def copy_rows(
+    chosen,
+    rows,
+    columns,
+    share,
+    num_reqs,
+    states,
+    table,
+    tiles,
     COPY_BLOCK_SIZE: tl.constexpr,
     CONV_STATE_DIM_FIRST: tl.constexpr,
 ):
-    """Copy this program's tiles of the request whose tickets begin at `first`; returns its next ticket."""
+    """Copy this program's tiles of the chosen rows.
+
+    `columns`: of every row the column to copy from, the one to copy to, and the bias. `share`: this program's next ticket,
+    the first ticket of the first chosen row, the number of tickets and that of programs. `states`: the vectors that
+    describe the states. `table`: addresses of the block tables, elements between their rows, their width. `tiles`: the
+    list of tiles, tiles per request, the counters. Returns the next ticket, and the first ticket behind these rows.
+    """
+    src_col, dst_col, bias = columns
+    ticket, first, tickets, programs = share
+    row = next_row(chosen, rows, -1)
+    while row < num_reqs:
+        move = at_row(src_col, rows, row), at_row(dst_col, rows, row), at_row(bias, rows, row)
+        ticket = copy_request(
+            row,
+            move,
+            (ticket, first, tickets, programs),
+            states,
+            table,
+            tiles,
+            COPY_BLOCK_SIZE,
+            CONV_STATE_DIM_FIRST,
+        )
+        first += tiles[1]
+        row = next_row(chosen, rows, row)
+    return ticket, first
+
+
+@triton.jit
+def copy_request(
+    row,
+    move,
+    share,
+    states,
+    table,
+    tiles,
+    COPY_BLOCK_SIZE: tl.constexpr,
+    CONV_STATE_DIM_FIRST: tl.constexpr,
+):
+    """Copy this program's tiles of one request, whose tickets begin at `first`; returns its next ticket.
+
+    `move`: source column, destination column, bias. The others are those of `copy_rows`.
+    """
+    src_col, dst_col, token_bias = move
+    ticket, first, tickets, programs = share
+    block_table_ptrs_ptr, block_table_stride_req, block_table_width = table
+    tiles_ptr, num_tiles, counters_ptr = tiles
     while ticket < first + num_tiles:
         tile = ticket - first
         if tiles_ptr is None:
@@ -111,14 +144,7 @@ def copy_request(
                 token_bias,
                 block_table_ptrs_ptr,
                 block_table_stride_req,
-                state_base_addrs_ptr,
-                state_block_strides_ptr,
-                state_elem_sizes_ptr,
-                state_inner_sizes_ptr,
-                state_conv_widths_ptr,
-                state_group_indices_ptr,
-                state_dim_row_count_ptr,
-                state_dim_row_stride_ptr,
+                *states,
                 COPY_BLOCK_SIZE,
                 CONV_STATE_DIM_FIRST,
                 block_table_width,
@@ -127,9 +153,11 @@ def copy_request(
         else:
             entry = tiles_ptr + tile.to(tl.int64) * 8
             width = tl.load(entry + 3)
-            table = tl.load(entry + 2).to(tl.pointer_type(tl.int32))
-            table += tl.cast(row, tl.int64) * block_table_stride_req
-            src_block, dst_block = block_ids(table, src_col, dst_col, token_bias, width, block_table_width)
+            request_table = tl.load(entry + 2).to(tl.pointer_type(tl.int32))
+            request_table += tl.cast(row, tl.int64) * block_table_stride_req
+            src_block, dst_block = block_ids(
+                request_table, src_col, dst_col, token_bias, width, block_table_width
+            )
             # Drawn while the block ids are on their way.
             ticket = next_ticket(ticket, programs, tickets, counters_ptr)
             copy_tile(

@@ -29,7 +29,7 @@ class Times:
 
 
 def quartiles(microseconds: Sequence[float]) -> Times:
-    return Times(*statistics.quantiles(microseconds, n=4))
+    return Times(*statistics.quantiles(microseconds, n=4, method="inclusive"))
 
 
 @contextmanager

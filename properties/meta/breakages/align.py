@@ -80,8 +80,8 @@ KERNELS = (
     ),
     Breakage(
         "only the first request that has to is stored",
-        "align/kernels/postprocess.py",
-        "first += count",
+        "align/kernels/work.py",
+        "first += tiles[1]",
         "first += 0",
         (
             "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",

@@ -37,13 +37,6 @@ BUILDERS = (
         ("each_build_is_what_a_new_builder_would_build",),
     ),
     Breakage(
-        "memory is taken for that of the batch before, wherever it is",
-        "builders/host.py",
-        "same = value.data_ptr() == address and value.dtype is dtype",
-        "same = value.dtype is dtype",
-        ("each_build_is_what_a_new_builder_would_build",),
-    ),
-    Breakage(
         "rows of no token may come before others",
         "builders/host.py",
         "if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):",
@@ -138,9 +131,9 @@ BUILDERS = (
     ),
     Breakage(
         "the first block to write is the last one",
-        "builders/base.py",
+        "builders/columns.py",
         "metadata.block_idx_first_scheduled_token_p = blocks.column_of_next(computed, most)",
-        "metadata.block_idx_first_scheduled_token_p = blocks.column_of_last(metadata.seq_lens[first:], most)",
+        "metadata.block_idx_first_scheduled_token_p = blocks.column_of_last(common.seq_lens[first:], most)",
         (
             "every_field_of_the_metadata_is_what_its_sentence_says",
             "each_build_is_what_a_new_builder_would_build",
@@ -173,13 +166,6 @@ BUILDERS = (
         "self.ends(seq_lens, table.size(1)))",
         "self.ends(seq_lens, table.size(1)), right=True)",
         ("every_field_of_the_metadata_is_what_its_sentence_says",),
-    ),
-    Breakage(
-        "in full graphs on the host, all rows run on the blocks of the first",
-        "builders/blocks.py",
-        "np.arange(self._rows)[:, None] * width",
-        "np.arange(self._rows)[:, None] * 0",
-        ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "block ids are kept in one byte",
@@ -219,15 +205,15 @@ BUILDERS = (
     Breakage(
         "padding behind speculative rows accepts no token",
         "builders/decodes.py",
-        "counts[rows] = 1",
-        "counts[rows] = 0",
+        "(self._counts, 1)",
+        "(self._counts, 0)",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(
         "padding behind speculative rows is speculative",
         "builders/decodes.py",
-        "masks[rows] = False",
-        "masks[rows] = True",
+        "(self._masks, False)",
+        "(self._masks, True)",
         ("a_captured_step_has_decodes_only",),
     ),
     Breakage(

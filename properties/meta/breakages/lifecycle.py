@@ -20,16 +20,16 @@ LIFECYCLE = (
     ),
     Breakage(
         "decodes read the state before the tokens that they accepted",
-        "builders/base.py",
-        "        counts = counts[:decodes]\n",
-        "        counts = counts[:decodes].clamp(max=1)\n",
+        "builders/decodes.py",
+        "    counts = counts[:decodes]\n",
+        "    counts = counts[:decodes].clamp(max=1)\n",
         (*_WITHOUT_COPIES, *_GREEDY_ROWS, *_GREEDY_SLOTS),
     ),
     Breakage(
         "mode all reads the column that it is going to write",
-        "builders/base.py",
-        "blocks.column_of_last(computed, most, last_computed)",
-        "blocks.column_of_last(common.seq_lens, most, last_computed)",
+        "builders/columns.py",
+        "blocks.column_of_last(computed, most, computed_out)",
+        "blocks.column_of_last(common.seq_lens, most, computed_out)",
         _WITHOUT_COPIES,
     ),
     Breakage(

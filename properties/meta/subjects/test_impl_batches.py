@@ -14,37 +14,6 @@ host: Any = import_module("impl.builders.host")
 MOST, LEAST = 2**31 - 1, -(2**31)
 
 
-def test_an_array_is_kept_while_the_memory_is_the_same_and_holds_what_that_holds() -> None:
-    """As an engine has it: fronts of one buffer, which is written in place."""
-    arrays, buffer = host.HostArrays(), torch.arange(6, dtype=torch.int32)
-    first = arrays.rows("starts", buffer[:4], 4, "build")
-    buffer[1] = 9
-    assert arrays.rows("starts", buffer[:4], 4, "build") is first
-    assert first.tolist() == [0, 9, 2, 3]
-    assert arrays.rows("starts", buffer[:5], 5, "build").tolist() == [0, 9, 2, 3, 4]
-    assert arrays.rows("starts", buffer[1:5], 4, "build").tolist() == [9, 2, 3, 4]
-    assert arrays.rows("starts", buffer[:4].clone(), 4, "build").tolist() == [0, 9, 2, 3]
-    assert arrays.of("table", buffer.view(2, 3)).tolist() == [[0, 9, 2], [3, 4, 5]]
-    assert arrays.of("table", buffer.view(3, 2)).tolist() == [[0, 9], [2, 3], [4, 5]]
-    assert arrays.of("table", buffer.view(2, 3).T).tolist() == [[0, 3], [9, 4], [2, 5]]
-    assert arrays.of("table", buffer.view(torch.int16).view(2, 6)).shape == (2, 6)
-
-
-def test_an_array_that_is_kept_is_refused_as_a_new_one_would_be() -> None:
-    arrays, buffer = host.HostArrays(), torch.arange(8, dtype=torch.int32)
-    arrays.rows("starts", buffer, 8, "build")
-    wrong = [
-        (buffer, 7),
-        (buffer.view(2, 4), 8),
-        (buffer.view(torch.float32), 8),
-        (buffer.numpy(), 8),
-        (None, 8),
-    ]
-    for value, rows in wrong:
-        with pytest.raises(ValueError, match=rf"but should be an int32 or int64 tensor of shape \({rows},\)"):
-            arrays.rows("starts", value, rows, "build")
-
-
 def read(starts: list[int], dtype: torch.dtype) -> Any:
     rows, ends = len(starts) - 1, torch.tensor(starts, dtype=dtype)
     common = batch.CommonAttentionMetadata(
