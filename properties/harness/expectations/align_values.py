@@ -18,8 +18,18 @@ from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bo
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
 from properties.harness.case.raw import as_bytes, as_elements
-from properties.harness.case.values import Attribute, Call, Fake, Function, Record, Rows, Tensor, Value, View
-from properties.harness.expectations.types import ITEM_SIZES
+from properties.harness.case.values import (
+    ITEM_SIZES,
+    Attribute,
+    Call,
+    Fake,
+    Function,
+    Record,
+    Rows,
+    Tensor,
+    Value,
+    View,
+)
 
 Known = dict[str, Value]
 """Contents by name or dotted path, as an answer is handed them; None where nothing is known."""

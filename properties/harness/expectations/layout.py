@@ -6,10 +6,9 @@ from math import prod
 
 from oracle import layout
 from oracle.errors import Refused
-from properties.harness.case.values import Address, Tensor, Value, record
+from properties.harness.case.values import ITEM_SIZES, Address, Tensor, Value, record
 from properties.harness.expectations import answers
 from properties.harness.expectations.typed import whole
-from properties.harness.expectations.types import ITEM_SIZES
 
 
 @answers("get_conv_state_layout", environment=True)

@@ -8,20 +8,9 @@ from typing import Any
 from oracle import types
 from oracle.errors import Refused
 from oracle.profile import Profile
-from properties.harness.case.values import DType, Record, Tensor, Value
+from properties.harness.case.values import ITEM_SIZES, DType, Record, Tensor, Value
 from properties.harness.expectations import answers
 from properties.harness.expectations.typed import whole
-
-ITEM_SIZES = {
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "int8": 1,
-    "uint8": 1,
-    "float64": 8,
-}
 
 
 @answers("cdiv")

@@ -16,7 +16,8 @@ from properties.harness.kernels.memory import Memory
 from properties.harness.kernels.orders.courses import MayGoOn, Turns
 from properties.harness.kernels.orders.footprints import Footprints, Originals, TouchedMemory
 from properties.harness.kernels.orders.interleavings import Walk, every_interleaving, search
-from properties.harness.kernels.orders.schedule import program_schedule, run_interleaved, switches_recorded
+from properties.harness.kernels.orders.running import run_interleaved
+from properties.harness.kernels.orders.schedule import program_schedule, switches_recorded
 from properties.harness.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")

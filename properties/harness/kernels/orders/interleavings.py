@@ -31,7 +31,7 @@ from properties.harness.case.switches import schedule_text
 from properties.harness.kernels import launch as launching
 from properties.harness.kernels.orders.courses import MayGoOn, Turns, plain
 from properties.harness.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
-from properties.harness.kernels.orders.schedule import OPERATIONS, run_interleaved
+from properties.harness.kernels.orders.running import close, run_interleaved, to_next_operation
 
 if TYPE_CHECKING:
     from properties.harness.kernels.launch import Launched
@@ -42,7 +42,7 @@ MOST, MOST_OPERATIONS = 10_000, 10_000_000
 
 @dataclass(frozen=True)
 class Interleavings:
-    """What a search has found.
+    """What a search of a launch has found.
 
     Args:
         classes: interleavings that were run to their end, no two of them equivalent.
@@ -62,11 +62,7 @@ class Interleavings:
 
 
 def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Interleavings]:
-    """Make a call, and search the interleavings of each of its launches before it is made in the plain order.
-
-    Args:
-        most: interleavings of a launch.
-    """
+    """Make a call, and search `most` interleavings of each of its launches before it is made in the plain order."""
     found: list[Interleavings] = []
 
     def runner(launch: Launched, memory: Memory) -> None:
@@ -79,11 +75,7 @@ def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Int
 
 
 def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERATIONS) -> Interleavings:
-    """Run a launch in all of its interleavings, or until one differs; memory is as before then.
-
-    Args:
-        most_operations: of all of them together.
-    """
+    """Run a launch in all of its interleavings, or until one differs; memory is as before then."""
     started = time.monotonic()
     walk = Walk(launch, most_operations)
     classes, first, different, address, complete = 0, None, "", None, False
@@ -97,8 +89,7 @@ def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERA
             break
     else:
         complete = True
-    operations = len(first.choices) if first is not None else 0
-    seconds = time.monotonic() - started
+    operations, seconds = len(first.choices) if first else 0, time.monotonic() - started
     return Interleavings(launch.kernel, classes, operations, seconds, complete, different, address)
 
 
@@ -120,9 +111,10 @@ class Ended:
         )
 
     def first_difference(self, other: Ended) -> int | None:
-        held = [dict(zip(one.addresses.tolist(), one.left.tolist(), strict=True)) for one in (self, other)]
-        every = sorted({*held[0], *held[1]})
-        return next((one for one in every if held[0].get(one) != held[1].get(one)), None)
+        here, there = (
+            dict(zip(one.addresses.tolist(), one.left.tolist(), strict=True)) for one in (self, other)
+        )
+        return min((one for one in here | there if here.get(one) != there.get(one)), default=None)
 
 
 @dataclass(eq=False)
@@ -254,8 +246,8 @@ class Walk:
     def _add(self, program: int, footprint: int) -> None:
         """Note an operation, and extend the source sets of states before operations that it races with."""
         events = self._events
-        own = next((one for one in reversed(events) if one.program == program), None)
-        clock = list(own.vector_clock) if own is not None else [0] * len(self._programs)
+        own = next((one.vector_clock for one in reversed(events) if one.program == program), None)
+        clock = list(own or [0] * len(self._programs))
         races, conflicts = [], self._footprints.conflicts[footprint]
         for at in range(len(events) - 1, -1, -1):
             other = events[at]
@@ -289,25 +281,17 @@ class _Going:
     def __init__(
         self, launch: Launched, memory: TouchedMemory, indices: Sequence[tuple[int, int, int]]
     ) -> None:
-        self._memory = memory
-        self._operates = [site.kind in OPERATIONS for site in launch.compiled.sites]
-        self._indices = indices
+        self._memory, self._indices, self._sites = memory, indices, launch.compiled.sites
         self._programs = [launch.program(memory, index) for index in indices]
-        self.unfinished: list[int] = []
-        for number, index in enumerate(indices):
-            memory.switch(index)
-            if self._stops(number):
-                self.unfinished.append(number)
+        self.unfinished = [number for number in range(len(indices)) if self._goes_on(number)]
 
-    def _stops(self, number: int) -> bool:
-        """Let the program go on to its next operation; False where it ends instead."""
-        return any(self._operates[site] for site in self._programs[number])
+    def _goes_on(self, number: int) -> bool:
+        self._memory.switch(self._indices[number])
+        return to_next_operation(self._programs[number], self._sites)
 
     def operate(self, number: int) -> None:
-        self._memory.switch(self._indices[number])
-        if not self._stops(number):
+        if not self._goes_on(number):
             self.unfinished.remove(number)
 
     def close(self) -> None:
-        for one in self._programs:
-            one.close()  # type: ignore[attr-defined]
+        close(self._programs)

@@ -10,15 +10,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.syntax import Syntax
 
 from properties.harness.case.findings import Access, Finding
 from properties.harness.kernels import triton_mode
+from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
 from properties.harness.text import visible
+
+if TYPE_CHECKING:
+    from properties.harness.kernels.launch import Launched
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 _LINES_AROUND = 3
@@ -36,7 +41,7 @@ class SanitizedScript:
 
 
 def sanitize_script(script: SanitizedScript, console: Console) -> int:
-    """Run a script and tell what was found.
+    """Run a script and report what was found.
 
     Returns:
         0 if it is clean, 1 after a finding, 2 if the script failed on its own or launched nothing.
@@ -51,45 +56,29 @@ def sanitize_script(script: SanitizedScript, console: Console) -> int:
     triton_mode.prepare("cpu")
     seen = _SeenLaunches()
     error = _run(script, seen)
-    return _tell(script, seen, error, console)
+    return _report(script, seen, error, console)
 
 
 class _SeenLaunches:
     """What a script has launched."""
 
     def __init__(self) -> None:
-        self.launches, self.programs = 0, 0
+        self.programs = 0
         self.finding: Finding | None = None
-        self.interpreted: list[str] = []
-        self.watched = 0
+        self._before = LAUNCHES.copy()
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def note(self, launched: Launched, make: Callable[[], None]) -> None:
         """Findings are remembered here, since a script may catch every exception."""
-        from properties.harness.kernels.launch import INTERPRETED, LAUNCHES, Kernel
-
-        plain, before = Kernel.run, LAUNCHES.copy()
-        Kernel.run = self._seen(plain)  # type: ignore[method-assign]
         try:
-            yield
-        finally:
-            Kernel.run = plain  # type: ignore[method-assign]
-        for one, count in (LAUNCHES - before).items():
-            self.watched += count if one.how != INTERPRETED else 0
-            if one.how == INTERPRETED:
-                self.interpreted.append(f"{one.kernel} ({_count(count, 'launch', 'es')}): {one.why}")
+            make()
+        except Finding as finding:
+            self.finding = self.finding or finding
+            raise
+        self.programs += prod(launched.grid)
 
-    def _seen(self, plain: Callable[..., None]) -> Callable[..., None]:
-        def run(kernel: Any, x: int, y: int, z: int, *rest: Any) -> None:
-            try:
-                plain(kernel, x, y, z, *rest)
-            except Finding as finding:
-                self.finding = self.finding or finding
-                raise
-            self.launches += 1
-            self.programs += x * y * z
-
-        return run
+    def made(self, how: str) -> dict[How, int]:
+        """How many launches of each kernel were made so."""
+        return {one: count for one, count in (LAUNCHES - self._before).items() if one.how == how}
 
 
 def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
@@ -97,6 +86,9 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
     with _watching(script, seen), _as_main(script):
         try:
             runpy.run_path(str(script.path.absolute()), run_name="__main__")
+        except Finding as finding:
+            # Of a launch that the interpreter would get wrong: it was not made.
+            seen.finding = seen.finding or finding
         except (Exception, SystemExit) as raised:
             return raised
     return None
@@ -104,6 +96,7 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
 
 @contextlib.contextmanager
 def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
+    from properties.harness.kernels.launch import launching
     from properties.harness.kernels.orders.dependence import every_order
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
@@ -117,7 +110,7 @@ def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
         more.enter_context(program_schedule(script.order))
         if script.every_order:
             more.enter_context(every_order(watch=watch))
-        more.enter_context(seen.watching())
+        more.enter_context(launching(seen.note))
         yield
 
 
@@ -134,26 +127,28 @@ def _as_main(script: SanitizedScript) -> Iterator[None]:
         os.environ.pop(triton_mode.INTERPRET, None)
 
 
-def _tell(script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console) -> int:
+def _report(
+    script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console
+) -> int:
     if seen.finding is not None:
-        _tell_finding(seen.finding, console)
+        _report_finding(seen.finding, console)
         return FOUND
     if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
-        _tell_failure(script, error)
+        _report_failure(script, error)
         return FAILED
-    if not seen.launches:
+    watched, interpreted = sum(seen.made(EXECUTED).values()), seen.made(INTERPRETED)
+    if not watched and not interpreted:
         print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
         return FAILED
-    if seen.watched:
-        _say(
-            console,
-            f"CLEAN: {_count(seen.launches, 'launch', 'es')}, {_count(seen.programs, 'program', 's')}",
-        )
-    for one in seen.interpreted:
-        _say(console, f"not watched, in Triton's interpreter: {one}")
-    if not seen.watched:
+    if watched:
+        launches, programs = _count(watched, "launch", "es"), _count(seen.programs, "program", "s")
+        _say(console, f"CLEAN: {launches}, {programs}")
+    for one, count in interpreted.items():
+        kernel = f"{one.kernel} ({_count(count, 'launch', 'es')})"
+        _say(console, f"not watched, in Triton's interpreter: {kernel}: {one.why}")
+    if not watched:
         print("error: no launch could be watched", file=sys.stderr)
-    return CLEAN if seen.watched else FAILED
+    return CLEAN if watched else FAILED
 
 
 def _count(number: int, one: str, more: str) -> str:
@@ -164,7 +159,7 @@ def _say(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _tell_finding(finding: Finding, console: Console) -> None:
+def _report_finding(finding: Finding, console: Console) -> None:
     _say(console, f"{type(finding).__name__}: {finding}")
     for note in getattr(finding, "__notes__", ()):
         _say(console, note)
@@ -186,13 +181,14 @@ def _show_source(access: Access, console: Console) -> None:
         _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
 
 
-def _tell_failure(script: SanitizedScript, error: BaseException) -> None:
+def _report_failure(script: SanitizedScript, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
         return
-    told = traceback.TracebackException(type(error), error, _of_script(script, error))
-    told.stack = traceback.StackSummary.from_list([one for one in told.stack if not _ours(one.filename)])
-    print("".join(told.format()), end="", file=sys.stderr)
+    shown = traceback.TracebackException(type(error), error, _of_script(script, error))
+    frames = [frame for frame in shown.stack if not _is_harness(frame.filename)]
+    shown.stack = traceback.StackSummary.from_list(frames)
+    print("".join(shown.format()), end="", file=sys.stderr)
     print(f"error: {script.path} failed", file=sys.stderr)
     if any(name in str(error).lower() for name in ("cuda", "nvidia")):
         print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
@@ -201,7 +197,7 @@ def _tell_failure(script: SanitizedScript, error: BaseException) -> None:
 _HARNESS = str(Path(__file__).parents[2])
 
 
-def _ours(file: str) -> bool:
+def _is_harness(file: str) -> bool:
     return file.startswith((_HARNESS, "<kernel "))
 
 

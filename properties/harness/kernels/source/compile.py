@@ -194,45 +194,19 @@ def _realised(constant: Any) -> Any:
     return arithmetic_of(constant.name, constant.elements, constant.result, dict(constant.attributes))
 
 
-@cache
-def _names() -> dict[str, Any]:
-    numpy = [
-        "add",
-        "multiply",
-        "minimum",
-        "maximum",
-        "where",
-        "broadcast_to",
-        "concatenate",
-        "stack",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-    ]
-    own = [
-        "full",
-        "reduce",
-        "reduce_by",
-        "scan",
-        "scan_by",
-        "dot",
-        "gather",
-        "histogram",
-        "moved_origins",
-        "select_origins",
-        "asserted",
-        "printed",
-    ]
-    found = {name: getattr(np, name) for name in numpy} | {name: getattr(tiles, name) for name in own}
-    return found | {"wrap64": _wrap64}
+_OF_NUMPY = (
+    "add multiply minimum maximum where broadcast_to concatenate stack bitwise_and bitwise_or bitwise_xor "
+    "int8 int16 int32 int64"
+)
+_OF_TILES = (
+    "full reduce reduce_by scan scan_by dot gather histogram moved_origins select_origins asserted printed"
+)
 
 
 def _scope() -> dict[str, Any]:
-    return dict(_names())
+    """What generated code calls."""
+    found = {name: getattr(np, name) for name in _OF_NUMPY.split()}
+    return found | {name: getattr(tiles, name) for name in _OF_TILES.split()} | {"wrap64": _wrap64}
 
 
 def _wrap64(number: int) -> int:

@@ -10,9 +10,6 @@ innermost line of kernel code.
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-import triton
 
 from properties.harness.kernels.source.ir import (
     NOWHERE,
@@ -27,6 +24,8 @@ from properties.harness.kernels.source.ir import (
     split,
     type_of,
 )
+from properties.harness.kernels.source.locations import Locations
+from properties.harness.kernels.source.text import balanced, split_types, without_locations, without_strings
 
 
 def parsed(text: str) -> list[FuncOp]:
@@ -42,44 +41,6 @@ _OPERAND = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LOC_TAIL = re.compile(r"\s*loc\((#loc\d*|unknown)\)$")
 _RESULTS = re.compile(r"^((?:%[\w$.-]+(?::\d+)?(?:,\s*)?)+) = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
-_LOC_LINE = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
-_FILE_LOC = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-_NAME_LOC = re.compile(r'^"(?:[^"\\]|\\.)*"\((#loc\d*)\)$')
-_CALL_LOC = re.compile(r"^callsite\((#loc\d*) at (#loc\d*)\)$")
-_FUSED_LOC = re.compile(r"^fused(?:<.*>)?\[(.*)\]$")
-
-
-_LIBRARY = str(Path(triton.__file__).parent)
-
-
-class _Locations:
-    def __init__(self, lines: list[str]) -> None:
-        self._texts = {
-            found.group(1): found.group(2) for line in lines if (found := _LOC_LINE.match(line)) is not None
-        }
-        self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
-
-    def place(self, name: str) -> SourcePlace:
-        stack = self._stack(name)
-        # What a function of Triton's library does, the line that calls it does.
-        own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
-        return SourcePlace(*stack[own], stack[own + 1 :]) if stack else NOWHERE
-
-    def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
-        if name not in self._stacks:
-            self._stacks[name] = self._read(self._texts.get(name, "unknown"))
-        return self._stacks[name]
-
-    def _read(self, text: str) -> tuple[tuple[str, int], ...]:
-        if (found := _FILE_LOC.match(text)) is not None:
-            return ((found.group(1), int(found.group(2))),)
-        if (found := _NAME_LOC.match(text)) is not None:
-            return self._stack(found.group(1))
-        if (found := _CALL_LOC.match(text)) is not None:
-            return self._stack(found.group(1)) + self._stack(found.group(2))
-        if (found := _FUSED_LOC.match(text)) is not None:
-            return self._stack(found.group(1).split(",")[0].strip())
-        return ()
 
 
 class _Scope:
@@ -101,7 +62,7 @@ class _Scope:
 class _Parser:
     def __init__(self, text: str) -> None:
         lines = text.splitlines()
-        self._locations = _Locations(lines)
+        self._locations = Locations(lines)
         self._lines = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
         self._at = 0
         self._names: dict[str, int] = {}
@@ -129,7 +90,7 @@ class _Parser:
         found = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
         if found is None:
             raise NotUnderstoodError(f"the function {line[:60]}")
-        inside, rest = _balanced(line, found.end() - 1)
+        inside, rest = balanced(line, found.end() - 1)
         scope = _Scope()
         arguments = self._arguments(inside, scope)
         results: list[Type] = []
@@ -143,7 +104,7 @@ class _Parser:
 
     def _arguments(self, text: str, scope: _Scope) -> list[Value]:
         result = []
-        for one in split(_without_locations(text)):
+        for one in split(without_locations(text)):
             name, _, kind = one.partition(":")
             kind = re.sub(r"\{.*\}$", "", kind.strip()).strip()
             value = self._value(name.strip(), type_of(kind))
@@ -169,7 +130,7 @@ class _Parser:
         label, arguments = re.match(r"\^\w+", line), list[Value]()
         assert label is not None
         if line[label.end() :].startswith("("):
-            inside, _ = _balanced(line, label.end())
+            inside, _ = balanced(line, label.end())
             arguments = self._arguments(inside, scope)
         return Block(label.group(), arguments)
 
@@ -216,10 +177,10 @@ class _Parser:
                 operation.results.append(value)
 
     def _plain(self, name: str, rest: str, scope: _Scope) -> Operation:
-        text, types = _split_types(rest)
+        text, types = split_types(rest)
         if name in ("cf.br", "cf.cond_br"):
             return self._branch(name, rest, scope)
-        operands = [scope.find(one) for one in _OPERAND.findall(_without_strings(text))]
+        operands = [scope.find(one) for one in _OPERAND.findall(without_strings(text))]
         return Operation(name, [], operands, text, types)
 
     def _branch(self, name: str, rest: str, scope: _Scope) -> Operation:
@@ -265,9 +226,9 @@ class _Parser:
         operands = [scope.find(one) for one in found.groups()[1:]]
         rest, types, carried = rest[found.end() :], "", list[tuple[str, str]]()
         if rest.startswith("iter_args("):
-            inside, rest = _balanced(rest, len("iter_args"))
+            inside, rest = balanced(rest, len("iter_args"))
             carried = [(a, b) for a, b in re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)]
-            types, _ = _balanced(rest.strip().removeprefix("->").strip(), 0)
+            types, _ = balanced(rest.strip().removeprefix("->").strip(), 0)
         counter = self._value(found.group(1), operands[0].type)
         inner.define(found.group(1), counter)
         arguments = [counter]
@@ -284,7 +245,7 @@ class _Parser:
         before, after = _Scope(scope), _Scope(scope)
         carried, arguments, operands = list[tuple[str, str]](), list[Value](), list[Value]()
         if rest.startswith("("):
-            inside, rest = _balanced(rest, 0)
+            inside, rest = balanced(rest, 0)
             carried = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)
         found = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
         if found is None:
@@ -306,43 +267,3 @@ def _resolved(blocks: list[Block]) -> list[Block]:
     if len(blocks) > 1 and not blocks[0].operations:
         return blocks[1:]
     return blocks
-
-
-def _balanced(text: str, start: int) -> tuple[str, str]:
-    """What is inside of the parenthesis at `start`, and what is behind it."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[start + 1 : at], text[at + 1 :]
-    raise NotUnderstoodError(f"a parenthesis in {text[:60]}")
-
-
-def _without_locations(text: str) -> str:
-    while (at := text.find(" loc(")) >= 0:
-        _, rest = _balanced(text, at + 4)
-        text = text[:at] + rest
-    return text
-
-
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-
-
-def _without_strings(text: str) -> str:
-    return _STRING.sub('""', text)
-
-
-def _split_types(rest: str) -> tuple[str, str]:
-    """An operation's text before and behind the colon that introduces types."""
-    plain = _STRING.sub(lambda found: "_" * len(found.group()), rest)
-    depth, at = 0, -1
-    for number, letter in enumerate(plain):
-        if letter in "(<[{":
-            depth += 1
-        elif letter in ")]}" or (letter == ">" and plain[number - 1] != "-"):
-            depth -= 1
-        elif letter == ":" and depth == 0 and plain[number - 1] == " ":
-            at = number
-    if at < 0:
-        return rest, ""
-    return rest[:at].strip(), rest[at + 1 :].strip()

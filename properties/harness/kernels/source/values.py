@@ -1,8 +1,4 @@
-"""How values of Triton's types are held in Python and NumPy.
-
-Integers are signed; a scalar is an int, a tile an array. i1 is bool, a pointer 64 bits. bf16 is held as float32 whose low
-16 bits are 0, fp8 as its byte.
-"""
+"""Values of Triton's types as Python and NumPy hold them, see `arithmetic.elements`, and as memory does."""
 
 from __future__ import annotations
 
@@ -12,22 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from properties.harness.kernels.arithmetic.elements import DTYPES, FLOATS
 from properties.harness.kernels.source.ir import NotUnderstoodError
 
-_DTYPES: dict[str, Any] = {
-    "i1": np.bool_,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "ptr": np.int64,
-    "f16": np.float16,
-    "bf16": np.float32,
-    "f32": np.float32,
-    "f64": np.float64,
-}
 _STORED = {"bf16": np.dtype(np.uint16), "i1": np.dtype(np.bool_)}
-FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 @cache
@@ -35,9 +19,9 @@ def dtype_of(element: str) -> np.dtype[Any]:
     """Of a tile of this type in hand."""
     if element.startswith("f8"):
         return np.dtype(np.uint8)
-    if element not in _DTYPES:
+    if element not in DTYPES:
         raise NotUnderstoodError(f"the type {element}")
-    return np.dtype(_DTYPES[element])
+    return np.dtype(DTYPES[element])
 
 
 @cache
