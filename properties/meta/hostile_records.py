@@ -171,7 +171,7 @@ RECORDS = (
     Hostile("an int past all floats", _record(examples_wanted=10**400), "examples_wanted = 1000"),
     Hostile("a list for text", _with("properties", detail=["x"]), "properties[0].detail = ['x']"),
     Hostile("text for a list", _record(troubles="x"), "troubles = 'x'"),
-    Hostile("text for an entry", _record(marks=["x"]), "record = "),
+    Hostile("text for an entry", _record(marks=["x"]), "marks[0] = 'x'"),
     Hostile("a number for a mark's name", _with("marks", name=5), "marks[0].name = 5"),
     Hostile("a time that is none", _record(began="yesterday"), "began = 'yesterday'"),
     Hostile("a kernel without variants", _record(kernels={"k": {"variants": 5}}), "kernels['k'].variants = 5"),

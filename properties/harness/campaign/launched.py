@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from properties.harness.kernels.coverage import INTERPRETED, Branch, Coverage, How
 
@@ -57,13 +56,6 @@ class KernelRecord:
     def missed(self) -> list[BranchRecord]:
         """Branches that no launch took."""
         return [one for one in self.branches if not one.taken]
-
-    @classmethod
-    def from_fields(cls, **fields: Any) -> KernelRecord:
-        """The record whose fields JSON has."""
-        launches = [LaunchRecord(**one) for one in fields.pop("launches", [])]
-        branches = [BranchRecord(**one) for one in fields.pop("branches", [])]
-        return cls(launches=launches, branches=branches, **fields)
 
 
 def records_of(coverage: Coverage) -> list[KernelRecord]:

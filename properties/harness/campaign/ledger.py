@@ -15,6 +15,7 @@ from properties.harness.campaign.launched import coverage_of, records_of
 from properties.harness.campaign.record import (
     BucketRecord,
     CampaignRecord,
+    CompiledRecord,
     CorpusRecord,
     MarkRecord,
     ProgressPoint,
@@ -150,22 +151,22 @@ class Ledger:
 
     def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
         return BucketRecord(
-            bucket.id,
-            bucket.property,
-            bucket.rule,
-            bucket.fault,
-            bucket.subject,
-            case.sentence,
-            case.message,
-            0,
-            round(at, 1),
-            found.report,
-            found.corpus,
-            self._since(found.corpus),
-            found.note,
-            found.case,
-            found.shrunk,
-            case.property_id or self._id_of(case.property_name),
+            id=bucket.id,
+            property=bucket.property,
+            rule=bucket.rule,
+            fault=bucket.fault,
+            subject=bucket.subject,
+            sentence=case.sentence,
+            message=case.message,
+            examples=0,
+            at=round(at, 1),
+            report=found.report,
+            corpus=found.corpus,
+            first_seen=self._since(found.corpus),
+            note=found.note,
+            case=found.case,
+            shrunk=found.shrunk,
+            property_id=case.property_id or self._id_of(case.property_name),
         )
 
     def _id_of(self, name: str) -> str:
@@ -203,7 +204,7 @@ class Ledger:
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
         record.kernels = {
-            name: {"variants": sorted(map(list, one.variants)), "compilations": one.compilations}
+            name: CompiledRecord([*sorted(map(list, one.variants))], one.compilations)
             for name, one in self.kernels.items()
         }
         record.launched = records_of(self.covered)
@@ -229,8 +230,8 @@ class Ledger:
         self.remarks = {sentence: sentence for sentence in record.remarks}
         self.covered = coverage_of(record.launched)
         self.kernels = {
-            name: Compilation(frozenset((one[0], one[1]) for one in told["variants"]), told["compilations"])
-            for name, told in record.kernels.items()
+            name: Compilation(frozenset((one[0], one[1]) for one in compiled.variants), compiled.compilations)
+            for name, compiled in record.kernels.items()
         }
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import builtins
 import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from properties.harness.campaign.launched import KernelRecord
-from properties.harness.campaign.record_rules import check_record
+from properties.harness.campaign.record_rules import check_number, check_record
 from properties.harness.case.former_names import name_today
-from properties.harness.data import reading as data
+from properties.harness.data.decode import Decoder, format_value
 from properties.harness.data.files import write_whole
-from properties.harness.data.typed import spelled
+from properties.harness.data.json_files import load, parse
 from properties.harness.execution.counts import Counts
 from properties.harness.execution.verdict import TELLING, Status
 
@@ -178,6 +177,14 @@ class KnownRecord:
 
 
 @dataclass
+class CompiledRecord:
+    """A kernel that Triton compiled: its variants, each a signature and a specialisation, and how often it was compiled."""
+
+    variants: list[str | list[str]] = field(default_factory=list)
+    compilations: int = 0
+
+
+@dataclass
 class ProgressPoint:
     """Where the campaign stood `at` seconds after it began."""
 
@@ -200,7 +207,7 @@ class CampaignRecord:
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
         complete: the budget was used up; otherwise `--resume` continues it.
-        kernels: {name: {"variants": [...], "compilations": n}}; empty on a CPU, where none is compiled.
+        kernels: by name; empty on a CPU, where no kernel is compiled.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
@@ -234,7 +241,7 @@ class CampaignRecord:
     buckets: list[BucketRecord] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     corpus: list[CorpusRecord] = field(default_factory=list)
-    kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kernels: dict[str, CompiledRecord] = field(default_factory=dict)
     launched: list[KernelRecord] = field(default_factory=list)
     faults: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
@@ -259,31 +266,27 @@ class CampaignRecord:
         Raises:
             ValueError: not JSON, another schema, or not the fields of a record.
         """
-        return cls.from_data(data.parsed(text, _RULE))
+        return cls.from_data(parse(text, _RULE))
 
     @classmethod
-    def from_data(cls, told: Any) -> CampaignRecord:
-        """As `from_json`, of what JSON stands for; `told` stays as it is."""
-        content = dict(told) if isinstance(told, dict) else {}
+    def from_data(cls, data: Any) -> CampaignRecord:
+        """As `from_json`, of parsed JSON; `data` is not changed."""
+        content = dict(data) if isinstance(data, dict) else {}
         schema = content.pop("schema", None)
         if type(schema) is not int or schema not in _READABLE:
             newer = type(schema) is int and schema > SCHEMA
             why = ": a newer version has written it" if newer else ""
-            raise ValueError(f"schema = {spelled(schema)}, but should be {SCHEMA} [Record.from_json]{why}")
+            raise ValueError(
+                f"schema = {format_value(schema)}, but should be {SCHEMA} [Record.from_json]{why}"
+            )
         try:
-            for name, kind in _LISTS.items():
-                content[name] = [kind(**item) for item in content.get(name, [])]
-            if schema == 1:
-                content["properties"] = [_renamed(one) for one in content["properties"]]
-            record = cls(**content)
+            record: CampaignRecord = Decoder(check=check_number).build(cls, content)
             check_record(record)
             _name_as_today(record)
-        except (TypeError, KeyError) as error:
-            raise ValueError(
-                f"record = {error}, but should have exactly a record's fields [Record.from_json]"
-            ) from error
         except ValueError as error:
             raise ValueError(f"{error} [Record.from_json]") from error
+        if schema == 1:
+            record.properties = [_from_schema_1(one) for one in record.properties]
         return record
 
     def save(self, path: Path) -> Path:
@@ -301,7 +304,7 @@ class CampaignRecord:
             ValueError: no regular file, too large, or no record; names the file.
         """
         try:
-            return cls.from_data(data.load(path, _RULE, largest=_LARGEST))
+            return cls.from_data(load(path, _RULE, largest=_LARGEST))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -309,10 +312,10 @@ class CampaignRecord:
 _EARLIER = {"not reached": "not tested", "known deviation": "known"}
 
 
-def _renamed(one: PropertyRecord) -> PropertyRecord:
-    """A property as the first schema has it: what passed is taken to have compared its examples."""
-    status = _EARLIER.get(one.status, one.status)
-    return replace(one, status=status, compared=one.examples)
+def _from_schema_1(record: PropertyRecord) -> PropertyRecord:
+    """A property as schema 1 has it: all examples of a property that passed count as compared."""
+    status = _EARLIER.get(record.status, record.status)
+    return replace(record, status=status, compared=record.examples)
 
 
 def _name_as_today(record: CampaignRecord) -> None:
@@ -325,15 +328,3 @@ def _name_as_today(record: CampaignRecord) -> None:
         mark.property = name_today(mark.property)
     for known in record.known:
         known.properties = {name_today(name): count for name, count in known.properties.items()}
-
-
-_LISTS: dict[str, Callable[..., Any]] = {
-    "known": KnownRecord,
-    "properties": PropertyRecord,
-    "buckets": BucketRecord,
-    "marks": MarkRecord,
-    "corpus": CorpusRecord,
-    "series": ProgressPoint,
-    "launched": KernelRecord.from_fields,
-}
-assert set(_LISTS) <= {one.name for one in fields(CampaignRecord)}

@@ -187,26 +187,23 @@ class Standing:
 
     def record(self) -> PropertyRecord:
         tested = self.tested
+        counts = {
+            name: dict(count) if isinstance(count, Counter) else count
+            for name, count in vars(self.counts).items()
+        }
         return PropertyRecord(
-            tested.name,
-            tested.sentence,
-            tested.kind,
-            self.status.value,
-            self.examples,
-            round(self.seconds, 3),
-            self.earlier_behaviours + len(self.behaviours),
-            tested.launches,
-            self.detail,
-            self.counts.compared,
-            dict(self.counts.outside),
-            dict(self.counts.not_offered),
-            self.counts.discarded,
-            dict(self.deviations),
-            self.report,
-            dict(self.counts.no_evidence),
-            dict(self.counts.unchecked),
-            tested.id,
-            self.counts.parts,
+            name=tested.name,
+            sentence=tested.sentence,
+            kind=tested.kind,
+            status=self.status.value,
+            seconds=round(self.seconds, 3),
+            behaviours=self.earlier_behaviours + len(self.behaviours),
+            launches=tested.launches,
+            detail=self.detail,
+            known=dict(self.deviations),
+            report=self.report,
+            id=tested.id,
+            **counts,
         )
 
     def resume(self, record: PropertyRecord) -> None:

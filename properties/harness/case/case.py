@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from properties.harness.case.codec import decode, encode, spread
+from properties.harness.case.codec import DECODER, encode, spread
 from properties.harness.case.earlier import failure_in
 from properties.harness.case.failure import Failure
 from properties.harness.case.findings import FINDINGS
@@ -17,22 +17,12 @@ from properties.harness.case.rules import check_cost, check_names
 from properties.harness.case.suspect import Suspect
 from properties.harness.case.timeline import Timeline
 from properties.harness.case.values import Call, Expected, Outcome, Raised, Step
-from properties.harness.data import reading as data
+from properties.harness.data.decode import format_value
 from properties.harness.data.files import write_whole
-from properties.harness.data.typed import require, spelled
+from properties.harness.data.json_files import load, parse
 
 SCHEMA = 11
 _READABLE = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
-_SINCE: dict[int, dict[str, object]] = {
-    11: {"history": 0, "depends_on": ""},
-    9: {"property_id": ""},
-    8: {"own_calls": {"tuple": []}},
-    7: {"interleaving": ""},
-    5: {"first_seen": {"dict": []}},
-    4: {"suspect": None, "finding": ""},
-    3: {"timeline": None},
-}
-"""Fields that cases of earlier schemas lack, with what stands for their absence. Values have defaults of their own."""
 _UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
 """Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
@@ -120,47 +110,43 @@ class Case:
         Raises:
             ValueError: not JSON, an unknown schema version, or fields that a case does not have.
         """
-        return cls.from_data(data.parsed(text, _RULE))
+        return cls.from_data(parse(text, _RULE))
 
     @classmethod
-    def from_data(cls, told: Any) -> Case:
-        """As `from_json`, of what JSON stands for; `told` stays as it is."""
-        content = dict(told) if isinstance(told, dict) else {}
+    def from_data(cls, data: Any) -> Case:
+        """As `from_json`, of parsed JSON; `data` is not changed."""
+        content = dict(data) if isinstance(data, dict) else {}
         schema = content.pop("schema", None)
         if type(schema) is not int or schema not in _READABLE:
             newer = type(schema) is int and schema > SCHEMA
             why = ": a newer version has written it" if newer else ""
-            raise ValueError(f"schema = {spelled(schema)}, but should be {_VERSIONS} [Case.from_json]{why}")
-        for since, absent in _SINCE.items():
-            content = (absent if schema < since else {}) | content
-        for until, gone in _UNTIL.items():
-            if schema < until:
-                content = {name: item for name, item in content.items() if name not in gone}
-        said = "message" if schema < _STRUCTURED else "failure"
-        unknown = set(content) ^ (set(cls.__dataclass_fields__) - {"failure"} | {said})
-        if unknown:
             raise ValueError(
-                f"case fields = {spelled(sorted(unknown))}, but should be exactly a case's [Case.from_json]"
+                f"schema = {format_value(schema)}, but should be {_VERSIONS} [Case.from_json]{why}"
             )
-        message = content.pop("message", None)
+        for until, removed in _UNTIL.items():
+            if schema < until:
+                content = {name: item for name, item in content.items() if name not in removed}
+        message = None
+        if schema < _STRUCTURED:
+            message = content.pop("message", None)
+            content["failure"] = None
         try:
-            case = cls(**{"failure": None} | {name: decode(item) for name, item in content.items()})
+            case: Case = DECODER.build(cls, content)
             case._check()
             case = replace(case, property_name=name_today(case.property_name))
         except ValueError as error:
             raise ValueError(f"{error} [Case.from_json]") from error
-        return case._as_told(message) if said == "message" else case
+        return case._with_failure(message) if schema < _STRUCTURED else case
 
-    def _as_told(self, message: Any) -> Case:
-        """The case with the failure that its sentence tells of, as earlier schemas have it."""
+    def _with_failure(self, message: Any) -> Case:
+        """The case with the failure that its message describes, as earlier schemas have it."""
         if not isinstance(message, str):
-            raise ValueError(f"message = {spelled(message)}, but should be text [Case.from_json]")
-        found = failure_in(message, self.calls, self.expected, self.actual, self.device)
-        return replace(self, failure=found)
+            raise ValueError(f"message = {format_value(message)}, but should be text [Case.from_json]")
+        failure = failure_in(message, self.calls, self.expected, self.actual, self.device)
+        return replace(self, failure=failure)
 
     def _check(self) -> None:
         """Refuse what has all the fields of a case and is none."""
-        require(self, Case, "")
         asked = len(self.calls)
         lengths = (asked, len(self.expected), len(self.actual))
         if len(set(lengths)) > 1:
@@ -169,12 +155,14 @@ class Case:
             )
         if self.failure is not None:
             numbers = {"call": (self.failure.call or 0,), "about": self.failure.about}
-            for name, told in numbers.items():
-                if not all(0 <= number < max(1, asked) for number in told):
+            for name, calls in numbers.items():
+                if not all(0 <= number < max(1, asked) for number in calls):
                     rule = f"the number of one of {asked} calls"
                     raise ValueError(f"failure.{name} = {getattr(self.failure, name)}, but should be {rule}")
         if self.depends_on not in DEPENDENCIES:
-            raise ValueError(f"depends_on = {spelled(self.depends_on)}, but should be one of {DEPENDENCIES}")
+            raise ValueError(
+                f"depends_on = {format_value(self.depends_on)}, but should be one of {DEPENDENCIES}"
+            )
         if not 0 <= self.history <= max(0, asked - 1):
             raise ValueError(f"history = {self.history}, but should be less than {max(1, asked)} calls")
         check_names(self)
@@ -199,6 +187,6 @@ class Case:
             ValueError: no regular file, too large, or no case; names the file.
         """
         try:
-            return cls.from_data(data.load(path, _RULE))
+            return cls.from_data(load(path, _RULE))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error

@@ -1,61 +1,30 @@
-"""Values, steps, outcomes, failures, timelines and suspects as JSON, and back.
-
-Loading builds dataclasses of `values`, `timeline`, `suspect` and `failure` and executes nothing.
-"""
+"""Values, steps, outcomes, failures, timelines and suspects as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from properties.harness.case import failure, suspect, timeline, values
 from properties.harness.case.values import Value
-from properties.harness.data.typed import spelled
+from properties.harness.data.decode import Decoder
 
-SAVED_KINDS: tuple[type, ...] = (
-    values.Tensor,
-    values.DType,
-    values.Device,
-    values.Name,
-    values.Record,
-    values.Returns,
-    values.View,
-    values.Fake,
-    values.Function,
-    values.BufferMaker,
-    values.Rows,
-    values.NumPy,
-    values.Attribute,
-    values.SameAs,
-    values.Address,
-    values.Let,
-    values.Overwrite,
-    values.Call,
-    values.Returned,
-    values.SourceLine,
-    values.Raised,
-    values.Refusal,
-    timeline.Cell,
-    timeline.TableRow,
-    timeline.Arrow,
-    timeline.Moment,
-    timeline.WrongCell,
-    timeline.Timeline,
-    suspect.Suspect,
-    failure.Failure,
-)
-"""What cases are made of, steps first."""
-_SAVED_AS: dict[type, str] = {timeline.WrongCell: "Finding"}
-"""Tags of saved cases that are not the class's name."""
-_TAGS: dict[str, type] = {_SAVED_AS.get(kind, kind.__name__): kind for kind in SAVED_KINDS}
-_TAG_OF = {kind: tag for tag, kind in _TAGS.items()}
-SAVED_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in SAVED_KINDS}
+TAGS: dict[str, type] = {
+    # Saved cases call a `WrongCell` by its earlier name.
+    "Finding" if kind is timeline.WrongCell else name: kind
+    for module in (values, timeline, suspect, failure)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+}
+"""The dataclasses that a case consists of, by the tag that they are saved with."""
+DECODER = Decoder(TAGS)
+_TAG_OF = {kind: tag for tag, kind in TAGS.items()}
+SAVED_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in TAGS.values()}
 """What is saved of a value: all that its `repr` has; other fields belong to one run."""
-_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _WIDTH = 120
-_LONG, _LONGEST = 64, 1 << 24
+_LONG = 64
 
 
 def encode(value: Value) -> Any:
@@ -96,67 +65,9 @@ def decode(data: Any) -> Value:
     """The value that `encode` wrote.
 
     Raises:
-        ValueError: the data has a tag or a field that no value has, or lacks one.
+        ValueError: the data have a tag or a field that no value has, or lack one.
     """
-    try:
-        return _decode(data)
-    except (TypeError, AttributeError) as error:
-        raise ValueError(
-            f"data = {spelled(data)}, but should be what encode writes [decode]: {error}"
-        ) from error
-
-
-def _decode(data: Any) -> Value:
-    if data is None or isinstance(data, (bool, int, float, str)):
-        return data
-    if isinstance(data, list):
-        return [_decode(item) for item in data]
-    if not isinstance(data, dict) or len(data) != 1:
-        raise ValueError(
-            f"data = {spelled(data)}, but should be a scalar, a list or one tagged object [decode]"
-        )
-    ((tag, content),) = data.items()
-    if tag == "bytes":
-        return bytes.fromhex(content)
-    if tag == "padded":
-        return _unpadded(*content)
-    if tag == "float":
-        return _no_number(content)
-    if tag not in ("tuple", "dict"):
-        return _decode_dataclass(tag, content)
-    if not isinstance(content, list):
-        raise ValueError(f"{tag} = {spelled(content)}, but should be a list [decode]")
-    if tag == "tuple":
-        return tuple(map(_decode, content))
-    return {_decode(key): _decode(item) for key, item in content}
-
-
-def _no_number(content: Any) -> float:
-    if not isinstance(content, str) or content not in _NO_NUMBERS:
-        raise ValueError(
-            f"float = {spelled(content)}, but should be one of {', '.join(_NO_NUMBERS)} [decode]"
-        )
-    return _NO_NUMBERS[content]
-
-
-def _unpadded(kept: list[Any], last: int, times: int) -> Value:
-    if type(last) is not int or type(times) is not int or not 0 <= times <= _LONGEST:
-        raise ValueError(
-            f"padded = {spelled(last)} x {spelled(times)}, but should be an int, at most {_LONGEST} times [decode]"
-        )
-    return (*map(_decode, kept), *(last,) * times)
-
-
-def _decode_dataclass(tag: str, content: Any) -> Value:
-    kind = _TAGS.get(tag)
-    if kind is None:
-        raise ValueError(f"tag = {spelled(tag)}, but should be one of {', '.join(_TAGS)} [decode]")
-    known = set(SAVED_FIELDS[kind])
-    if not isinstance(content, dict) or not set(content) <= known:
-        raise ValueError(
-            f"{tag} = {spelled(content)}, but should only have the fields {sorted(known)} [decode]"
-        )
-    return kind(**{field: _decode(item) for field, item in content.items()})
+    return DECODER.decode(data, Any, "data")
 
 
 def spread(data: Any, indent: int = 0) -> str:

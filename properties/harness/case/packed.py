@@ -1,6 +1,6 @@
 """Steps and cases as bytes, about ten times as fast as JSON; reading them runs no code.
 
-The format is a pickle in which every dataclass of `SAVED_KINDS` is a name and its fields. The reader knows these names only, and
+The format is a pickle in which every dataclass of `codec.TAGS` is a name and its fields. The reader knows these names only, and
 what they stand for builds values as `codec.decode` does. Steps are a tuple, a case is a dictionary of its fields.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from properties.harness.case.case import SCHEMA, Case
-from properties.harness.case.codec import SAVED_FIELDS, SAVED_KINDS, decode, encode
+from properties.harness.case.codec import SAVED_FIELDS, TAGS, decode, encode
 from properties.harness.case.values import Call, Let, Overwrite, Step, Value
 
 
@@ -21,8 +21,8 @@ def _reducer(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
     return lambda value: (kind, tuple([getattr(value, name) for name in names]))
 
 
-_REDUCERS = {kind: _reducer(kind) for kind in SAVED_KINDS}
-_BY_NAME = {(kind.__module__, kind.__qualname__): kind for kind in SAVED_KINDS}
+_REDUCERS = {kind: _reducer(kind) for kind in TAGS.values()}
+_BY_NAME = {(kind.__module__, kind.__qualname__): kind for kind in TAGS.values()}
 
 
 def pack(content: Sequence[Step] | Case) -> bytes:

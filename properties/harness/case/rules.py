@@ -29,7 +29,7 @@ from properties.harness.case.values import (
     Tensor,
     View,
 )
-from properties.harness.data.typed import refused, require_once, spelled
+from properties.harness.data.decode import Misfit, format_value, require_once
 
 if TYPE_CHECKING:
     from properties.harness.case.case import Case
@@ -63,7 +63,7 @@ def check_names(case: Case) -> None:
     for part in case.subject.split("+", 1):
         require_path(part, "subject", indices=False)
     if case.device not in _DEVICES:
-        raise refused("device", case.device, f"one of {', '.join(_DEVICES)}")
+        raise Misfit("device", case.device, f"one of {', '.join(_DEVICES)}")
     for place, value in (*_inside(case.steps, "steps"), *_inside(case.expected, "expected")):
         _check(value, place)
     for place, value in _inside(case.actual, "actual"):
@@ -79,7 +79,7 @@ def require_property_id(id_: str, place: str) -> None:
         ValueError: names the place, the value and the rule.
     """
     if len(id_) > _LONGEST_NAME or not _ID.fullmatch(id_):
-        raise refused(place, id_, "<topic>/<word>, each of a-z, 0-9 and '-'")
+        raise Misfit(place, id_, "<topic>/<word>, each of a-z, 0-9 and '-'")
 
 
 def check_cost(case: Case) -> None:
@@ -94,9 +94,7 @@ def check_cost(case: Case) -> None:
             whole += _Form(value, place).checked()
     if whole > MOST_BYTES:
         rule = f"at most {MOST_BYTES}"
-        raise refused(
-            "bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine"
-        )
+        raise Misfit("bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine")
 
 
 @dataclass(frozen=True)
@@ -111,23 +109,23 @@ class _Form:
         value = self.value
         strides = value.strides
         if strides is not None and len(strides) != len(value.shape):
-            raise refused(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
+            raise Misfit(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
         for name, numbers in (
             ("shape", value.shape),
             ("strides", strides or ()),
             ("offset", (value.offset,)),
         ):
             if any(one < 0 for one in numbers):
-                raise refused(f"{self.place}.{name}", numbers, "without negative numbers")
+                raise Misfit(f"{self.place}.{name}", numbers, "without negative numbers")
         size = ITEM_SIZES[value.dtype]
         if prod(value.shape) * size > MOST_BYTES:
-            raise refused(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
         if self._runs > MOST_RUNS:
-            raise refused(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
+            raise Misfit(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
         if isinstance(value, View):
             return 0
         if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
-            raise refused(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
         return value.storage_size * size
 
     @property
@@ -149,7 +147,7 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _inside(key, f"a key of {place}")
-            yield from _inside(item, f"{place}[{spelled(key)}]")
+            yield from _inside(item, f"{place}[{format_value(key)}]")
     elif is_dataclass(value):
         yield place, value
         for one in fields(value):
@@ -182,7 +180,7 @@ def _check(value: Any, place: str) -> None:
 def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
     told, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
     if dtype not in ITEM_SIZES:
-        raise refused(f"{place}.{told}", dtype, _DTYPE_RULE)
+        raise Misfit(f"{place}.{told}", dtype, _DTYPE_RULE)
     if isinstance(value, Tensor):
         _check_elements(value, place, (int,))
 
@@ -191,7 +189,7 @@ def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None
     elements = tensor.elements if isinstance(tensor.elements, tuple) else ()
     if not set(map(type, elements)) <= set(kinds):
         wrong = next(one for one in elements if type(one) not in kinds)
-        raise refused(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
+        raise Misfit(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
 
 
 def _check_call(call: Call, place: str) -> None:
@@ -204,7 +202,7 @@ def _check_call(call: Call, place: str) -> None:
         require_path(name, f"{place}.observes", indices=False)
     for name, _ in call.environment:
         if name not in VARIABLES:
-            raise refused(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
+            raise Misfit(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
 
 
 def _require_names(names: Iterable[str], place: str) -> None:
@@ -216,7 +214,7 @@ def _require_names(names: Iterable[str], place: str) -> None:
 
 def _require_name(name: str, place: str) -> None:
     if not _is_name(name):
-        raise refused(place, name, _NAME_RULE)
+        raise Misfit(place, name, _NAME_RULE)
 
 
 def _is_name(name: str) -> bool:
@@ -232,4 +230,4 @@ def require_path(path: str, place: str, *, indices: bool = True) -> None:
     """
     parts = re.sub(_INDEX, "", path).split(".") if indices else path.split(".")
     if not (_PATH.fullmatch(path) and all(map(_is_name, parts))):
-        raise refused(place, path, f"{_NAME_RULE}; several with dots between them")
+        raise Misfit(place, path, f"{_NAME_RULE}; several with dots between them")

@@ -9,9 +9,9 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from properties.harness.data.decode import Decoder
 from properties.harness.data.files import write_whole
-from properties.harness.data.reading import load as read_json
-from properties.harness.data.typed import require
+from properties.harness.data.json_files import load as read_json
 from properties.harness.text import brief
 from properties.harness.text.markdown import escaped, inert, table
 
@@ -201,11 +201,9 @@ def saved(folder: Path) -> list[Bisection]:
 
 
 def _read(data: dict[str, Any]) -> Bisection:
-    told = {name: one for name, one in data.items() if name != "line"}
-    tried = tuple(TriedVersion(**one) for one in data["tried"])
-    found = Bisection(**told | {"names": tuple(data["names"]), "tried": tried})
-    require(found, Bisection, _RULE)
-    return found
+    kept = {name: item for name, item in data.items() if name != "line"}
+    bisection: Bisection = Decoder().build(Bisection, kept, _RULE)
+    return bisection
 
 
 def section_of(folder: Path) -> str:

@@ -42,8 +42,8 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from properties.harness.data.decode import Misfit, format_value
 from properties.harness.data.files import read_text
-from properties.harness.data.typed import refused, spelled
 from properties.harness.subject.deviation import Condition, KnownDeviation, Symptom
 
 LARGEST = 1 << 26
@@ -173,13 +173,13 @@ def _require(table: Mapping[str, Any], rules: Mapping[str, _Rule], optional: set
         if name not in rules:
             fields = ", ".join(rules)
             raise ValueError(
-                f"{name} = {spelled(value)}, but should not be there: fields are {fields} [{where}]"
+                f"{name} = {format_value(value)}, but should not be there: fields are {fields} [{where}]"
             )
     for name, rule in rules.items():
         if name not in table and name not in optional:
             raise ValueError(f"{name} = nothing, but should be {rule.expected} [{where}]")
         if name in table and not rule.allows(table[name]):
-            raise ValueError(f"{refused(name, table[name], rule.expected)} [{where}]")
+            raise ValueError(f"{Misfit(name, table[name], rule.expected)} [{where}]")
 
 
 def _name(entry: Mapping[str, Any], number: int) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from properties.harness.data.reading import load as read_json
-from properties.harness.data.typed import spelled
+from properties.harness.data.decode import format_value
+from properties.harness.data.json_files import load as read_json
 from properties.harness.vectors.write import SCHEMA
 
 Vector = dict[str, Any]
@@ -23,7 +23,7 @@ def load(folder: Path) -> list[Vector]:
     index = read_json(folder / "index.json", "an index of vectors")
     schema = index.get("schema") if isinstance(index, dict) else None
     if schema != SCHEMA:
-        raise ValueError(f"schema = {spelled(schema)}, but should be {SCHEMA} [{folder}]")
+        raise ValueError(f"schema = {format_value(schema)}, but should be {SCHEMA} [{folder}]")
     return [vector for one in index["files"] for vector in _topic(folder, one["file"], one["npz"])]
 
 

@@ -12,6 +12,7 @@ from properties.harness.campaign.launched import BranchRecord, KernelRecord, Lau
 from properties.harness.campaign.record import (
     BucketRecord,
     CampaignRecord,
+    CompiledRecord,
     CorpusRecord,
     MarkRecord,
     ProgressPoint,
@@ -167,7 +168,7 @@ def hostile() -> CampaignRecord:
         gpus={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
         faults={HOSTILE: 1},
-        kernels={HOSTILE: {"variants": [HOSTILE], "compilations": 1}},
+        kernels={HOSTILE: CompiledRecord([HOSTILE], 1)},
         launched=[
             KernelRecord(
                 HOSTILE,

@@ -150,7 +150,7 @@ def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
     record.save(tmp_path / "new" / "campaign.json")
     saved = CampaignRecord.load(tmp_path / "new" / "campaign.json")
     assert saved == record
-    assert {name: (len(one["variants"]), one["compilations"]) for name, one in saved.kernels.items()} == {
+    assert {name: (len(one.variants), one.compilations) for name, one in saved.kernels.items()} == {
         "add_kernel": (1, 1),
         "copy_kernel": (2, 3),
     }

@@ -21,6 +21,7 @@ from properties.harness.campaign.launched import KernelRecord, coverage_of, reco
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import CampaignRecord
 from properties.harness.case.values import call
+from properties.harness.data.decode import Decoder
 from properties.harness.device.port import InWorker
 from properties.harness.execution.example import Bench
 from properties.harness.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How, summary, take
@@ -148,7 +149,7 @@ def test_coverage_goes_from_process_to_process_and_into_files() -> None:
     found = launched(1, step=5)
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - what has just been written
     written = json.loads(json.dumps([asdict(one) for one in records_of(found)]))
-    assert coverage_of(KernelRecord.from_fields(**one) for one in written) == found
+    assert coverage_of(Decoder().decode(written, list[KernelRecord])) == found
 
 
 def how(kernel: str, why: str = "") -> How:

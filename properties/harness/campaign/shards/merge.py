@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from properties.harness.campaign.launched import coverage_of, records_of
@@ -15,6 +16,7 @@ from properties.harness.campaign.plan import shard_name
 from properties.harness.campaign.record import (
     BucketRecord,
     CampaignRecord,
+    CompiledRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,
@@ -250,16 +252,15 @@ def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
     return min(group, key=lambda one: _rank(_VERDICTS, one.verdict))
 
 
-def _kernels(records: Sequence[CampaignRecord]) -> dict[str, dict[str, Any]]:
-    names = sorted({name for one in records for name in one.kernels})
-    return {name: _kernel([one.kernels[name] for one in records if name in one.kernels]) for name in names}
-
-
-def _kernel(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    variants: list[Any] = []
-    for one in group:
-        variants += [variant for variant in one.get("variants", []) if variant not in variants]
-    return {"variants": variants, "compilations": sum(one.get("compilations", 0) for one in group)}
+def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
+    compiled: dict[str, CompiledRecord] = {}
+    for name, one in sorted(
+        (pair for record in records for pair in record.kernels.items()), key=itemgetter(0)
+    ):
+        so_far = compiled.setdefault(name, CompiledRecord())
+        so_far.variants += [variant for variant in one.variants if variant not in so_far.variants]
+        so_far.compilations += one.compilations
+    return compiled
 
 
 def _troubles(parts: Sequence[Part]) -> list[str]:

@@ -101,7 +101,7 @@ def kernels(record: CampaignRecord) -> Table | str:
     for column in ("variants", "compilations"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, one in record.kernels.items():
-        table.add_row(BrokenName(on_one_line(name)), f"{len(one['variants'])}", f"{one['compilations']}")
+        table.add_row(BrokenName(on_one_line(name)), f"{len(one.variants)}", f"{one.compilations}")
     return table if record.kernels else "kernels: none compiled"
 
 

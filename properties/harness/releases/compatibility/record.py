@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from properties.harness.data.reading import load as read_json
+from properties.harness.data.json_files import load as read_json
 from properties.harness.execution.verdict import Status
 
 RESULTS = Path(__file__).resolve().parents[4] / "compatibility.json"

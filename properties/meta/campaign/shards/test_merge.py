@@ -15,6 +15,7 @@ from properties.harness.campaign.launched import BranchRecord, KernelRecord, Lau
 from properties.harness.campaign.record import (
     BucketRecord,
     CampaignRecord,
+    CompiledRecord,
     CorpusRecord,
     MarkRecord,
     ProgressPoint,
@@ -109,11 +110,11 @@ def test_marks_are_reached_where_any_shard_reached_them_first() -> None:
 
 
 def test_kernels_faults_and_replays_are_those_of_all() -> None:
-    one = {"kernels": {"copy": {"variants": ["a", "b"], "compilations": 2}}, "faults": {"hang": 1}}
-    other = {"kernels": {"copy": {"variants": ["b", "c"], "compilations": 1}}, "faults": {"hang": 2}}
+    one = {"kernels": {"copy": CompiledRecord(["a", "b"], 2)}, "faults": {"hang": 1}}
+    other = {"kernels": {"copy": CompiledRecord(["b", "c"], 1)}, "faults": {"hang": 2}}
     fixed, failed = CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "FAILED", "differs")
     whole = pair(one | {"corpus": [fixed]}, other | {"corpus": [failed]})
-    assert whole.kernels == {"copy": {"variants": ["a", "b", "c"], "compilations": 3}}
+    assert whole.kernels == {"copy": CompiledRecord(["a", "b", "c"], 3)}
     assert (whole.faults, whole.corpus) == ({"hang": 3}, [failed])
 
 
