@@ -11,7 +11,7 @@ from properties.meta.breakages.release import MAX_EXAMPLES, PlantedDefect, trial
 from properties.meta.breakages.scenarios import print_table
 
 _PROPERTY = "real-engine/connector-v2"
-_OURS = "properties.subjects.vllm.live.transfers"
+_OURS = "properties.subjects.vllm.engine.transfers"
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
 
 CONNECTORS = (

@@ -132,8 +132,8 @@ pretend()
 import typing
 import vllm.config.cache as cache
 cache.MambaCacheMode = typing.Literal["align", "all", "none"]
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.modes import require_mode
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.settings import require_mode
 try:
     require_mode(LiveSettings(kinds=("mamba2",), mamba_cache_mode={mode!r}, connector={connector!r}, runner="V1", block_size=8))
     print("scenarios")

@@ -35,7 +35,7 @@ needs_release = pytest.mark.skipif(
 @cache
 def parts() -> Any:
     """The module of the adapter that needs no release."""
-    spec = importlib.util.spec_from_file_location("inside_parts", ADAPTER / "live" / "inside_parts.py")
+    spec = importlib.util.spec_from_file_location("inside_parts", ADAPTER / "engine" / "inside_parts.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,8 +16,8 @@ from properties.harness.subject.known import known_in
 from properties.harness.subject.not_offered import NotOffered
 from properties.subjects import Subject, load
 from properties.subjects.vllm import outside_align, outside_builders
-from properties.subjects.vllm.live import engine as live_engine
-from properties.subjects.vllm.live.inside import PORTED
+from properties.subjects.vllm.engine import core
+from properties.subjects.vllm.engine.inside import PORTED
 from properties.subjects.vllm.profile import profile_of
 from properties.subjects.vllm.release import RELEASE, RELEASE_NAME
 from properties.subjects.vllm_conditions import CONDITIONS
@@ -33,7 +33,7 @@ TOPICS = (
     "align_context",
     "align_kernels",
     "align_runner",
-    "live.engine",
+    "engine.core",
 )
 
 for _topic in TOPICS:
@@ -104,7 +104,7 @@ def with_inside(name: str, port: ModuleType) -> Subject:
         raise ValueError(f"inside = {name!r}, but should offer one of {', '.join(PORTED)} [with_inside]")
     # Only the engine: what else the adapter has is the release's alone, and tested as such.
     engine = ModuleType(__name__)
-    names = (*live_engine.__all__, "__file__", "__path__")
+    names = (*core.__all__, "__file__", "__path__")
     vars(engine).update({one: globals()[one] for one in names} | {"__inside__": port})
     known = (
         one

@@ -1,4 +1,4 @@
-"""The release of vLLM that is installed: its version, where its names live, and what it needs to run without a GPU."""
+"""The release of vLLM that is installed: its version, where its names are, and what it needs to run without a GPU."""
 
 import importlib
 import importlib.abc

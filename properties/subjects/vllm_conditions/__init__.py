@@ -9,9 +9,19 @@ from collections.abc import Mapping
 
 from properties.harness.subject.deviation import Condition
 from properties.subjects.vllm_conditions.align import ALIGN
+from properties.subjects.vllm_conditions.batches import BATCHES
 from properties.subjects.vllm_conditions.builders import BUILDERS
-from properties.subjects.vllm_conditions.live import LIVE
-from properties.subjects.vllm_conditions.live_connectors import LIVE_CONNECTORS
+from properties.subjects.vllm_conditions.connectors import CONNECTORS
+from properties.subjects.vllm_conditions.engines import ENGINES
+from properties.subjects.vllm_conditions.pointers import POINTERS
 from properties.subjects.vllm_conditions.stateless import STATELESS
 
-CONDITIONS: Mapping[str, Condition] = {**ALIGN, **BUILDERS, **LIVE, **LIVE_CONNECTORS, **STATELESS}
+CONDITIONS: Mapping[str, Condition] = {
+    **ALIGN,
+    **POINTERS,
+    **BATCHES,
+    **BUILDERS,
+    **ENGINES,
+    **CONNECTORS,
+    **STATELESS,
+}

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from oracle.align.decisions import after_v2_steps
 from oracle.align.memory import Copy, Place, state_copy
-from oracle.align.pointers import Entry
 from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.raw import as_elements
 from properties.harness.case.values import (
-    ITEM_SIZES,
-    Address,
-    Attribute,
     Call,
     Fake,
     Let,
@@ -26,7 +22,6 @@ from properties.harness.case.values import (
 )
 from properties.harness.execution.run import Follower, rules_of
 from properties.harness.expectations.align import working
-from properties.harness.expectations.align_buffers import lists_of
 from properties.harness.expectations.align_values import context_of, windows
 from properties.subjects import LAYOUT_VARIABLE, Condition
 from properties.subjects.vllm_conditions.calls import (
@@ -35,19 +30,18 @@ from properties.subjects.vllm_conditions.calls import (
     calls_of,
     changed_blocks,
     everything,
+    only_wrong,
+    pages_of,
     raw,
+    warp_by_warp,
     wrong_calls,
 )
 
 SLOTWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
 ROWWISE = "MambaSpecDecodeGPUContext.run_fused_postprocess"
-PRECOPY = "MambaSpecDecodeGPUContext.run_fused_precopy"
 POSTPROCESS = (SLOTWISE, ROWWISE, "postprocess_mamba_align_gpu", "harness.launch")
 _INITIALIZE = "MambaSpecDecodeGPUContext.initialize_from_forward_context"
 _CHANNEL_FIRST = (LAYOUT_VARIABLE, "DS")
-_LISTS = ("do_mamba_copy_block", "batch_memcpy")
-_UPPER_HALF = 2**63 - 2**41
-"""What lies behind such an address, too: pools have up to some gigabytes."""
 
 
 def resets_a_count(case: Case, profile: Profile) -> bool:
@@ -66,7 +60,7 @@ def _resets(one: Made) -> bool:
 def copies_nothing(case: Case, profile: Profile) -> bool:
     """Whatever V2's postprocess left wrong is what was there before, where it was to copy something and did not."""
     in_warps = warp_by_warp(case)
-    return _only(
+    return only_wrong(
         case, profile, lambda one: one.call.function == SLOTWISE and _kept(one) and _undone(one, in_warps)
     )
 
@@ -123,7 +117,7 @@ def _places(one: Made, *, right: bool = False) -> set[Place]:
 
 def _origins(one: Made) -> dict[str, Place]:
     """Where the views of pages begin by which a large pool is observed."""
-    pages = _pages(one.call)
+    pages = pages_of(one.call)
     return {
         name: Place(pool, start)
         for pool, page in pages.items()
@@ -141,15 +135,9 @@ def _kept(one: Made) -> bool:
     )
 
 
-def _only(case: Case, profile: Profile, holds: Callable[[Made], bool]) -> bool:
-    """Whether some call left wrong bytes, and it holds of each that did."""
-    wrong = wrong_calls(case, profile)
-    return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
-
-
 def _moves_within_blocks(one: Made) -> bool:
     """Whether everything that is wrong should be what the rules move there from elsewhere in the same block."""
-    pages, late = _pages(one.call), _late(one)
+    pages, late = pages_of(one.call), _late(one)
     return all(
         _depends_on_block(one, name, block, late)
         for name, _, right, seen in one.wrong_bytes()
@@ -177,7 +165,7 @@ def _depends_on_block(one: Made, name: str, wrong: set[int], late: set[Place]) -
     pool, start = _origins(one).get(name, Place(name, 0))
     held, right = raw(one.known[name]), raw(dict(one.expected.after)[name])
     seen = next(seen for wrong_name, _, _, seen in one.wrong_bytes() if wrong_name == name)
-    page = _pages(one.call).get(name, len(right))
+    page = pages_of(one.call).get(name, len(right))
     first = min(wrong) // page * page
     places = range(first, min(first + page, len(held)))
     source = _sources(one, name, places)
@@ -216,31 +204,15 @@ def _sources(one: Made, name: str, places: range) -> list[int | None]:
     ]
 
 
-def warp_by_warp(case: Case) -> bool:
-    """Warps of a program run one after the other, or on a GPU: a load may see what another one has stored."""
-    return case.device != "cpu" or any(call.schedule.startswith("warps") for call in case.calls)
-
-
-def _in_warps(case: Case, _: Profile) -> bool:
-    return warp_by_warp(case)
-
-
 def shifted_too_far(case: Case, profile: Profile) -> bool:
     """Each wrong block is one in which a postprocess was to move something, and something was moved there."""
-    return _only(case, profile, _shifts_too_far)
+    return only_wrong(case, profile, _shifts_too_far)
 
 
 def _shifts_too_far(one: Made) -> bool:
     if next(one.wrong_bytes(), None) is None or one.call.function not in POSTPROCESS:
         return False
     return not _kept(one) and _moves_within_blocks(one)
-
-
-def _pages(call: Call) -> dict[str, int]:
-    """Bytes from one block to the next, by pool."""
-    views = (one for one in everything(call.named.values()) if isinstance(one, View))
-    strides = ((one.of, one.strides[0] * ITEM_SIZES[one.dtype]) for one in views if one.strides)
-    return {pool: stride for pool, stride in strides if stride}
 
 
 def channel_first(case: Case, _: Profile) -> bool:
@@ -319,79 +291,10 @@ def _as_rows(value: Any) -> Any:
     return value
 
 
-def overlapping_run(case: Case, profile: Profile) -> bool:
-    """A run of bytes that is moved onto itself, towards lower addresses, warp by warp or on a GPU."""
-    return warp_by_warp(case) and any(_overlapping(one) for one in calls_of(case, profile))
-
-
-def _overlapping(one: Made) -> list[Entry]:
-    if one.call.function not in _LISTS:
-        return []
-    return [entry for entry in listed_by(one.call, one.profile) if _overlaps(entry)]
-
-
-def _overlaps(entry: Entry) -> bool:
-    source, target, size = entry
-    return source.pool == target.pool and target.offset < source.offset < target.offset + size
-
-
-def within_overlapping_runs(case: Case, profile: Profile) -> bool:
-    """Whatever is wrong lies where such a run goes."""
-    return _only(case, profile, lambda one: one.call.function in _LISTS and _in_runs(one))
-
-
-def _in_runs(one: Made) -> bool:
-    runs = _overlapping(one)
-    return all(
-        any(name == target.pool and target.offset <= at < target.offset + size for _, target, size in runs)
-        for name, _, right, seen in one.wrong_bytes()
-        for at in changed_blocks(right, seen, 1)
-    )
-
-
-def listed_by(call: Call, profile: Profile) -> tuple[Entry, ...]:
-    """The runs that a call of the copy by lists of pointers moves."""
-    value = call.named.get("bufs", call.named.get("src_ptrs"))
-    return lists_of(value.of if isinstance(value, Attribute) else value, profile).listed
-
-
-def upper_half(case: Case, _: Profile) -> bool:
-    """Some memory is at, or reaches to, an address of 2^63 or more."""
-    found = everything(case.steps)
-    return any(
-        (isinstance(one, Fake) and one.address >= _UPPER_HALF)
-        or (isinstance(one, Address) and one.offset >= _UPPER_HALF)
-        for one in found
-    )
-
-
-def reads_for_unused_slots(case: Case, profile: Profile) -> bool:
-    """A precopy looks up an accepted state behind the table, and some layer has fewer states than there are copy functions."""
-    calls = [one.call for one in calls_of(case, profile)]
-    bound = next((call.named for call in calls if call.function == _INITIALIZE), None)
-    if bound is None:
-        return False
-    layers = [one for one in everything([bound["forward_context"]]) if isinstance(one, Record)]
-    functions = len(bound["mamba_state_copy_funcs"])
-    unused = any(
-        len(dict(one.fields).get("kv_cache", ())) < functions for one in layers if one.type == "Layer"
-    )
-    width = min(table.shape[1] for table in bound["block_tables"])
-    return unused and any(_behind(call, width) for call in calls if call.function == PRECOPY)
-
-
-def _behind(call: Call, width: int) -> bool:
-    columns, biases = (call.named[name].values() for name in ("src_col_gpu", "token_bias_gpu"))
-    return any(column + bias >= width for column, bias in zip(columns, biases, strict=True) if column >= 0)
-
-
 ALIGN: Mapping[str, Condition] = {
     "count_in_place": Condition(resets_a_count, copies_nothing),
-    "shift_within_a_block": Condition(_in_warps, shifted_too_far),
+    "shift_within_a_block": Condition(lambda case, _: warp_by_warp(case), shifted_too_far),
     "channel_first": Condition(channel_first, rows_first),
     "channel_first_described": Condition(channel_first, described_as_rows),
     "channel_first_step": Condition(channel_first_step),
-    "run_onto_itself": Condition(overlapping_run, within_overlapping_runs),
-    "unused_slot": Condition(reads_for_unused_slots),
-    "upper_half": Condition(upper_half),
 }

@@ -1,10 +1,10 @@
-"""Conditions of entries about batches and builders."""
+"""Conditions of entries about builders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import (
@@ -25,83 +25,16 @@ from properties.subjects.vllm_conditions.calls import (
     Made,
     asked_again,
     calls_of,
-    explained,
+    some_call,
     with_argument,
     wrong_calls,
 )
 
 _GDN = "GDNAttentionMetadataBuilder"
-_SPLIT = "split_decodes_and_prefills"
 _COMMON = "common_attn_metadata"
 _COUNTS = "num_accepted_tokens"
 _OWNED = "harness.owned_fields"
 _HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
-
-
-def _some(holds: Callable[[Call], bool]) -> Callable[[Case, Profile], bool]:
-    """Whether it holds of some call of a case."""
-    return lambda case, profile: any(holds(one.call) for one in calls_of(case, profile))
-
-
-def _some_made(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
-    """Whether it holds of some call of a case on the release."""
-    return lambda case, profile: any(holds(one.call, profile) for one in calls_of(case, profile))
-
-
-# Batches.
-
-
-def _is_uniform(call: Call) -> bool:
-    """Rows in their prompt are to be prefills in a uniform batch whose rows differ in padding alone."""
-    return _asks_for_both(call) and any(_marks(call)) and len({*_lens(call)} - {0}) <= 1
-
-
-def _is_padded(call: Call) -> bool:
-    """Rows in their prompt are to be prefills in a uniform batch with padding."""
-    return _asks_for_both(call) and 0 in _lens(call)
-
-
-def _asks_for_both(call: Call) -> bool:
-    if call.function != _SPLIT:
-        return False
-    options = call.named
-    return bool(options["require_uniform"] and not options["treat_short_extends_as_decodes"])
-
-
-def _lens(call: Call) -> tuple[int, ...]:
-    starts = call.named[_COMMON]["query_start_loc_cpu"].values()
-    return tuple(end - start for start, end in pairwise(starts))
-
-
-def _marks(call: Call) -> tuple[int, ...]:
-    marks: Tensor = call.named[_COMMON]["is_prefilling"]
-    return marks.values()
-
-
-def all_decodes(case: Case, profile: Profile) -> bool:
-    """Every wrong split is the one that looks at no prompt."""
-
-    def rules(one: Made) -> Iterator[Expected]:
-        if _is_uniform(one.call):
-            yield asked_again(with_argument(one.call, "treat_short_extends_as_decodes", True), profile)
-
-    return explained(case, profile, rules)
-
-
-def padding_is_prefill(case: Case, profile: Profile) -> bool:
-    """Every wrong split has its first prefill at the first row of padding."""
-
-    def rules(one: Made) -> Iterator[Expected]:
-        if _is_padded(one.call):
-            lens, tokens = _lens(one.call), one.call.named[_COMMON]["num_actual_tokens"]
-            first = lens.index(0)
-            before = sum(lens[:first])
-            yield Returned((first, len(lens) - first, before, tokens - before))
-
-    return explained(case, profile, rules)
-
-
-# Builders.
 
 
 def _builds(call: Call, gdn: bool) -> bool:
@@ -293,11 +226,9 @@ def cuts_indices_at_tokens(case: Case, profile: Profile) -> bool:
 
 
 BUILDERS: Mapping[str, Condition] = {
-    "uniform_prompts": Condition(_some(_is_uniform), all_decodes),
-    "uniform_padding": Condition(_some(_is_padded), padding_is_prefill),
-    "drafted_nothing": Condition(_some(_drops), accepts_one),
-    "first_token": Condition(_some(_has_first_token), goes_by_length),
-    "padded_to_tokens": Condition(_some_made(_exceeds_rows), has_an_entry_per_token),
-    "kept_table": Condition(_some_made(_table_is_wider)),
-    "kept_indices": Condition(_some_made(_cuts_indices), cuts_indices_at_tokens),
+    "drafted_nothing": Condition(some_call(lambda call, _: _drops(call)), accepts_one),
+    "first_token": Condition(some_call(lambda call, _: _has_first_token(call)), goes_by_length),
+    "padded_to_tokens": Condition(some_call(_exceeds_rows), has_an_entry_per_token),
+    "kept_table": Condition(some_call(_table_is_wider)),
+    "kept_indices": Condition(some_call(_cuts_indices), cuts_indices_at_tokens),
 }

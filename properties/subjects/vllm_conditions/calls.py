@@ -11,7 +11,7 @@ from oracle.profile import Profile
 from properties.harness.case import Case
 from properties.harness.case.compare import outcome_difference
 from properties.harness.case.raw import as_bytes
-from properties.harness.case.values import Call, Expected, Outcome, Tensor, Value
+from properties.harness.case.values import ITEM_SIZES, Call, Expected, Outcome, Tensor, Value, View
 from properties.harness.execution.run import Follower, recorded
 from properties.harness.expectations import answer
 
@@ -77,6 +77,11 @@ def calls_of(case: Case, profile: Profile) -> Iterator[Made]:
             yield Made(number, asked.call, dict(known), asked.expected, actual, case.device, profile)
 
 
+def some_call(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether it holds of some call of a case on the release."""
+    return lambda case, profile: any(holds(one.call, profile) for one in calls_of(case, profile))
+
+
 def wrong_calls(case: Case, profile: Profile) -> list[Made]:
     """The calls that deviate from the rules; of a scenario the last one, since what came of those before it did not matter."""
     wrong = [one for one in calls_of(case, profile) if one.deviates]
@@ -122,3 +127,21 @@ def everything(values: Iterable[Value]) -> Iterator[Any]:
             waiting.extend(chain(one.keys(), one.values()))
         elif isinstance(one, (list, tuple)) and not all(isinstance(item, int) for item in one):
             waiting.extend(one)
+
+
+def only_wrong(case: Case, profile: Profile, holds: Callable[[Made], bool]) -> bool:
+    """Whether some call left wrong bytes, and it holds of each that did."""
+    wrong = wrong_calls(case, profile)
+    return bool(wrong) and all(next(one.wrong_bytes(), None) is not None and holds(one) for one in wrong)
+
+
+def warp_by_warp(case: Case) -> bool:
+    """Warps of a program run one after the other, or on a GPU: a load may see what another one has stored."""
+    return case.device != "cpu" or any(call.schedule.startswith("warps") for call in case.calls)
+
+
+def pages_of(call: Call) -> dict[str, int]:
+    """Bytes from one block to the next, by pool."""
+    views = (one for one in everything(call.named.values()) if isinstance(one, View))
+    strides = ((one.of, one.strides[0] * ITEM_SIZES[one.dtype]) for one in views if one.strides)
+    return {pool: stride for pool, stride in strides if stride}

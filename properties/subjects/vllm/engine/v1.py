@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.connector import in_place
-from properties.subjects.vllm.live.forward import LiveForward
-from properties.subjects.vllm.live.states import LiveMemory
-from properties.subjects.vllm.live.v1_parts import (
+from properties.subjects.vllm.engine.connector import in_place
+from properties.subjects.vllm.engine.parts import ToyModel
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.states import LiveMemory
+from properties.subjects.vllm.engine.v1_parts import (
     HOST,
-    FirstModel,
     FirstSampler,
     HostTorch,
     layer_of,
@@ -24,7 +23,7 @@ from properties.subjects.vllm.live.v1_parts import (
     planned_model_drafts,
     planned_ngrams,
 )
-from properties.subjects.vllm.live.worker import LiveWorker
+from properties.subjects.vllm.engine.worker import LiveWorker
 from properties.subjects.vllm.release import find
 
 _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
@@ -65,10 +64,10 @@ class LiveWorkerV1(LiveWorker):
         for name, layer in self.memory.layers.items():
             context[name] = layer_of(layer.kind, self.inside)
         runner = _runner_of(module.GPUModelRunner)(self.config, HOST)
-        runner.live = self
-        runner.model = FirstModel(self)
+        runner.worker = self
+        runner.model = ToyModel(self)
         if self.settings.num_spec:
-            runner.drafter.live = self
+            runner.drafter.worker = self
         runner.sampler = FirstSampler(self)
         runner.rejection_sampler = runner.sampler
         with in_place(self.connector):
@@ -84,73 +83,40 @@ class LiveWorkerV1(LiveWorker):
         compilation.cudagraph_capture_sizes = sizes or [tokens * self.settings.max_num_seqs]
         compilation.max_cudagraph_capture_size = compilation.cudagraph_capture_sizes[-1]
 
-    def run(self, ids: torch.Tensor, metadata: dict[str, Any]) -> torch.Tensor:
-        """The layers of the batch; the token that the model says after each of its tokens."""
-        runner = self.runner
-        batch = runner.input_batch
-        count = batch.num_reqs
-        starts = runner.query_start_loc.gpu[: count + 1].tolist()
-        tokens = ids.tolist()[: starts[count]]
-        self.forward = LiveForward(self.memory, list(batch.req_ids[:count]), starts, tokens)
-        computed: list[int] = []
-        for number, layers in enumerate(self.memory.groups):
-            found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
-            if number:
-                self.forward.recurrent(number, layers, found)
-                continue
-            lengths = found.seq_lens.tolist()
-            computed = [lengths[row] - (starts[row + 1] - starts[row]) for row in range(count)]
-            self.forward.attention(
-                layers,
-                found.block_table_tensor.tolist(),
-                found.slot_mapping.tolist(),
-                computed,
-                self.settings.kv_block_size,
-            )
-        self._note(batch.req_ids[:count], starts, tokens, computed)
-        following = torch.zeros(len(ids), dtype=torch.int64)
-        following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
+    def run(self, metadata: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
+        """The token that the model says after each of the batch's tokens."""
+        batch = self.runner.input_batch
+        starts = self.runner.query_start_loc.gpu[: batch.num_reqs + 1].tolist()
+        following = self.layers(list(batch.req_ids[: batch.num_reqs]), starts, ids, metadata)
+        self._note()
         return following
 
-    def _note(self, names: list[str], starts: list[int], tokens: list[int], computed: list[int]) -> None:
+    def _note(self) -> None:
         """Remember what requests have said so far."""
+        assert self.forward is not None
         self.texts = {name: text for name, text in self.texts.items() if name in self.runner.requests}
-        for row, name in enumerate(names):
-            state = self.runner.requests[name]
-            text = self.texts.get(name) or [*state.prompt_token_ids, *state.output_token_ids]
-            own = tokens[starts[row] : starts[row + 1]]
-            first = computed[row]
-            self.texts[name] = [*text[:first], *own, *text[first + len(own) :]]
+        for row in self.forward.rows:
+            state = self.runner.requests[row["request"]]
+            text = self.texts.get(row["request"]) or [*state.prompt_token_ids, *state.output_token_ids]
+            first, own = row["computed"], row["tokens"]
+            self.texts[row["request"]] = [*text[:first], *own, *text[first + len(own) :]]
 
     def drafts_after(self, row: int, sampled: list[int]) -> list[int]:
         """What is drafted for a row of the batch that sampled these tokens, none where it is still in its prompt."""
         assert self.forward is not None
-        found = self.forward.rows[row]
-        count = self.settings.num_spec
         if not sampled:
             return []
-        drafted = len(found["tokens"]) - self._own(row)
-        known = self.texts[found["request"]][: found["computed"] + len(found["tokens"]) - drafted]
-        return self.plan(found["request"], [*known, *sampled], count)
-
-    def _own(self, row: int) -> int:
-        """How many of a row's tokens are no drafts."""
-        assert self.forward is not None
         found = self.forward.rows[row]
-        return len(found["tokens"]) - self.drafted.get(found["request"], 0)
-
-    @property
-    def drafted(self) -> dict[str, int]:
-        """By request, how many drafts the step verifies."""
-        scheduled = self.runner.scheduled.scheduled_spec_decode_tokens
-        return {name: len(tokens) for name, tokens in scheduled.items()}
+        drafts = self.runner.scheduled.scheduled_spec_decode_tokens.get(found["request"], ())
+        known = self.texts[found["request"]][: found["computed"] + len(found["tokens"]) - len(drafts)]
+        return self.plan(found["request"], [*known, *sampled], self.settings.num_spec)
 
 
 def _runner_of(released: Any) -> Any:
     """The release's runner without what it asks a GPU for, and with the memory of ours."""
 
     class Runner(released):
-        live: LiveWorkerV1
+        worker: LiveWorkerV1
         scheduled: Any = None
 
         def _init_device_properties(self) -> None:
@@ -163,16 +129,13 @@ def _runner_of(released: Any) -> Any:
             return super().execute_model(scheduler_output, *arguments)
 
         def initialize_kv_cache_tensors(self, *_: Any, **__: Any) -> dict[str, Any]:
-            context = self.compilation_config.static_forward_context
-            caches = {}
-            for name, layer in self.live.memory.layers.items():
-                caches[name] = layer.states[0] if layer.kind == "attention" else list(layer.states)
-                context[name].kv_cache = caches[name]
-            self.kv_caches.extend(self.live.memory.pools)
+            caches = self.worker.memory.caches
+            for name, cache in caches.items():
+                self.compilation_config.static_forward_context[name].kv_cache = cache
+            self.kv_caches.extend(self.worker.memory.pools)
             return caches
 
         def _zero_block_ids(self, block_ids: list[int]) -> None:
-            for pool in self.live.memory.pools:
-                pool[block_ids] = 0
+            self.worker.memory.zero(block_ids)
 
     return Runner

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.states import LiveMemory
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.states import LiveMemory
 
 
 @dataclasses.dataclass(frozen=True)

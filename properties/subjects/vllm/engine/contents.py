@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from oracle.lifecycle.known_states import Found, KnownStates
-from properties.subjects.vllm.live.states import LiveLayer, LiveMemory
+from properties.subjects.vllm.engine.states import LiveLayer, LiveMemory
 
 RowAccess = tuple[str, int, tuple[int, ...], int, tuple[int, ...], tuple[Found, ...]]
 """A row's request, a group, the blocks that it reads, the one that it runs in (0 in attention, which has none), those that it

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.named_states import UNKNOWN
-from properties.subjects.vllm.live.config import (
+from properties.subjects.vllm.engine.settings import (
     CONV_CHANNELS,
     CONV_WIDTH,
     TEMPORAL,
@@ -104,6 +104,18 @@ class LiveMemory:
             ]
             self.groups.append(made)
             self.layers.update(zip(names, made, strict=True))
+
+    @property
+    def caches(self) -> dict[str, Any]:
+        """What a layer keeps, by name, as the release has it: a tensor, or one for each kind of state."""
+        return {
+            name: layer.states[0] if layer.kind == "attention" else list(layer.states)
+            for name, layer in self.layers.items()
+        }
+
+    def zero(self, blocks: list[int]) -> None:
+        for pool in self.pools:
+            pool[blocks] = 0
 
     def contents(self, group: int, block: int) -> list[Any]:
         """What stands in a block that may be hit, layer by layer."""

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from properties.harness.subject.not_offered import NotOffered
-from properties.subjects.vllm.live.config import BUILDERS, LiveSettings
-from properties.subjects.vllm.live.inside_parts import (
+from properties.subjects.vllm.engine.config import BUILDERS
+from properties.subjects.vllm.engine.inside_parts import (
     KernelInside,
     builder_inside,
     context_inside,
     first_runner_inside,
 )
+from properties.subjects.vllm.engine.settings import LiveSettings
 from properties.subjects.vllm.release import RELEASE, find
 
 __all__ = ["PORTED", "Inside"]

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.connector import in_place, worker_connector
-from properties.subjects.vllm.live.forward import LiveForward
-from properties.subjects.vllm.live.inside import Inside
-from properties.subjects.vllm.live.states import LiveMemory
+import torch
+
+from properties.subjects.vllm.engine.connector import in_place, worker_connector
+from properties.subjects.vllm.engine.forward import LiveForward
+from properties.subjects.vllm.engine.inside import Inside
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.states import LiveMemory
 from properties.subjects.vllm.release import find
 
 
@@ -44,6 +46,24 @@ class LiveWorker:
             if done is None:
                 done = self.runner.sample_tokens(None)
         return done
+
+    def layers(self, names: list[str], starts: list[int], ids: torch.Tensor, metadata: Any) -> torch.Tensor:
+        """Run the layers of a batch: rows of these requests, which start there.
+
+        Returns:
+            the token that the model says after each of `ids`; 0 behind the last row.
+        """
+        tokens = ids.tolist()[: starts[-1]]
+        self.forward = LiveForward(self.memory, names, starts, tokens)
+        for number, layers in enumerate(self.memory.groups):
+            found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
+            if number:
+                self.forward.recurrent(number, layers, found)
+            else:
+                self.forward.attention(layers, found)
+        following = torch.zeros(len(ids), dtype=torch.int64)
+        following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
+        return following
 
     def drafts(self) -> Any:
         return self.runner.take_draft_token_ids()

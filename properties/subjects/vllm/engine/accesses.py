@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from properties.subjects.vllm.live.config import CONV_WIDTH, LiveSettings
+from properties.subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings
 
 
 @dataclasses.dataclass(frozen=True)

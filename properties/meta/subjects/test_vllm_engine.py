@@ -349,7 +349,7 @@ def test_drafts_were_behind_a_row_of_a_prompt(beside: Row, found: Any, runner: s
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
     """Both sides have the default; the adapter's cannot be imported without a release."""
-    text = (ROOT / "properties/subjects/vllm/live/config.py").read_text(encoding="utf-8")
+    text = (ROOT / "properties/subjects/vllm/engine/settings.py").read_text(encoding="utf-8")
     (settings,) = (one for one in ast.parse(text).body if getattr(one, "name", "") == "LiveSettings")
     assert isinstance(settings, ast.ClassDef)
     defaults = {

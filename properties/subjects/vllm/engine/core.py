@@ -18,21 +18,15 @@ from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from properties.harness.subject.not_offered import NotOffered
+from properties.subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
+from properties.subjects.vllm.engine.connection import LiveConnection
+from properties.subjects.vllm.engine.contents import accessed, held
+from properties.subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings, require_mode
+from properties.subjects.vllm.engine.states import LiveMemory
+from properties.subjects.vllm.engine.step import LiveStep
+from properties.subjects.vllm.engine.v1 import LiveWorkerV1
+from properties.subjects.vllm.engine.v2 import LiveWorkerV2
 from properties.subjects.vllm.layout import get_conv_state_layout
-from properties.subjects.vllm.live.config import (
-    CONV_WIDTH,
-    LiveSettings,
-    block_sizes,
-    kv_cache_config,
-    vllm_config,
-)
-from properties.subjects.vllm.live.connection import LiveConnection
-from properties.subjects.vllm.live.contents import accessed, held
-from properties.subjects.vllm.live.modes import require_mode
-from properties.subjects.vllm.live.states import LiveMemory
-from properties.subjects.vllm.live.step import LiveStep
-from properties.subjects.vllm.live.v1 import LiveWorkerV1
-from properties.subjects.vllm.live.v2 import LiveWorkerV2
 from properties.subjects.vllm.release import RELEASE_NAME, find, optional
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from properties.harness.subject.not_offered import NotOffered
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.offers import LiveOffers
-from properties.subjects.vllm.live.transfers import LiveTransfers
+from properties.subjects.vllm.engine.offers import LiveOffers
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.transfers import LiveTransfers
 from properties.subjects.vllm.release import find, optional
 
 _FOLDER = "vllm.distributed.kv_transfer"
-_MODULE, _SHARED = "statecheck_live_connector", "live"
+_MODULE, _SHARED = "statecheck_connector", "statecheck"
 
 
 def configure_connector(config: Any, settings: LiveSettings) -> None:

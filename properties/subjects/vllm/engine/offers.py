@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.transfers import BlockMove, LiveTransfer
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.transfers import BlockMove, LiveTransfer
 
 
 class LiveOffers:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from properties.subjects.vllm.live.inside import Inside
-from properties.subjects.vllm.live.parts import copies
+from properties.subjects.vllm.engine.inside import Inside
+from properties.subjects.vllm.engine.parts import CommonMetadata, taken
 from properties.subjects.vllm.release import find
 
 HOST = torch.device("cpu")
@@ -47,25 +47,6 @@ class HostTorch(ModuleType):
         return getattr(self.plain, name)
 
 
-class _FirstAttentionBuilder:
-    """The metadata of the attention group are the common ones."""
-
-    supports_update_block_table = False
-    requires_block_table_width = False
-    reorder_batch_threshold = None
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    @classmethod
-    def get_cudagraph_support(cls, *_: Any) -> Any:
-        return find("vllm.v1.attention.backend:AttentionCGSupport").ALWAYS
-
-    def set_kernel_block_size(self, *_: Any) -> None: ...
-
-    def build(self, *given: Any, **named: Any) -> Any:
-        return named["common_attn_metadata"] if named else given[1]
-
-
 def _attention() -> Any:
     class Backend(find("vllm.v1.attention.backend:AttentionBackend")):  # type: ignore[misc]
         @staticmethod
@@ -78,7 +59,7 @@ def _attention() -> Any:
 
         @staticmethod
         def get_builder_cls() -> Any:
-            return _FirstAttentionBuilder
+            return CommonMetadata
 
         @staticmethod
         def get_kv_cache_shape(num_blocks: int, block_size: int, *_: Any, **__: Any) -> tuple[int, ...]:
@@ -97,29 +78,6 @@ def layer_of(kind: str, inside: Inside) -> Any:
     backend = _attention() if kind == "attention" else inside.backend(kind)
     methods = {"get_attn_backend": lambda _: backend, "get_kv_cache_spec": lambda *_: None, "num_heads": 1}
     return type("Layer", (base,), methods)()
-
-
-class FirstModel(torch.nn.Module):
-    """The model that the runner calls."""
-
-    worker: Any
-
-    def __init__(self, worker: Any) -> None:
-        super().__init__()
-        object.__setattr__(self, "worker", worker)
-
-    def forward(self, input_ids: torch.Tensor, **_: Any) -> torch.Tensor:
-        metadata = find("vllm.forward_context:get_forward_context")().attn_metadata
-        return self.worker.run(input_ids, metadata)
-
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
-
-    def get_mamba_state_copy_func(self) -> tuple[Any, ...]:
-        return copies(self.worker.settings.kinds[0] == "short_conv")
-
-    def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        return {one: copies("SHORT" in str(one.name)) for one in types}
 
 
 class FirstSampler:
@@ -149,11 +107,9 @@ class FirstSampler:
         first = at = 0
         self.last = []
         for row, count in enumerate(drafts.num_draft_tokens):
-            taken = 0
-            while taken < count and proposed[first + taken] == said[at + taken]:
-                taken += 1
-            sampled[row, : taken + 1] = torch.tensor(said[at : at + taken + 1], dtype=torch.int32)
-            self.last.append(said[at : at + taken + 1])
+            tokens = taken(proposed[first : first + count], said[at : at + count + 1])
+            sampled[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
+            self.last.append(tokens)
             first, at = first + count, at + count + 1
         return Output(sampled, None)
 
@@ -162,7 +118,7 @@ def planned_ngrams() -> Any:
     """The drafter that looks for n-grams, whose drafts are planned."""
 
     class NgramProposer:
-        live: Any
+        worker: Any
 
         def __init__(self, *_: Any) -> None: ...
 
@@ -171,7 +127,7 @@ def planned_ngrams() -> Any:
         def propose(self, *arguments: Any, **__: Any) -> list[list[int]]:
             # Before 0.25 it is not told how many drafts are wanted.
             sampled = next(one for one in arguments if isinstance(one, list))
-            return [self.live.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
+            return [self.worker.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
 
     return SimpleNamespace(NgramProposer=NgramProposer)
 
@@ -181,7 +137,7 @@ def planned_model_drafts() -> Any:
     released = find("vllm.v1.spec_decode.eagle:EagleProposer")
 
     class Proposer(released):  # type: ignore[misc, valid-type]
-        live: Any
+        worker: Any
 
         def __init__(self, config: Any, device: Any, runner: Any) -> None:
             self.runner, self.device, self.vllm_config = runner, device, config
@@ -201,9 +157,9 @@ def planned_model_drafts() -> Any:
         def take_last_draft_probs(self) -> None: ...
 
         def propose(self, *_: Any, **__: Any) -> torch.Tensor:
-            live = self.live
-            sampled = live.runner.sampler.last
-            rows = [live.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
+            worker = self.worker
+            sampled = worker.runner.sampler.last
+            rows = [worker.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
             count = self.num_speculative_tokens
             return torch.tensor([[*row, *([0] * (count - len(row)))] for row in rows], dtype=torch.int32)
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oracle.lifecycle.transfers import Place, Transfers
-from properties.subjects.vllm.live.config import LiveSettings
-from properties.subjects.vllm.live.connector import configure_connector, share
-from properties.subjects.vllm.live.offers import LiveOffers
-from properties.subjects.vllm.live.states import LiveMemory
-from properties.subjects.vllm.live.transfers import LiveTransfers
+from properties.subjects.vllm.engine.connector import configure_connector, share
+from properties.subjects.vllm.engine.offers import LiveOffers
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.states import LiveMemory
+from properties.subjects.vllm.engine.transfers import LiveTransfers
 
 
 class LiveConnection:

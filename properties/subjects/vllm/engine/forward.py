@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
-from properties.subjects.vllm.live.accesses import LiveAccess, accesses
-from properties.subjects.vllm.live.config import CONV_WIDTH
-from properties.subjects.vllm.live.states import LiveLayer, LiveMemory
+from properties.subjects.vllm.engine.accesses import LiveAccess, accesses
+from properties.subjects.vllm.engine.settings import CONV_WIDTH
+from properties.subjects.vllm.engine.states import LiveLayer, LiveMemory
 
 
 class LiveForward:
@@ -89,15 +89,12 @@ class LiveForward:
         else:
             self.rows[row]["groups"].append(told)
 
-    def attention(
-        self,
-        layers: Sequence[LiveLayer],
-        table: Sequence[Sequence[int]],
-        slots: Sequence[int],
-        computed: Sequence[int],
-        block_size: int,
-    ) -> None:
+    def attention(self, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the attention layers: the pages of each row's block table, and a slot for each of its tokens."""
+        block_size = self.memory.settings.kv_block_size
+        table, slots = metadata.block_table_tensor.tolist(), metadata.slot_mapping.tolist()
+        lengths = metadata.seq_lens.tolist()
+        computed = [lengths[at] - len(row["tokens"]) for at, row in enumerate(self.rows)]
         pages_read = [
             set(pages[: -(-count // block_size)]) for pages, count in zip(table, computed, strict=False)
         ]

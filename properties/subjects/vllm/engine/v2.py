@@ -11,22 +11,22 @@ from typing import Any
 import torch
 
 from properties.harness.subject.not_offered import NotOffered
-from properties.subjects.vllm.live.config import LiveSettings, bare, made_with
-from properties.subjects.vllm.live.connector import in_place
-from properties.subjects.vllm.live.forward import LiveForward
-from properties.subjects.vllm.live.parts import (
+from properties.subjects.vllm.engine.config import bare, made_with
+from properties.subjects.vllm.engine.connector import in_place
+from properties.subjects.vllm.engine.parts import (
     GPU_FOLDER,
-    AttentionV2,
+    CommonMetadata,
     DraftsV2,
     GraphsV2,
-    ModelV2,
     NoLogprobs,
     SamplerV2,
+    ToyModel,
     Unneeded,
     without_a_device,
 )
-from properties.subjects.vllm.live.states import LiveMemory
-from properties.subjects.vllm.live.worker import LiveWorker
+from properties.subjects.vllm.engine.settings import LiveSettings
+from properties.subjects.vllm.engine.states import LiveMemory
+from properties.subjects.vllm.engine.worker import LiveWorker
 from properties.subjects.vllm.release import find
 
 _STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
@@ -149,7 +149,7 @@ class LiveWorkerV2(LiveWorker):
         runner.rejection_sampler = runner.sampler
         runner.speculator = DraftsV2(self) if settings.num_spec else None
         runner.cudagraph_manager = GraphsV2(self)
-        runner.model = ModelV2(self)
+        runner.model = ToyModel(self)
         runner.model_state = find(f"{_STATE}:MambaHybridModelState")(config, runner.model, None, ON_CPU)
         runner.decode_query_len = settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
         self._caches(runner)
@@ -191,18 +191,16 @@ class LiveWorkerV2(LiveWorker):
         with find("vllm.config:set_current_vllm_config")(config):
             for number, group in enumerate(caches.kv_cache_groups):
                 kind = "attention" if not number else self.settings.kinds[number - 1]
-                backend = AttentionV2 if not number else self.inside.backend(kind)
+                backend = CommonMetadata if not number else self.inside.backend(kind)
                 made = AttentionGroup(backend, group.layer_names, group.kv_cache_spec, number)
                 made.create_metadata_builders(config, ON_CPU, None)
                 runner.attn_groups.append([made])
         context = config.compilation_config.static_forward_context
-        tensors = {}
-        for name, layer in self.memory.layers.items():
-            tensors[name] = layer.states[0] if layer.kind == "attention" else list(layer.states)
-            context[name] = SimpleNamespace(kv_cache=tensors[name])
+        tensors = self.memory.caches
+        context.update({name: SimpleNamespace(kv_cache=cache) for name, cache in tensors.items()})
         runner.kv_connector = self._connector(tensors)
         runner.kv_caches = list(self.memory.pools)
-        runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self._zero)
+        runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self.memory.zero)
         if hasattr(runner.model_state, "initialize_kv_cache"):
             runner.model_state.initialize_kv_cache(caches, runner.block_tables)
 
@@ -224,32 +222,11 @@ class LiveWorkerV2(LiveWorker):
         columns = -(-most // spec.block_size) if self.settings.prefix_caching else 1
         return columns + int(spec.num_speculative_blocks)
 
-    def _zero(self, blocks: list[int]) -> None:
-        for pool in self.memory.pools:
-            pool[blocks] = 0
-
-    def run(self, metadata: dict[str, Any], batch: Any) -> torch.Tensor:
-        """The layers of the batch; the token that the model says after each of its tokens."""
-        starts = batch.query_start_loc.tolist()
-        ids = batch.input_ids.tolist()[: starts[batch.num_reqs]]
-        self.forward = LiveForward(self.memory, batch.req_ids, starts, ids)
-        for number, layers in enumerate(self.memory.groups):
-            found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
-            if number:
-                self.forward.recurrent(number, layers, found)
-            else:
-                lengths = found.seq_lens.tolist()
-                computed = [lengths[row] - (starts[row + 1] - starts[row]) for row in range(batch.num_reqs)]
-                self.forward.attention(
-                    layers,
-                    found.block_table_tensor.tolist(),
-                    found.slot_mapping.tolist(),
-                    computed,
-                    self.settings.kv_block_size,
-                )
-        following = torch.zeros(batch.num_tokens_after_padding, dtype=torch.int64)
-        following[: len(ids)] = torch.tensor(self.forward.following, dtype=torch.int64)
-        return following
+    def run(self, metadata: dict[str, Any], _: Any = None) -> torch.Tensor:
+        """The token that the model says after each of the batch's tokens."""
+        batch = self.batch
+        starts = batch.query_start_loc.tolist()[: batch.num_reqs + 1]
+        return self.layers(batch.req_ids, starts, batch.input_ids[: batch.num_tokens_after_padding], metadata)
 
 
 def _require_taken(settings: LiveSettings, memory: LiveMemory) -> None:

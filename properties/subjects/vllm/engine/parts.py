@@ -1,6 +1,7 @@
 """What stands in the second model runner for the parts that need a GPU, or a model, and have no part in states."""
 
 import importlib
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,11 +67,12 @@ class NoLogprobs(Unneeded):
     compute_prompt_token_id_logprobs = compute_prompt_logprobs
 
 
-class AttentionV2:
-    """The backend of the attention group: its metadata are the common ones."""
+class CommonMetadata:
+    """Backend and builder of the attention group: its metadata are the common ones."""
 
     supports_update_block_table = False
     requires_block_table_width = False
+    reorder_batch_threshold = None
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -82,8 +84,14 @@ class AttentionV2:
     def full_cls_name(cls) -> tuple[str, str]:
         return cls.__module__, cls.__name__
 
-    def build(self, common_prefix_len: int, common_attn_metadata: Any, **_: Any) -> Any:  # noqa: ARG002 - the release's
-        return common_attn_metadata
+    @classmethod
+    def get_cudagraph_support(cls, *_: Any) -> Any:
+        return find("vllm.v1.attention.backend:AttentionCGSupport").ALWAYS
+
+    def set_kernel_block_size(self, *_: Any) -> None: ...
+
+    def build(self, *given: Any, **named: Any) -> Any:
+        return named.get("common_attn_metadata") or given[1]
 
 
 def copies(conv_alone: bool) -> tuple[Any, ...]:
@@ -93,8 +101,8 @@ def copies(conv_alone: bool) -> tuple[Any, ...]:
     return (conv,) if conv_alone else (conv, temporal)
 
 
-class ModelV2(torch.nn.Module):
-    """The model that the runner calls."""
+class ToyModel(torch.nn.Module):
+    """The model that a runner calls: its worker's layers."""
 
     worker: Any
 
@@ -102,9 +110,9 @@ class ModelV2(torch.nn.Module):
         super().__init__()
         object.__setattr__(self, "worker", worker)
 
-    def forward(self, **_: Any) -> torch.Tensor:
+    def forward(self, input_ids: Any = None, **_: Any) -> torch.Tensor:
         metadata = find("vllm.forward_context:get_forward_context")().attn_metadata
-        following: torch.Tensor = self.worker.run(metadata, self.worker.batch)
+        following: torch.Tensor = self.worker.run(metadata, input_ids)
         return following
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -115,6 +123,12 @@ class ModelV2(torch.nn.Module):
 
     def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
         return {one: copies("SHORT" in str(one.name)) for one in types}
+
+
+def taken(drafts: list[int], said: list[int]) -> list[int]:
+    """What a step samples: the drafts that are what the model says, and its next token."""
+    agree = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(drafts, said, strict=False))
+    return said[: 1 + len(list(agree))]
 
 
 class GraphsV2:
@@ -136,7 +150,7 @@ class GraphsV2:
         return Descriptor(modes.NONE, num_tokens, num_reqs)
 
     def run_fullgraph(self, _: Any) -> torch.Tensor:
-        following: torch.Tensor = self.worker.run(self.worker.metadata, self.worker.batch)
+        following: torch.Tensor = self.worker.run(self.worker.metadata)
         return following
 
 
@@ -151,19 +165,16 @@ class SamplerV2(Unneeded):
         nothing = SimpleNamespace(gpu=None)
         self.sampling_states = SimpleNamespace(temperature=nothing, seeds=nothing)
 
-    def __call__(self, said: torch.Tensor, batch: Any, *_: Any) -> Any:
+    def __call__(self, following: torch.Tensor, batch: Any, *_: Any) -> Any:
         runner = self.worker.runner
         bounds = batch.cu_num_logits_np.tolist()
         places = batch.logits_indices.tolist()
-        ids, told = batch.input_ids.tolist(), said.tolist()
+        ids, said = batch.input_ids.tolist(), following.tolist()
         sampled = torch.zeros(batch.num_reqs, self.worker.settings.num_spec + 1, dtype=torch.int64)
         counts = torch.zeros(batch.num_reqs, dtype=torch.int32)
-        for row in range(batch.num_reqs):
-            tokens = []
-            for at in range(bounds[row], bounds[row + 1]):
-                tokens.append(told[at])
-                if at + 1 < bounds[row + 1] and ids[places[at] + 1] != told[at]:
-                    break
+        for row, (first, last) in enumerate(itertools.pairwise(bounds[: batch.num_reqs + 1])):
+            drafts = [ids[at + 1] for at in places[first : last - 1]]
+            tokens = taken(drafts, said[first:last])
             sampled[row, : len(tokens)] = torch.tensor(tokens)
             counts[row] = len(tokens)
         counts, rejected = find(f"{GPU_FOLDER}.input_batch:get_num_sampled_and_rejected")(

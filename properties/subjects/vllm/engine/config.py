@@ -12,6 +12,14 @@ from typing import Any
 
 import torch
 
+from properties.subjects.vllm.engine.settings import (
+    CHUNK,
+    LiveSettings,
+    layer_names,
+    page_size,
+    retention,
+    states_of,
+)
 from properties.subjects.vllm.release import find, optional
 
 _MODEL = {
@@ -55,8 +63,6 @@ _MODEL = {
     "uses_xdrope_dim": 0,
     "mrope_num_dims": 0,
 }
-CHUNK = 4
-"""Tokens in a chunk of the recurrent layers."""
 _BACKENDS = {"mamba1": "MAMBA1", "mamba2": "MAMBA2", "gdn": "GDN_ATTN", "short_conv": "SHORT_CONV"}
 BUILDERS = {
     "mamba1": "vllm.v1.attention.backends.mamba1_attn:Mamba1AttentionBackend",
@@ -64,60 +70,6 @@ BUILDERS = {
     "gdn": "vllm.v1.attention.backends.gdn_attn:GDNAttentionBackend",
     "short_conv": "vllm.v1.attention.backends.short_conv_attn:ShortConvAttentionBackend",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class LiveSettings:
-    """The configuration of the engine; the names are those of the release.
-
-    `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
-    null block. `padding` rows are added to batches of decodes, as for full graphs. `inside` names a module whose functions stand in
-    the place of the release's.
-
-    A `connector` loads what it has saved in the step that wants it ("sync") or while others run ("async"); "" is none. The loads
-    that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
-    `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
-    """
-
-    kinds: tuple[str, ...] = ("gdn",)
-    layers: int = 1
-    block_size: int = 4
-    attention_block_size: int = 0
-    num_blocks: int = 16
-    max_model_len: int = 48
-    max_num_batched_tokens: int = 16
-    max_num_seqs: int = 4
-    num_spec: int = 0
-    method: str = "ngram"
-    prefix_caching: bool = True
-    mamba_cache_mode: str = "align"
-    async_scheduling: bool = False
-    prefix_match_unit: int = 0
-    retention_interval: int = -1
-    checkpoints: bool = False
-    shared_prefix_checkpoint: bool = False
-    padding: int = 0
-    runner: str = "V2"
-    connector: str = ""
-    load_steps: tuple[int, ...] = (0,)
-    save_steps: tuple[int, ...] = (0,)
-    failing_loads: tuple[int, ...] = ()
-    saves_at_end: bool = False
-    late_lookups: int = 0
-    inside: str = ""
-
-    @property
-    def mode(self) -> str:
-        return self.mamba_cache_mode if self.prefix_caching else "none"
-
-    @property
-    def mamba_block_size(self) -> int:
-        """Without prefix caching a request has one block of states, as long as it may get."""
-        return self.block_size if self.prefix_caching else self.max_model_len
-
-    @property
-    def kv_block_size(self) -> int:
-        return self.attention_block_size or self.block_size
 
 
 def bare(cls: Any, **attributes: Any) -> Any:
@@ -209,7 +161,7 @@ def vllm_config(settings: LiveSettings) -> Any:
         scheduler_config=scheduler,
         device_config=find("vllm.config:DeviceConfig")(device="cpu"),
         speculative_config=speculative_config(settings),
-        instance_id="live",
+        instance_id="statecheck",
         additional_config={},
     )
     graphs = find("vllm.config:CUDAGraphMode")
@@ -239,16 +191,6 @@ def speculative_config(settings: LiveSettings) -> Any:
         num_speculative_tokens=settings.num_spec,
         draft_model_config=draft,
     )
-
-
-def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """The shapes of a layer's states, and how many tokens a conv state holds."""
-    length = CONV_WIDTH - 1 + settings.num_spec
-    conv = (CONV_CHANNELS, length) if dim_first else (length, CONV_CHANNELS)
-    return (conv, (TEMPORAL,)), length
-
-
-CONV_WIDTH, CONV_CHANNELS, TEMPORAL = 3, 2, 2
 
 
 def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
@@ -297,11 +239,6 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
     return made
 
 
-def retention(settings: LiveSettings) -> int | None:
-    """Of states at boundaries, in tokens: 0 keeps those that a prompt is likely to be resumed at, None all of them."""
-    return None if settings.retention_interval < 0 else settings.retention_interval
-
-
 def _saves_on_the_way() -> bool:
     """Whether the release's layers of Mamba-2 and GDN may save a state in the middle of a prefill."""
     return optional("vllm.v1.attention.backends.mamba2_attn:MambaPrefillCheckpointBuilder") is not None
@@ -311,17 +248,6 @@ def _flags_drafting_groups() -> bool:
     """Whether the release looks for the groups that a draft's layers are in. Before, it takes all groups for such."""
     utilities = optional("vllm.v1.core.kv_cache_utils:_annotate_eagle_groups")
     return utilities is not None or optional("vllm.v1.core.kv_cache_planning:__name__") is not None
-
-
-def layer_names(settings: LiveSettings, group: int) -> list[str]:
-    return [f"layers.{group * settings.layers + at}" for at in range(settings.layers)]
-
-
-def page_size(settings: LiveSettings, dim_first: bool) -> int:
-    """Bytes of a block in one layer, whichever group it is of."""
-    _, length = states_of(settings, dim_first)
-    recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
-    return max(recurrent, 8 * settings.kv_block_size)
 
 
 def block_sizes(settings: LiveSettings, config: Any, caches: Any) -> tuple[int, int]:
