@@ -216,6 +216,16 @@ class LogReader:
                 break
         return self._last
 
+    def put_back(self) -> None:
+        """Write the file again, where another process has removed it.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_bytes(os.pread(self._file, os.fstat(self._file).st_size, 0))
+
     def close(self) -> None:
         with suppress(OSError):
             os.close(self._file)

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +52,8 @@ _LONGEST, _TRIES = 200, 3
 _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 """What is behind `signal.getsignal`, without the enumeration that it looks each handler up in: that took most of the time."""
 
+_needed: dict[int, tuple[tuple[int, int], Callable[[], NoReturn]]] = {}
+"""File descriptors without which this process cannot go on: what each leads to, and what to do when it is gone."""
 _noted: dict[str, str] = {}
 _reported: set[str] = set()
 
@@ -72,6 +74,26 @@ def take_remarks() -> dict[str, str]:
     taken = dict(_noted)
     _noted.clear()
     return taken
+
+
+def need(descriptor: int, give_up: Callable[[], NoReturn]) -> None:
+    """Have `give_up` called as soon as a call of the subject has closed this file descriptor, or leads it elsewhere."""
+    _needed[descriptor] = _target_of(descriptor), give_up
+
+
+def _require_needed() -> None:
+    for descriptor, (target, give_up) in _needed.items():
+        if _target_of(descriptor) != target:
+            give_up()
+
+
+def _target_of(descriptor: int) -> tuple[int, int]:
+    """What an open file descriptor leads to; (0, 0) where it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 class _Item(NamedTuple):
@@ -211,6 +233,7 @@ class ProcessState:
             with kept_at_once(where):
                 yield
         finally:
+            _require_needed()
             self._note_variables(variables, where)
             if sys.path != path:
                 self._path = self._path or path

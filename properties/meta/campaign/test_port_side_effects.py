@@ -145,19 +145,42 @@ def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, cond
     assert any(one.startswith("a condition of a known defect gave no answer: ") for one in record.troubles)
 
 
+_CLOSES = """\
+import os
+STATECHECK_PROTOCOL = 1
+def chunk_offsets(cu_seqlens, chunk_size):
+    os.closerange(3, 200)
+    counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    return [sum(counts[:n]) for n in range(len(counts) + 1)]
+"""
+
+
+def test_a_port_that_closes_the_descriptors_of_its_process_is_falsified(tmp_path: Path) -> None:
+    done = nightly_on(_CLOSES, tmp_path / "project")
+    assert done.returncode == 1, done.stdout + done.stderr
+    record = record_of(tmp_path / "project")
+    (bucket,) = record.buckets
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert any(
+        "the subject closed file descriptors that it had not opened" in told for told in record.remarks
+    )
+
+
 _REMOVES = """\
-import shutil
+import os, shutil
 STATECHECK_PROTOCOL = 1
 def chunk_offsets(cu_seqlens, chunk_size):
     for folder in ("reports", "corpus"):
         shutil.rmtree({folder!r} + "/" + folder, ignore_errors=True)
+    {then}
     return [1] * len(cu_seqlens)
 """
 
 
-def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", ["", "os._exit(0)"], ids=["", "and ends the process"])
+def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path, then: str) -> None:
     folder = tmp_path / "project"
-    done = nightly_on(_REMOVES.format(folder=str(folder)), folder)
+    done = nightly_on(_REMOVES.format(folder=str(folder), then=then), folder)
     assert done.returncode == 1, done.stdout + done.stderr
     (bucket,) = record_of(folder).buckets
     assert Case.load(Path(bucket.corpus)).property_name == bucket.property

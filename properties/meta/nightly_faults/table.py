@@ -39,7 +39,7 @@ Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on
 | an import that ends the process, or never ends | exit code 3 with the reason; it was exit code 0 without a word, and a wait without end |
 | a condition of a known defect that ends its process, or never ends | the case is kept and counts as new |
 | stops the process that forks workers (SIGSTOP) | that is continued; the campaign waited without end |
-| closes all descriptors of its worker | INCOMPLETE or FALSIFIED, never CLEAN |
+| closes all descriptors of its worker | FALSIFIED in the call that does so, and the case is kept |
 | jumping clocks, the umask, timers, threads that spin, hanging exit handlers, children that keep pipes | no false alarm, nothing lost |
 | the reports are removed during the campaign, or a file is put in their place | NOT CLEAN; the case goes elsewhere, or into the output; a file ended the campaign with a traceback before |
 | `--workers 9999` | refused with exit code 3: at most 8 for each processor |

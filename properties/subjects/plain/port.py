@@ -107,6 +107,9 @@ def _require_array(values: Any) -> None:
     if isinstance(values, Mapping) or not hasattr(type(values), "__getitem__"):
         kind = type(values).__name__
         raise TypeError(f"values = {kind}, but should be a list, a tuple or an array")
+    if isinstance(values, (list, tuple)) and type(values).__iter__ not in (list.__iter__, tuple.__iter__):
+        kind = type(values).__name__
+        raise TypeError(f"values = {kind}, but should be a list or a tuple without an iterator of its own")
 
 
 def _int(value: Any) -> int:

@@ -142,6 +142,9 @@ class WorkerHandle:
             self.process.join(timeout=_STOP_SECONDS)
         self.process.kill()
         self.look()
+        if self._log is not None and self.task is not None:
+            with suppress(OSError):
+                self._log.put_back()
 
     def close(self) -> None:
         """Nothing more is read from it."""

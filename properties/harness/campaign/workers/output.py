@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from properties.harness.case import places
 from properties.harness.subject.surroundings import note
@@ -53,6 +54,14 @@ class Output:
         """Remark what the subject has written since the last look, and drop it."""
         _flush()
         _remark(self._file)
+
+    def end_without_pipe(self) -> NoReturn:
+        """The subject has closed the pipe to the coordinator: the call that runs is the finding, and these the last words."""
+        with suppress(OSError):
+            self._path.write_text(
+                "the subject closed file descriptors that it had not opened\n", encoding="utf-8"
+            )
+        os._exit(1)
 
     def close(self) -> None:
         """The worker ends: its file goes."""

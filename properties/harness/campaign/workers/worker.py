@@ -39,7 +39,7 @@ from properties.harness.device.server import Surroundings, move_to
 from properties.harness.device.shared import DeviceGone
 from properties.harness.kernels import coverage
 from properties.harness.subject.own_code import OwnCode
-from properties.harness.subject.surroundings import OpenFiles, take_remarks
+from properties.harness.subject.surroundings import OpenFiles, need, take_remarks
 
 if TYPE_CHECKING:
     from properties.harness.device.port import InWorker
@@ -278,6 +278,7 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     pipe = Connection(descriptor)
     # Before the subject is imported, which may write to the terminal as every call of it may.
     output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
+    need(descriptor, output.end_without_pipe)
     try:
         worker = Worker(setting, pipe)
         worker.output = output
