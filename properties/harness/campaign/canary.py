@@ -13,7 +13,7 @@ from properties.harness.case import Case
 from properties.harness.case.values import Device, call
 from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.example import Bench, Falsified, Trial
-from properties.harness.execution.objects.own import LAST_TRUE_SONG
+from properties.harness.execution.objects.embedded import LAST_TRUE_SONG
 from properties.harness.execution.port import Port
 from properties.harness.execution.registry import Property
 from properties.harness.report.markdown import write_report

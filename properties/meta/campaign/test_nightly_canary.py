@@ -19,8 +19,8 @@ from properties.harness.case import Case
 from properties.harness.case.values import Outcome, Returned, Step
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench
-from properties.harness.execution.objects import own
-from properties.harness.execution.objects.own import LAST_TRUE_SONG
+from properties.harness.execution.objects import embedded
+from properties.harness.execution.objects.embedded import LAST_TRUE_SONG
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.report.markdown import write_report
@@ -72,14 +72,14 @@ def silence(bench: Bench, folder: Path) -> str:
 def test_a_canary_that_never_fails_is_silent(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
+    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 10**9)
     assert silence(bench, tmp_path) == "200 examples of it passed"
 
 
 def test_a_canary_that_is_not_shrunk_is_silent(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "LAST_TRUE_SONG", 11)
+    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 11)
     assert silence(bench, tmp_path) == "it was shrunk to 12, but should be to 10"
 
 
@@ -119,7 +119,7 @@ def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
 ) -> None:
     if device != "cpu":
         pytest.skip("on a GPU the canary sings in a process of its own, which the test cannot silence")
-    monkeypatch.setattr(own, "LAST_TRUE_SONG", 10**9)
+    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
     setting, pipe = Setting("impl", device, str(tmp_path)), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ ELSEWHERE = {
     "properties.harness.diagnose.attribution",
     "properties.harness.diagnose.earlier_calls",
     "properties.harness.diagnose.own_calls",
-    "properties.harness.report.repro.runtime.child",
+    "properties.harness.report.repro.runtime.process",
 }
 """Named beside what the walk comes through."""
 

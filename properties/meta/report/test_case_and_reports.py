@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -599,14 +598,6 @@ def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -
         "result[0].tolist() = [0, 3, 4, 8, 11], but should be [0, 3, 4, 8, 10]"
         in scripts.broken["element"].output
     )
-
-
-def test_the_script_imports_the_standard_library_and_torch_alone() -> None:
-    tree = list(ast.walk(ast.parse(repro_script(a_case(), Path(), None))))
-    imported = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module or "" for node in tree if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
-    assert "torch = import_torch()" in repro_script(a_case(), Path(), None)
 
 
 def test_the_script_runs_on_the_device_that_the_case_was_found_on() -> None:

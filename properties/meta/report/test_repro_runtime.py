@@ -1,4 +1,4 @@
-"""The code that scripts carry: what it does, what of it a script has, and that it stands alone."""
+"""The runtime of scripts: what it does, and that it needs nothing else of statecheck."""
 
 from __future__ import annotations
 
@@ -16,21 +16,16 @@ from types import CodeType, SimpleNamespace
 import pytest
 import torch
 
-from properties.harness import text as texts
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Raised, Returned, call
+from properties.harness.execution.objects.fakes import fake_tensor
 from properties.harness.execution.objects.own import OWN_FUNCTIONS
-from properties.harness.report.repro import runtime
-from properties.harness.report.repro.carried import Carried
-from properties.harness.report.repro.runtime import calls, ending, harness, memory, results, subjects
-from properties.harness.report.repro.runtime.fake import Fake
+from properties.harness.report.repro.embed import BEFORE_TORCH, WITH_TORCH, runtime_names
+from properties.harness.report.repro.runtime import checks, process, subject
 from properties.harness.report.repro.script import repro_script, repro_test
 from properties.meta.breakages.broken import ROOT, a_case
 from properties.meta.processes import run_python
 
-# In a file for pytest, `skipping` stands for `ending`.
-IN_SCRIPTS = [path for path in sorted(Path(runtime.__path__[0]).glob("*.py")) if path.stem != "skipping"]
-MODULES = [*IN_SCRIPTS, Path(texts.__file__ or "")]
 ORDERED = call("harness.launch", kernel="k", grid=(2,), arguments={}, constexprs={}, schedule="reversed")
 STATED = {"expected": (Returned(2),), "actual": (Returned(2),), "failure": stated("2 is even")}
 SCRIPTS = {
@@ -41,59 +36,50 @@ SCRIPTS = {
     "a test": repro_test(a_case(), Path(), None),
     "a test of a condition": repro_test(a_case(**STATED), Path(), None),
 }
-every_script = pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
 
 
 @pytest.fixture(autouse=True)
 def findings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is wrong, of this test alone."""
-    found: list[str] = []
-    for module in (results, calls, memory):
-        monkeypatch.setattr(module, "findings", found)
-    monkeypatch.setattr(memory, "guards", {})
-    monkeypatch.setattr(calls, "refused", [])
-    monkeypatch.setattr(subjects, "refused", calls.refused)
-    return found
+    wrong: list[str] = []
+    for module in (checks, subject):
+        monkeypatch.setattr(module, "findings", wrong)
+    monkeypatch.setattr(checks, "guards", {})
+    monkeypatch.setattr(subject, "refused", [])
+    return wrong
 
 
 @pytest.fixture
-def subject(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def tried(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The subject of a script."""
-    found = SimpleNamespace()
-    for module in (subjects, harness):
-        monkeypatch.setattr(module, "subject", found)
-    return found
+    tried = SimpleNamespace()
+    monkeypatch.setattr(subject, "subject", tried)
+    return tried
 
 
-def test_the_runtime_imports_nothing_of_the_harness_but_itself() -> None:
-    """By carrying all of it: an import from elsewhere is refused."""
-    paths = {f"{runtime.__name__}.{path.stem}": path for path in IN_SCRIPTS}
-    paths |= {texts.__name__: Path(texts.__file__ or "")}
-    carried = Carried(paths, runtime.__name__)
-    for name in carried.defined:
-        carried.want(name)
-    assert "properties" not in "".join(carried.imports())
-
-
-def test_no_two_modules_that_are_carried_define_one_name() -> None:
+def test_modules_of_the_runtime_import_only_each_other_and_define_each_name_once() -> None:
+    modules = (*BEFORE_TORCH, *WITH_TORCH)
     defined: Counter[str] = Counter()
-    for path in IN_SCRIPTS:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for module in modules:
+        for node in ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 defined[node.name] += 1
-            elif isinstance(node, ast.Assign):
-                defined.update(one.id for one in node.targets if isinstance(one, ast.Name))
-    del defined["__all__"]
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                defined.update(name.id for name in targets if isinstance(name, ast.Name))
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("properties"):
+                assert node.module in {module.__name__ for module in modules}
     assert [name for name, times in defined.items() if times > 1] == []
 
 
 COUNTS_TO_A_LOADED_NUMBER = """
 from __future__ import annotations
 import sys
-from properties.harness.report.repro.runtime.start import checked_device, import_torch
+from properties.harness.report.repro.runtime.process import checked_device, require_torch
 
 checked_device("cpu")
-torch = import_torch()
+require_torch()
+import torch
 import triton
 import triton.language as tl
 from triton.runtime import interpreter
@@ -127,10 +113,10 @@ def test_a_script_s_kernels_count_up_to_a_loaded_number_where_triton_s_interpret
 
 
 def test_scripts_have_every_function_of_the_harness_that_a_case_can_call() -> None:
-    assert set(harness.__all__) == set(OWN_FUNCTIONS)
+    assert set(OWN_FUNCTIONS) <= runtime_names()
 
 
-@every_script
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
 def test_every_name_that_a_script_uses_is_defined_in_it(text: str) -> None:
     tree = ast.parse(text)
     defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
@@ -140,46 +126,35 @@ def test_every_name_that_a_script_uses_is_defined_in_it(text: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             defined |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    known = defined | set(vars(builtins)) | {"__file__", "__doc__", "__annotations__"}
-    assert set(_globals(compile(text, "repro.py", "exec"))) <= known
+    known = (
+        defined | set(vars(builtins)) | {"__file__", "__doc__", "__name__", "__annotations__", "__module__"}
+    )
+    assert set(_globals(compile(text, "repro.py", "exec"))) - known - {"__qualname__"} == set()
 
 
 def _globals(code: CodeType) -> Iterator[str]:
-    for one in dis.get_instructions(code):
-        if one.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
-            yield one.argval
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+            yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _globals(constant)
 
 
-@every_script
-def test_every_definition_and_import_of_a_script_is_used_in_it(text: str) -> None:
-    tree = ast.parse(text)
-    defined = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "__future__":
-            defined += [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    # pytest finds the test by its name.
-    assert [name for name in defined if name not in used and not name.startswith("test_")] == []
-
-
-def test_a_script_shows_its_case_first_and_has_no_machinery_that_it_does_not_need() -> None:
-    body = ast.parse(SCRIPTS["a call"]).body
-    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-    assert functions[0] == "check"
-    assert not {"guarded", "snapshot", "capture", "program_schedule"} & set(functions)
-
-
-def test_a_script_of_the_sanitizer_needs_no_torch_itself() -> None:
-    assert "torch =" not in SCRIPTS["the sanitizer"]
+def test_a_script_shows_its_case_first_and_the_runtime_below() -> None:
+    script, test = (ast.parse(SCRIPTS[name]) for name in ("a call", "a test"))
+    functions = [
+        [node.name for node in tree.body if isinstance(node, ast.FunctionDef)] for tree in (script, test)
+    ]
+    assert [names[0] for names in functions] == ["check", "check"]
+    assert functions[0][1:] == functions[1][2:]
+    assert "torch" not in SCRIPTS["the sanitizer"].partition('"""\n')[2]
 
 
 def test_results_are_compared_with_their_types(findings: list[str]) -> None:
-    results.expect("result", True, 1)
-    results.expect("result", 2, 2)
-    results.expect_type("result", (1,), list)
+    checks.expect("result", True, 1)
+    checks.expect("result", 2, 2)
+    checks.expect_type("result", (1,), list)
     assert findings == [
         "result = True, but should be 1",
         "result is of type tuple, but should be list",
@@ -188,10 +163,10 @@ def test_results_are_compared_with_their_types(findings: list[str]) -> None:
 
 def test_a_tensor_is_compared_by_dtype_shape_and_elements(findings: list[str]) -> None:
     ones = torch.ones(2, dtype=torch.int32)
-    results.expect_tensor("t", ones, torch.ones(2, dtype=torch.int64))
-    results.expect_tensor("t", ones.reshape(1, 2), ones)
-    results.expect_tensor("t", ones + 1, ones)
-    results.expect_tensor("t", [1, 1], ones)
+    checks.expect_tensor("t", ones, torch.ones(2, dtype=torch.int64))
+    checks.expect_tensor("t", ones.reshape(1, 2), ones)
+    checks.expect_tensor("t", ones + 1, ones)
+    checks.expect_tensor("t", [1, 1], ones)
     assert findings == [
         "t.dtype = torch.int32, but should be torch.int64",
         "tuple(t.shape) = (1, 2), but should be (2,)",
@@ -202,33 +177,33 @@ def test_a_tensor_is_compared_by_dtype_shape_and_elements(findings: list[str]) -
 
 def test_bytes_are_compared_where_elements_are_floats(findings: list[str]) -> None:
     nan = torch.tensor([float("nan")])
-    memory.expect_elements("t", nan, list(nan.view(torch.uint8).tolist()))
-    memory.expect_elements("t", nan, [0, 0, 193, 127])
+    checks.expect_elements("t", nan, list(nan.view(torch.uint8).tolist()))
+    checks.expect_elements("t", nan, [0, 0, 193, 127])
     assert findings == ["t[2] = 192, but should be 193"]
 
 
 @pytest.mark.parametrize(
     ("place", "finding"),
     [
-        (memory.GUARD - 7, "byte 7 before t = 0x00, but should be 0xa5"),
-        (memory.GUARD + 8 + 1, "byte 2 behind t = 0x00, but should be 0xa5"),
+        (checks.GUARD - 7, "byte 7 before t = 0x00, but should be 0xa5"),
+        (checks.GUARD + 8 + 1, "byte 2 behind t = 0x00, but should be 0xa5"),
     ],
 )
 def test_a_write_beside_a_guarded_tensor_is_found(findings: list[str], place: int, finding: str) -> None:
-    moved = memory.guarded(torch.tensor([1, 2], dtype=torch.int32))
-    memory.expect_storage("t", moved, [1, 2])
+    moved = checks.guarded(torch.tensor([1, 2], dtype=torch.int32))
+    checks.expect_storage("t", moved, [1, 2])
     assert findings == []
-    memory.memory(moved)[place] = 0
-    memory.expect_storage("t", moved, [1, 2])
+    checks.memory(moved)[place] = 0
+    checks.expect_storage("t", moved, [1, 2])
     assert findings == [finding]
 
 
 def test_a_guarded_tensor_keeps_its_place_in_its_storage() -> None:
     tensor = torch.arange(6, dtype=torch.int16)[2:].as_strided((2, 2), (1, 2), 1)
-    moved = memory.guarded(tensor)
+    moved = checks.guarded(tensor)
     assert moved.tolist() == tensor.tolist()
-    assert memory.storage(moved).tolist() == memory.memory(tensor).tolist()
-    seen = memory.view_of(moved, torch.int32, (2,), (1,), 1)
+    assert checks.storage(moved).tolist() == checks.memory(tensor).tolist()
+    seen = checks.view_of(moved, torch.int32, (2,), (1,), 1)
     assert seen.tolist() == torch.arange(6, dtype=torch.int16).view(torch.int32)[1:].tolist()
 
 
@@ -236,25 +211,25 @@ def test_a_snapshot_finds_writes_to_arguments_and_their_fields_unless_they_may_c
     findings: list[str],
 ) -> None:
     x, y = torch.zeros(2), torch.zeros(2)
-    before = memory.snapshot(x=x, batch=SimpleNamespace(y=y, name="batch"))
+    before = checks.snapshot(x=x, batch=SimpleNamespace(y=y, name="batch"))
     x += 1
     y += 1
-    memory.expect_untouched(before, x)
+    checks.expect_untouched(before, x)
     assert findings == ["batch.y is untouched = False, but should be True"]
 
 
 def test_memory_is_overwritten_whole_or_in_a_view() -> None:
     tensor = torch.zeros(4, dtype=torch.int32)
-    memory.overwrite(tensor[1:], [1, 2, 3, 4])
+    checks.overwrite(tensor[1:], [1, 2, 3, 4])
     assert tensor.tolist() == [1, 2, 3, 4]
-    memory.overwrite_view(memory.view_of(tensor, torch.float32, (1,), (1,), 3), [0, 0, 128, 63])
+    checks.overwrite_view(checks.view_of(tensor, torch.float32, (1,), (1,), 3), [0, 0, 128, 63])
     assert tensor[3:].view(torch.float32).tolist() == [1.0]
 
 
 def test_a_fake_tensor_and_its_slices_say_where_they_lie() -> None:
-    fake = Fake(torch.int32, (4, 4), (4, 1), 2**40)
+    fake = fake_tensor(torch.int32, (4, 4), (4, 1), 2**40, "cpu")
     assert (fake.data_ptr(), fake[1].data_ptr(), fake.device.type) == (2**40, 2**40 + 16, "cpu")
-    assert Fake(torch.int8, (4,), (1,), 2**64 - 1)[2:].data_ptr() == 1
+    assert fake_tensor(torch.int8, (4,), (1,), 2**64 - 1, "cpu")[2:].data_ptr() == 1
 
 
 def without_line(finding: str) -> str:
@@ -263,7 +238,7 @@ def without_line(finding: str) -> str:
 
 
 def test_a_call_that_raises_is_a_finding(findings: list[str]) -> None:
-    assert calls.attempt(lambda: 1 // 0) is calls.FAILED
+    assert subject.attempt(lambda: 1 // 0) is subject.FAILED
     (finding,) = findings
     raised = "the call raised ZeroDivisionError: integer division or modulo by zero"
     assert without_line(finding) == f"{raised}, but should return a result"
@@ -275,11 +250,11 @@ def test_a_refusal_names_its_argument_as_a_word(findings: list[str], message: st
     def refuse() -> None:
         raise ValueError(message)
 
-    calls.expect_refusal("ValueError", "x", refuse)
+    subject.expect_refusal("ValueError", "x", refuse)
     assert findings == []
-    calls.expect_refusal("ValueError", "y", refuse)
-    calls.expect_refusal("TypeError", "x", refuse)
-    calls.expect_refusal("ValueError", "x", lambda: 5)
+    subject.expect_refusal("ValueError", "y", refuse)
+    subject.expect_refusal("TypeError", "x", refuse)
+    subject.expect_refusal("ValueError", "x", lambda: 5)
     assert [without_line(finding) for finding in findings] == [
         f"the call raised ValueError: {message}, but should raise ValueError that names y",
         f"the call raised ValueError: {message}, but should raise TypeError that names x",
@@ -288,31 +263,31 @@ def test_a_refusal_names_its_argument_as_a_word(findings: list[str], message: st
 
 
 def test_what_an_argument_s_class_raises_is_raised_by_the_call(
-    subject: SimpleNamespace, findings: list[str]
+    tried: SimpleNamespace, findings: list[str]
 ) -> None:
     class Config:
         def __init__(self, size: int) -> None:
             raise ValueError(f"size = {size}, but should be 1")
 
-    subject.Config = Config
-    config = subjects.build("Config", size=3)
-    calls.expect_refusal("ValueError", "size", lambda: config)
+    tried.Config = Config
+    config = subject.build("Config", size=3)
+    subject.expect_refusal("ValueError", "size", lambda: config)
     assert findings == []
 
 
-def test_a_class_that_the_subject_lacks_or_only_imports_is_a_plain_object(subject: SimpleNamespace) -> None:
-    subject.Path = Path
-    assert type(subjects.build("Path", x=1)) is SimpleNamespace
-    assert subjects.build("Batch", x=1).x == 1
+def test_a_class_that_the_subject_lacks_or_only_imports_is_a_plain_object(tried: SimpleNamespace) -> None:
+    tried.Path = Path
+    assert type(subject.build("Path", x=1)) is SimpleNamespace
+    assert subject.build("Batch", x=1).x == 1
 
 
 def test_the_layout_is_read_again_after_the_environment_changed(
-    subject: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    tried: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleared: list[bool] = []
-    subject.get_conv_state_layout = SimpleNamespace(cache_clear=lambda: cleared.append(True))
+    tried.get_conv_state_layout = SimpleNamespace(cache_clear=lambda: cleared.append(True))
     monkeypatch.setenv("VLLM_SSM_CONV_STATE_LAYOUT", "DS")
-    subjects.environment({})
+    subject.environment({})
     assert ("VLLM_SSM_CONV_STATE_LAYOUT" in os.environ, cleared) == (False, [True])
 
 
@@ -321,8 +296,9 @@ def test_a_script_without_a_verdict_exits_2_or_125_for_bisect(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["repro.py", *arguments])
+    monkeypatch.setattr(process, "IS_SCRIPT", True)
     with pytest.raises(SystemExit) as ended:
-        ending.cannot_try("why")
+        process.cannot_try("why")
     assert ended.value.code == (125 if arguments else 2)
 
 
@@ -339,13 +315,13 @@ def test_the_verdict_is_of_the_outcomes_or_of_what_they_say_together(
     capsys: pytest.CaptureFixture[str], expected: int, stated: str, code: int, output: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        calls.end(lambda: results.expect("result", 3, expected), stated)
+        subject.end(lambda: checks.expect("result", 3, expected), stated)
     assert (ended.value.code, capsys.readouterr().out) == (code, output)
 
 
 def test_a_result_that_cannot_be_read_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        calls.end(lambda: results.expect("result.x", object().x, 1))  # type: ignore[attr-defined]
+        subject.end(lambda: checks.expect("result.x", object().x, 1))  # type: ignore[attr-defined]
     assert ended.value.code == 1
     assert "the result cannot be read as documented: AttributeError" in capsys.readouterr().out
 

@@ -38,7 +38,7 @@ from properties.harness.execution.objects.blocks import (
     joined,
     window,
 )
-from properties.harness.execution.objects.fakes import FakeTensor
+from properties.harness.execution.objects.fakes import fake_tensor
 from properties.harness.execution.objects.sanitizer import Watched
 from properties.harness.subject import Subject
 
@@ -128,7 +128,9 @@ class Builder:
             case Returns():
                 return lambda: value.value
             case Fake():
-                return FakeTensor.at(value, self.device)
+                strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+                dtype = getattr(torch, value.dtype)
+                return fake_tensor(dtype, value.shape, strides, value.address, self.device)
             case Function():
                 return self.subject.resolve(value.name)
             case BufferMaker():

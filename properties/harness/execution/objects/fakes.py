@@ -1,13 +1,14 @@
-"""Tensors without memory, at any address: for code that only asks a tensor where it lies and how it is strided."""
+"""Tensors without memory, at any address: for code that only asks a tensor where it lies and how it is strided.
+
+Scripts embed this file as it is: it imports torch alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-
-from properties.harness.case.values import Fake, Tensor
 
 
 class FakeTensor(torch.Tensor):
@@ -15,15 +16,6 @@ class FakeTensor(torch.Tensor):
 
     _storage_address: int
     _device: torch.device
-
-    @classmethod
-    def at(cls, fake: Fake, device: str) -> FakeTensor:
-        strides = fake.strides or Tensor(fake.dtype, fake.shape, None).contiguous_strides
-        # A tensor of torch's device "meta" has everything but memory.
-        meta = torch.empty_strided(
-            fake.shape, strides, dtype=getattr(torch, fake.dtype), device="meta", requires_grad=False
-        )
-        return meta.as_subclass(cls)._lie_at(fake.address, _with_index(device))
 
     def _lie_at(self, address: int, device: torch.device) -> FakeTensor:
         self._storage_address, self._device = address, device
@@ -56,6 +48,10 @@ class FakeTensor(torch.Tensor):
         return result
 
 
-def _with_index(device: str) -> torch.device:
-    """The device as a tensor there names it, with its index."""
-    return torch.empty(0, device=device).device
+def fake_tensor(
+    dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], address: int, device: str
+) -> FakeTensor:
+    # A tensor of torch's device "meta" has everything but memory.
+    meta = torch.empty_strided(shape, strides, dtype=dtype, device="meta", requires_grad=False)
+    # A tensor names its device with its index.
+    return meta.as_subclass(FakeTensor)._lie_at(address, torch.empty(0, device=device).device)

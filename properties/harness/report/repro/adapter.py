@@ -41,10 +41,7 @@ def carried_source(case: Case, subject: Subject) -> str:
     adapter = parts_of(subject.carried)
     offered = [name for name in sorted(needed(case)) if adapter.want(name)]
     returned = ", ".join(f'"{name}": {name}' for name in offered)
-    text = "\n\n".join(adapter.sources(with_imports=True).values())
-    # Within a function, definitions are one line apart.
-    text = re.sub(r"\n{3,}", "\n\n", text)
-    return f"{text}\n\nreturn {{{returned}}}"
+    return f"{adapter.source()}\n\nreturn {{{returned}}}"
 
 
 def parts_of(package: str) -> Carried:

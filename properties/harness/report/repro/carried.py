@@ -1,8 +1,8 @@
-"""Parts of modules as source: the definitions that a script needs, in the order in which they would be imported.
+"""Parts of an adapter's modules as source: the definitions that a script needs, in the order in which they would be imported.
 
-The modules import the standard library, what the script has anyway, and each other, the latter by `from module import name`.
-Beside definitions that are wanted, a script gets whatever their modules do beside defining names, such as setting a
-variable of the environment.
+The modules import the standard library, what they adapt, and each other, the latter by `from module import name`. Beside
+definitions that are needed, a script gets what their modules do beside defining names, such as setting a variable of the
+environment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_NOT_HERE = ("properties", "oracle")
+_NOT_HERE = ("properties", "statecheck", "subjects", "oracle")
 """What scripts do not have."""
 _NOT_FOR_READERS = re.compile(r"\s+# (?:noqa|type: ignore|mypy:|pragma:).*")
 
@@ -92,12 +92,6 @@ class Carried:
         for module in self._modules.values():
             module.read(package, modules)
 
-    @property
-    def defined(self) -> frozenset[str]:
-        """Every name that a script may come to have."""
-        parts = (part for module in self._modules.values() for part in module.parts)
-        return self._given.union(*(part.defines for part in parts))
-
     def want(self, name: str) -> bool:
         """Carry what defines a name, if a module offers it.
 
@@ -142,32 +136,13 @@ class Carried:
                 rule = f"defined in one module, but is in {home.path.name}, too"
                 raise ValueError(f"name = {name!r}, but should be {rule} [{module.path.name}]")
 
-    def imports(self) -> list[str]:
-        """What the carried parts import, a line for each module: whole modules first."""
-        parts = [part for module in self._modules.values() for part in module.parts if part.kept]
-        wanted = {name for part in parts if not part.imports for name in part.uses}
-        whole: set[str] = set()
-        names: dict[str, set[str]] = {}
-        for node in (ast.parse(part.text).body[0] for part in parts if part.imports):
-            if isinstance(node, ast.ImportFrom):
-                found = {alias.name for alias in node.names if (alias.asname or alias.name) in wanted}
-                names.setdefault(node.module or "", set()).update(found)
-            else:
-                whole.add(ast.unparse(node))
-        return [
-            *sorted(whole),
-            *(f"from {one} import {', '.join(sorted(names[one]))}" for one in sorted(names)),
-        ]
-
-    def sources(self, *, with_imports: bool) -> dict[str, str]:
-        """By module, those that others import first: the text that is carried. An import is carried once."""
+    def source(self) -> str:
+        """What is carried: the modules that others import come first, and each import once."""
         order: list[_Module] = []
         for module in self._modules.values():
             self._place(module, order)
         written: set[str] = set()
-        if not with_imports:
-            written = {part.text for module in order for part in module.parts if part.imports}
-        return {module.name: _source(module, written) for module in order}
+        return "\n\n".join(_source(module, written) for module in order)
 
     def _place(self, module: _Module, order: list[_Module]) -> None:
         if module in order or not module.reached:
@@ -183,7 +158,8 @@ def _source(module: _Module, written: set[str]) -> str:
         if part.kept and part.text not in written:
             written.add(part.text)
             pieces.append(part.text)
-    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(pieces)).strip("\n")
+    # Within a function, definitions are one line apart.
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(pieces)).strip("\n")
 
 
 def _part(node: ast.stmt, lines: list[str]) -> _Part:

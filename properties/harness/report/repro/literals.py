@@ -43,7 +43,7 @@ def literal(value: Value) -> str:
         return f"view_of({value.of}, torch.{value.dtype}, {value.shape}, {strides}, {value.offset})"
     if isinstance(value, Fake):
         strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
-        return f"Fake(torch.{value.dtype}, {value.shape}, {strides}, {value.address:#x})"
+        return f"fake_tensor(torch.{value.dtype}, {value.shape}, {strides}, {value.address:#x}, DEVICE)"
     if isinstance(value, Function):
         return f"subject.{value.name}"
     if isinstance(value, BufferMaker):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from properties.harness.case import Case
 from properties.harness.case.values import Call, Let, Name, Overwrite, Raised, Refusal, Returned, Tensor, View
-from properties.harness.report.repro.assemble import runtime_names
+from properties.harness.report.repro.embed import runtime_names
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""A defect that Triton's interpreter does not show: a checkout of statecheck replays the case, under its sanitizer."""
+"""A defect that Triton's interpreter does not show: statecheck replays the case, and watches each access."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from properties.harness.report.repro.runtime.child import conclude
-from properties.harness.report.repro.runtime.ending import cannot_try
 
-__all__ = ["replay_with_statecheck"]
-
-
-def replay_with_statecheck(module: str, folder: str, checkout: str) -> NoReturn:
+def replay_with_statecheck(usage: str, module: str, folder: str, checkout: str) -> NoReturn:
     """Exit as the replay of the case.json beside this file does.
 
     Args:
@@ -23,23 +18,30 @@ def replay_with_statecheck(module: str, folder: str, checkout: str) -> NoReturn:
             imports from.
         checkout: the checkout of statecheck, relative to this file, unless STATECHECK names it.
     """
+    arguments = sys.argv[1:]
+    if arguments in (["-h"], ["--help"]):
+        print(usage.strip())
+        sys.exit(0)
+    untried = 125 if arguments == ["--bisect"] else 2
+    if arguments not in ([], ["--bisect"], ["--here"]):
+        print(f"arguments = {arguments}, but should be none, --bisect, --here or --help")
+        sys.exit(untried)
     here = Path(__file__).absolute().parent
-    named = os.environ.get("STATECHECK")
-    statecheck = Path(os.path.normpath(Path(named).absolute() if named else here / checkout))
-    if not (statecheck / "properties" / "sanitizer.py").exists():
-        cannot_try(f"no statecheck in {statecheck}: STATECHECK=path/to/its/checkout says where it is")
-    path = [str(statecheck), os.environ.get("PYTHONPATH", "")]
-    if os.environ.get("SUBJECT_PATH"):
-        path.insert(0, str(Path(os.environ["SUBJECT_PATH"]).absolute()))
-    elif folder:
-        path.insert(0, os.path.normpath(here / folder))
-    subject = os.environ.get("SUBJECT", module)
+    statecheck = _absolute(os.environ.get("STATECHECK") or here / checkout)
+    if not Path(statecheck, "properties", "sanitizer.py").exists():
+        print(f"no statecheck in {statecheck}: STATECHECK=path/to/its/checkout says where it is")
+        sys.exit(untried)
+    subject_folder = os.environ.get("SUBJECT_PATH") or (here / folder if folder else "")
+    path = [_absolute(subject_folder)] if subject_folder else []
+    path += [statecheck, os.environ.get("PYTHONPATH", "")]
     command = [sys.executable, "-m", "properties", "replay", str(here / "case.json")]
-    command += ["--subject", subject, "--device", "cpu"]
-    code = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}, check=False
-    ).returncode
-    if code not in (0, 1):
-        cannot_try("it could not be tried")
-    print("the defect is there" if code else "the defect is gone")
-    conclude(code)
+    command += ["--subject", os.environ.get("SUBJECT", module), "--device", "cpu"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    code = subprocess.run(command, env=environment, check=False).returncode
+    known = {0: "the defect is gone", 1: "the defect is there"}
+    print(known.get(code, "it could not be tried"))
+    sys.exit(code if code in known else untried)
+
+
+def _absolute(path: str | Path) -> str:
+    return os.path.normpath(Path(path).absolute())

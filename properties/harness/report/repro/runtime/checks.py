@@ -1,4 +1,4 @@
-"""Memory: the storages that tensors are views of, bytes around them that nobody may write to, and what all of it holds."""
+"""Compares results, and the memory of tensors, with what they should be. Guard bytes around a tensor must not change."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ from typing import Any
 
 import torch
 
-from properties.harness.report.repro.runtime.results import expect, findings
-
-__all__ = [
-    "expect_elements",
-    "expect_storage",
-    "expect_untouched",
-    "guarded",
-    "overwrite",
-    "overwrite_view",
-    "rows",
-    "snapshot",
-    "view_of",
-]
-
+findings: list[str] = []
+"""What is wrong, a sentence each."""
 GUARD = 64
 CANARY = 0xA5
 guards: dict[int, tuple[torch.Tensor, int]] = {}
 """By the id of a tensor: the tensor, which keeps the id taken, and how many bytes lie before and behind it."""
+
+
+def expect(place: str, observed: object, expected: object) -> None:
+    # True == 1 and 2.0 == 2, but they are other results.
+    if type(observed) is not type(expected) or observed != expected:
+        findings.append(f"{place} = {observed}, but should be {expected}")
+
+
+def expect_tensor(place: str, observed: Any, expected: torch.Tensor) -> None:
+    if not isinstance(observed, torch.Tensor):
+        expect(place, type(observed).__name__, "Tensor")
+        return
+    expect(f"{place}.dtype", observed.dtype, expected.dtype)
+    expect(f"tuple({place}.shape)", tuple(observed.shape), tuple(expected.shape))
+    expect(f"{place}.device.type", observed.device.type, expected.device.type)
+    if observed.dtype == expected.dtype and observed.shape == expected.shape:
+        expect(f"{place}.tolist()", observed.tolist(), expected.tolist())
+
+
+def expect_type(place: str, observed: object, expected: type) -> None:
+    if not isinstance(observed, expected):
+        findings.append(f"{place} is of type {type(observed).__name__}, but should be {expected.__name__}")
 
 
 def memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -34,7 +44,7 @@ def memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def guarded(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor with bytes around its storage that nobody may write to."""
+    """The same tensor with guard bytes around its storage."""
     nbytes = memory(tensor).numel()
     whole = torch.full((nbytes + 2 * GUARD,), CANARY, dtype=torch.uint8, device=tensor.device)
     whole[GUARD : GUARD + nbytes] = memory(tensor)
@@ -80,8 +90,8 @@ def rows(tensor: torch.Tensor) -> Callable[[int], torch.Tensor]:
 
 def snapshot(**arguments: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """By name: each tensor of the arguments, with a copy of its memory."""
-    found = [pair for name, value in arguments.items() for pair in _tensors(name, value)]
-    return {name: (tensor, memory(tensor).clone()) for name, tensor in found}
+    tensors = [pair for name, value in arguments.items() for pair in _tensors(name, value)]
+    return {name: (tensor, memory(tensor).clone()) for name, tensor in tensors}
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -111,10 +121,10 @@ def expect_elements(name: str, tensor: torch.Tensor, expected: list[Any]) -> Non
     whole = tensor.contiguous().reshape(-1)
     seen = (whole.view(torch.uint8) if whole.is_floating_point() else whole).tolist()
     expect(f"len({name})", len(seen), len(expected))
-    spell = "{:#04x}" if tensor.dtype is torch.uint8 else "{}"
-    for place, (one, other) in enumerate(zip(seen, expected, strict=False)):
-        if one != other:
-            findings.append(f"{name}[{place}] = {spell.format(one)}, but should be {spell.format(other)}")
+    form = "{:#04x}" if tensor.dtype is torch.uint8 else "{}"
+    for i, (element, right) in enumerate(zip(seen, expected, strict=False)):
+        if element != right:
+            findings.append(f"{name}[{i}] = {form.format(element)}, but should be {form.format(right)}")
             return
 
 
@@ -124,7 +134,7 @@ def _expect_guards(name: str, tensor: torch.Tensor) -> None:
         whole = memory(tensor).tolist()
         sides = {"before": whole[:guard][::-1], "behind": whole[-guard:]}
         for side, seen in sides.items():
-            wrong = [place for place, byte in enumerate(seen) if byte != CANARY]
+            wrong = [i for i, byte in enumerate(seen) if byte != CANARY]
             if wrong:
                 byte = f"{seen[wrong[0]]:#04x}"
                 findings.append(f"byte {wrong[0] + 1} {side} {name} = {byte}, but should be {CANARY:#04x}")
