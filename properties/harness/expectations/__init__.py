@@ -26,7 +26,7 @@ _TOPICS = (
     "builders",
     "align",
     "align_kernels",
-    "align_buffers",
+    "align_lists",
     "align_runner",
     "live",
 )

@@ -21,10 +21,10 @@ from properties.harness.expectations.align_buffers import (
     Lists,
     buffer_of,
     changes_lists,
-    executed,
     lists_of,
     states_by_list,
 )
+from properties.harness.expectations.align_lists import executed
 from properties.harness.expectations.align_values import (
     STAGING,
     Context,
@@ -33,7 +33,6 @@ from properties.harness.expectations.align_values import (
     cache_groups,
     context_of,
     current_table,
-    fields_of,
     launch_vector,
     layout_of,
     memory_of,
@@ -79,7 +78,7 @@ class _Step:
 
     @property
     def by_table(self) -> bool:
-        return "block_table" in fields_of(self.batch)
+        return "block_table" in dict(self.batch.fields)
 
     def _request(self, request: Record) -> rules.RunnerRequest:
         blocks = request["block_ids"]

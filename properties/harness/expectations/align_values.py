@@ -44,14 +44,8 @@ STAGING = (
 _KINDS: dict[str, Kind] = {"get_conv_copy_spec": "conv", "get_temporal_copy_spec": "temporal"}
 
 
-def layout_of(environment: Mapping[str, str]) -> layout.Layout:
-    """The layout that a call runs under."""
-    return layout.conv_state_layout(environment)
-
-
-def fields_of(value: Record) -> dict[str, Any]:
-    """The record's fields by name."""
-    return dict(value.fields)
+layout_of = layout.conv_state_layout
+"""The layout that a call runs under, from the environment's variables."""
 
 
 def cache_groups(config: Record) -> tuple[CacheGroup, ...]:
@@ -65,7 +59,7 @@ def cache_groups(config: Record) -> tuple[CacheGroup, ...]:
 def _spec(spec: Record) -> StateSpec | None:
     if spec.type != "MambaSpec":
         return None
-    fields = fields_of(spec)
+    fields: dict[str, Any] = dict(spec.fields)
     return StateSpec(
         fields["block_size"],
         tuple(fields["shapes"]),

@@ -6,30 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from oracle.builders import base, batch, gdn
-from oracle.chunks import CONV_BLOCK_M, ConvPrograms
 from oracle.profile import Profile
 from oracle.rules import rule
-from properties.harness.case.values import (
-    Call,
-    Record,
-    Returned,
-    Tensor,
-    Value,
-    boolean,
-    int32,
-    int64,
-    record,
-)
+from properties.harness.case.values import Call, Record, Returned, Tensor, Value, record
 from properties.harness.expectations import answer, answers
+from properties.harness.expectations.builder_fields import gdn_fields, mamba_fields
 from properties.harness.expectations.typed import matrix, vector
-
-_ONLY_ALL = (
-    "num_computed_tokens_p",
-    "block_idx_last_scheduled_token",
-    "block_idx_first_scheduled_token_p",
-    "block_idx_last_computed_token",
-)
-"""Fields of mode "all" alone."""
 
 _KINDS = {
     "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
@@ -102,7 +84,7 @@ def _update(name: str) -> None:
         step = _step(metadata.named["common_attn_metadata"], None, None)
         config = config_of(self, profile)
         found = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
-        return record(result, **_mamba_fields(kind, found, config, blk_table.shape[1]))
+        return record(result, **mamba_fields(kind, found, config, blk_table.shape[1]))
 
 
 for _name in _KINDS:
@@ -163,19 +145,8 @@ def _answer(
 ) -> Value:
     found = _metadata(kind, step, config, capture=capture)
     if kind == "gdn":
-        return record(result, **_gdn_fields(found, config))
-    return record(result, **_mamba_fields(kind, found, config, width))
-
-
-def _mamba_fields(
-    kind: str, found: base.BaseMetadata, config: batch.BuilderConfig, width: int
-) -> dict[str, Value]:
-    fields = _base_fields(found, config, width)
-    if kind == "mamba2":
-        fields |= {"seq_idx_p": _ints(found.seq_idx_p), "chunk_size": found.chunk_size}
-        fields["prep_initial_states"] = found.prep_initial_states
-    gone = () if config.profile.keeps_all_blocks else _ONLY_ALL
-    return {name: value for name, value in fields.items() if name not in gone}
+        return record(result, **gdn_fields(found, config))
+    return record(result, **mamba_fields(kind, found, config, width))
 
 
 def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:
@@ -211,104 +182,3 @@ def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch
 
 def _optional(tensor: Tensor | None, name: str, **rule: Any) -> tuple[int, ...] | None:
     return None if tensor is None else vector(tensor, name, **rule)
-
-
-def _ints(values: Any) -> Value:
-    return None if values is None else int32(values)
-
-
-def _bools(values: tuple[bool, ...] | None) -> Value:
-    return None if values is None else boolean(values)
-
-
-def _rows(rows: Any, width: int) -> Value:
-    if rows is None:
-        return None
-    flat = tuple(number for row in rows for number in row)
-    return Tensor("int32", (len(rows), width), flat)
-
-
-def _conv(programs: ConvPrograms | None) -> dict[str, Value]:
-    if programs is None:
-        return {"nums_dict": None, "batch_ptr": None, "token_chunk_offset_ptr": None}
-    batch_ptr, offset_ptr = int32(programs.batch_ptr), int32(programs.token_chunk_offset_ptr)
-    variant = {
-        "nums": int32(programs.nums).on_host(),
-        "tot": len(programs.mlist),
-        "mlist": int64(programs.mlist).on_host(),
-        "mlist_len": len(programs.mlist),
-        "offsetlist": int32(programs.offsetlist).on_host(),
-        "batch_ptr": batch_ptr,
-        "token_chunk_offset_ptr": offset_ptr,
-    }
-    return {
-        "nums_dict": {CONV_BLOCK_M: variant},
-        "batch_ptr": batch_ptr,
-        "token_chunk_offset_ptr": offset_ptr,
-    }
-
-
-def _base_fields(found: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> dict[str, Value]:
-    own_width = _own_width(found, config, table_width)
-    prefills = found.state_indices_tensor_p
-    by_row = config.mode == "all"
-    return {
-        "num_prefills": found.num_prefills,
-        "num_prefill_tokens": found.num_prefill_tokens,
-        "num_decodes": found.num_decodes,
-        "num_decode_tokens": found.num_decode_tokens,
-        "num_reqs": found.num_reqs,
-        "has_initial_states_p": _bools(found.has_initial_states_p),
-        "query_start_loc_p": _ints(found.query_start_loc_p),
-        "num_computed_tokens_p": _ints(found.num_computed_tokens_p),
-        "state_indices_tensor_p": _rows(prefills, table_width) if by_row else _ints(prefills),
-        "state_indices_tensor_d": _rows(found.state_indices_tensor_d, own_width),
-        "query_start_loc_d": _ints(found.query_start_loc_d),
-        "num_accepted_tokens": _ints(found.num_accepted_tokens),
-        "block_idx_last_scheduled_token": _ints(found.block_idx_last_scheduled_token),
-        "block_idx_first_scheduled_token_p": _ints(found.block_idx_first_scheduled_token_p),
-        "block_idx_last_computed_token": _ints(found.block_idx_last_computed_token),
-        "seq_lens": _ints(found.seq_lens),
-        "cu_chunk_seqlen_p": _ints(found.cu_chunk_seqlen_p),
-        "last_chunk_indices_p": _ints(found.last_chunk_indices_p),
-        **_conv(found.conv),
-    }
-
-
-def _own_width(found: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> int:
-    """Columns of the decode rows: what a matrix without rows cannot tell by itself."""
-    if config.mode != "all":
-        return 1 + config.num_spec
-    captured = base.kept_width(config)
-    return captured if "state_indices_tensor_d" in found.owned else table_width
-
-
-def _gdn_fields(found: gdn.GDNMetadata, config: batch.BuilderConfig) -> dict[str, Value]:
-    indices = int64 if found.token_index_dtype == "int64" else int32
-    tokens = {
-        name: None if values is None else indices(values)
-        for name, values in (
-            ("spec_token_indx", found.spec_token_indx),
-            ("non_spec_token_indx", found.non_spec_token_indx),
-        )
-    }
-    return {
-        "num_prefills": found.num_prefills,
-        "num_prefill_tokens": found.num_prefill_tokens,
-        "num_decodes": found.num_decodes,
-        "num_decode_tokens": found.num_decode_tokens,
-        "num_spec_decodes": found.num_spec_decodes,
-        "num_spec_decode_tokens": found.num_spec_decode_tokens,
-        "num_actual_tokens": found.num_actual_tokens,
-        "has_initial_state": _bools(found.has_initial_state),
-        "spec_query_start_loc": _ints(found.spec_query_start_loc),
-        "non_spec_query_start_loc": _ints(found.non_spec_query_start_loc),
-        "spec_state_indices_tensor": _rows(found.spec_state_indices_tensor, 1 + config.num_spec),
-        "non_spec_state_indices_tensor": _ints(found.non_spec_state_indices_tensor),
-        "spec_sequence_masks": _bools(found.spec_sequence_masks),
-        "num_accepted_tokens": _ints(found.num_accepted_tokens),
-        "chunk_indices": _rows(found.chunk_indices, 2),
-        "chunk_offsets": None if found.chunk_offsets is None else int64(found.chunk_offsets),
-        **tokens,
-        **_conv(found.conv),
-    }
