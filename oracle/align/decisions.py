@@ -29,11 +29,14 @@ class Boundary(NamedTuple):
 def boundary(first: int, last: int, block_size: int) -> Boundary | None:
     """The boundary that a row's accepted states pass, or None.
 
-    The states after `first` tokens up to after `last` tokens are there to choose from. Source: contract 2.2.
+    The states after `first` tokens up to after `last` tokens are available; the last one after a multiple of the block
+    size is the state at the boundary. Source: contract 2.2.
     """
-    full_blocks = last // block_size
-    bias = full_blocks * block_size - first
-    return Boundary(full_blocks - 1, bias) if bias >= 0 else None
+    available = range(first, last + 1)
+    at_boundary = [num_tokens for num_tokens in available if num_tokens % block_size == 0]
+    if not at_boundary:
+        return None
+    return Boundary(column_of(at_boundary[-1], block_size), available.index(at_boundary[-1]))
 
 
 class AfterStep(NamedTuple):

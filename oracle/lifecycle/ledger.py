@@ -123,9 +123,9 @@ class StateLedger:
     @rule
     def boundary_among(self, row: ScheduledRequest, accepted: int) -> int | None:
         """The last boundary, in tokens, among the states of a step's accepted tokens; None without one."""
-        first, size = row.end - len(row.drafts), self.geometry.block_size
-        boundary = (first + accepted - 1) // size * size
-        return boundary if boundary >= first else None
+        first = row.end - len(row.drafts)
+        available = range(first, first + accepted)
+        return max((end for end in available if end % self.geometry.block_size == 0), default=None)
 
     def at(self, request: str, group: int, column: int) -> Held:
         """What the block in a request's column holds."""
