@@ -6,17 +6,16 @@ any feature; when all requests are gone every block and slot is free. Source: co
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
+from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Owner, Stored
 from oracle.lifecycle.owners import broken_by_owners
 from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
-
-Observed = Mapping[str, Any]
 
 
 @dataclass
@@ -43,12 +42,12 @@ class LiveLaws:
         """A request comes in."""
         self.known.add(name, prompt)
 
-    def step(self, seen: Observed) -> list[Broken]:
+    def step(self, seen: ObservedStep) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
-        for name, decided in seen["scheduled"].items():
-            if decided["begins"]:
-                self.requests[name].computed = decided["computed"]
-        laws: list[Callable[[Observed], Iterator[Broken]]] = [
+        for name, decided in seen.scheduled.items():
+            if decided.begins:
+                self.requests[name].computed = decided.computed
+        laws: list[Callable[[ObservedStep], Iterator[Broken]]] = [
             self._rows,
             self._strays,
             self._published,
@@ -59,18 +58,18 @@ class LiveLaws:
         ]
         return [broken for law in laws for broken in law(seen)]
 
-    def _rows(self, seen: Observed) -> Iterator[Broken]:
-        owned = {(name, group, block) for name, group, _, block in seen["owners"]}
+    def _rows(self, seen: ObservedStep) -> Iterator[Broken]:
+        owned = {(name, group, block) for name, group, _, block in seen.owners}
         first = 0
-        for row in seen["rows"]:
-            request = self.requests[row["request"]]
-            yield from self._agreed(request, row, seen["scheduled"][request.id])
-            yield from self._attention(request, row, seen["owners"])
-            places = tuple(range(first, first + len(row["tokens"])))
+        for row in seen.rows:
+            request = self.requests[row.request]
+            yield from self._agreed(request, row, seen.scheduled[request.id])
+            yield from self._attention(request, row, seen.owners)
+            places = tuple(range(first, first + len(row.tokens)))
             yield from self._groups(request, row, places, owned)
-            first += len(row["tokens"])
-            drafts = seen["scheduled"][request.id]["drafts"]
-            request.computed += len(row["tokens"]) - self._rejected(request, row["tokens"], drafts)
+            first += len(row.tokens)
+            drafts = seen.scheduled[request.id].drafts
+            request.computed += len(row.tokens) - self._rejected(request, row.tokens, drafts)
 
     def _rejected(self, request: LiveRequest, tokens: Sequence[int], drafts: int) -> int:
         first = request.computed + len(tokens) - drafts
@@ -79,41 +78,37 @@ class LiveLaws:
                 return drafts - at
         return 0
 
-    def _agreed(
-        self, request: LiveRequest, row: Mapping[str, Any], decided: Mapping[str, Any]
-    ) -> Iterator[Broken]:
+    def _agreed(self, request: LiveRequest, row: ForwardRow, decided: Decided) -> Iterator[Broken]:
         """Scheduler and worker agree on every row, and both on what is so."""
         name, computed = request.id, request.computed
-        if row["computed"] != computed:
+        if row.computed != computed:
             yield (
                 "computed",
-                f"the worker's computed tokens of {name} = {row['computed']}",
+                f"the worker's computed tokens of {name} = {row.computed}",
                 f"should be {computed}",
                 {"request": name},
             )
             return
-        if len(row["tokens"]) != decided["tokens"]:
+        if len(row.tokens) != decided.tokens:
             yield (
                 "tokens",
-                f"the worker's tokens of {name} = {len(row['tokens'])}",
-                f"should be {decided['tokens']}, as scheduled",
+                f"the worker's tokens of {name} = {len(row.tokens)}",
+                f"should be {decided.tokens}, as scheduled",
                 {"request": name},
             )
-        known = len(row["tokens"]) - decided["drafts"]
+        known = len(row.tokens) - decided.drafts
         wanted = tuple(request.token(computed + at) for at in range(known))
-        if tuple(row["tokens"][:known]) != wanted:
+        if tuple(row.tokens[:known]) != wanted:
             yield (
                 "tokens",
-                f"the tokens of {name} = {list(row['tokens'][:known])}",
+                f"the tokens of {name} = {list(row.tokens[:known])}",
                 f"should be {list(wanted)}",
                 {"request": name},
             )
 
-    def _attention(
-        self, request: LiveRequest, row: Mapping[str, Any], owners: Sequence[tuple[str, int, int, int]]
-    ) -> Iterator[Broken]:
+    def _attention(self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner]) -> Iterator[Broken]:
         wanted = [request.state(at + 1) for at in range(request.computed)]
-        for layer, keys in enumerate(row["keys"]):
+        for layer, keys in enumerate(row.keys):
             wrong = [
                 at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right
             ]
@@ -130,72 +125,72 @@ class LiveLaws:
                 return
 
     def _groups(
-        self, request: LiveRequest, row: Mapping[str, Any], places: tuple[int, ...], owned: set[Any]
+        self, request: LiveRequest, row: ForwardRow, places: tuple[int, ...], owned: set[Any]
     ) -> Iterator[Broken]:
-        told = Counter(one["group"] for one in row["groups"])
+        told = Counter(access.group for access in row.groups)
         for group in range(1, len(self.block_sizes)):
             if told[group] != 1:
                 seen = f"group {group} runs {request.id} {told[group]} times"
                 yield "metadata", seen, "should run it once", {"request": request.id}
-        for one in row["groups"]:
-            if tuple(one["tokens"]) != places:
+        for access in row.groups:
+            if tuple(access.tokens) != places:
                 yield (
                     "metadata",
-                    f"group {one['group']} runs tokens {list(one['tokens'])} through the state of {request.id}",
+                    f"group {access.group} runs tokens {list(access.tokens)} through the state of {request.id}",
                     f"should run {list(places)}",
                     {"request": request.id},
                 )
-            yield from self._read(request, one)
-            for state in one["temporal"]:
-                self.known.remember(state, row["tokens"])
-            for block in one["written"]:
-                if block and (request.id, one["group"], block) not in owned:
+            yield from self._read(request, access)
+            for state in access.temporal:
+                self.known.remember(state, row.tokens)
+            for block in access.written:
+                if block and (request.id, access.group, block) not in owned:
                     yield (
                         "written",
-                        f"the forward of {request.id} writes to block {block} of group {one['group']}",
+                        f"the forward of {request.id} writes to block {block} of group {access.group}",
                         "should write to its own",
-                        {"request": request.id, "group": one["group"], "block": block},
+                        {"request": request.id, "group": access.group, "block": block},
                     )
 
-    def _read(self, request: LiveRequest, one: Mapping[str, Any]) -> Iterator[Broken]:
+    def _read(self, request: LiveRequest, access: GroupAccess) -> Iterator[Broken]:
         count = request.computed
         right, rows = request.state(count), request.window(count, self.window)
         where = (
-            f"of block {one['blocks'][1]} of group {one['group']}" if one["initial"] else "without a block"
+            f"of block {access.blocks[1]} of group {access.group}" if access.initial else "without a block"
         )
-        for state in one["temporal"]:
+        for state in access.temporal:
             if state != right:
                 yield (
                     "read",
                     f"the forward of {request.id} reads {self.known.meaning(state)} {where}",
                     f"should read the state after its {tokens_in_words(count, 'computed ')}",
-                    self._about(request.id, count, [state], (one["group"], one["blocks"][1])),
+                    self._about(request.id, count, [state], (access.group, access.blocks[1])),
                 )
                 return
-        for window in one["windows"]:
+        for window in access.windows:
             if tuple(window) != rows:
                 seen = ", ".join(map(self.known.meaning, window))
                 yield (
                     "read",
                     f"the forward of {request.id} reads conv rows {seen} {where}",
                     f"should read those of its last computed tokens, of {count}",
-                    self._about(request.id, count, window, (one["group"], one["blocks"][0]), conv=True),
+                    self._about(request.id, count, window, (access.group, access.blocks[0]), conv=True),
                 )
                 return
 
-    def _strays(self, seen: Observed) -> Iterator[Broken]:
-        for one in seen["stray"]:
-            blocks = [block for block in one["written"] if block]
+    def _strays(self, seen: ObservedStep) -> Iterator[Broken]:
+        for access in seen.stray:
+            blocks = [block for block in access.written if block]
             if blocks:
                 yield (
                     "written",
-                    f"a row of padding writes to blocks {blocks} of group {one['group']}",
+                    f"a row of padding writes to blocks {blocks} of group {access.group}",
                     "should skip",
-                    {"group": one["group"], "block": blocks[0]},
+                    {"group": access.group, "block": blocks[0]},
                 )
 
-    def _published(self, seen: Observed) -> Iterator[Broken]:
-        for group, block, name, count, contents in seen["published"]:
+    def _published(self, seen: ObservedStep) -> Iterator[Broken]:
+        for group, block, name, count, contents in seen.published:
             if not name:
                 yield (
                     "published",
@@ -206,16 +201,16 @@ class LiveLaws:
                 continue
             yield from self._contents("published", "which may be hit", (group, block, name, count, contents))
 
-    def _transfers(self, seen: Observed) -> Iterator[Broken]:
+    def _transfers(self, seen: ObservedStep) -> Iterator[Broken]:
         """What a connector loads and saves."""
-        if seen.get("transfers") is None:
+        if seen.transfers is None:
             return
         yield from broken_by_loads(seen, self.block_sizes[0])
         yield from broken_by_saves(seen, self.block_sizes[0])
-        for saved in seen["transfers"].saved:
+        for saved in seen.transfers.saved:
             yield from self._contents("saved", "which is saved", saved)
 
-    def _contents(self, law: str, what: str, of: tuple[Any, ...]) -> Iterator[Broken]:
+    def _contents(self, law: str, what: str, of: Stored) -> Iterator[Broken]:
         """What of (group, block, request, tokens, contents) is not the state after so many tokens of the request."""
         group, block, name, count, contents = of
         for kind, found in contents:
@@ -241,9 +236,9 @@ class LiveLaws:
             return [] if found == request.state(count) else [found]
         return [] if tuple(found) == request.window(count, self.window) else found
 
-    def _outputs(self, seen: Observed) -> Iterator[Broken]:
+    def _outputs(self, seen: ObservedStep) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""
-        for name, tokens in seen["outputs"].items():
+        for name, tokens in seen.outputs.items():
             request = self.requests[name]
             first = request.prompt + request.said
             wanted = tuple(request.token(first + at) for at in range(len(tokens)))
@@ -256,15 +251,15 @@ class LiveLaws:
                     {"request": name},
                 )
 
-    def _left(self, seen: Observed) -> Iterator[Broken]:
+    def _left(self, seen: ObservedStep) -> Iterator[Broken]:
         """Once all requests are gone, so is what they had."""
-        if not seen["idle"]:
+        if not seen.idle:
             return
-        if seen["references"]:
-            blocks = [block for block, _ in seen["references"]]
+        if seen.references:
+            blocks = [block for block, _ in seen.references]
             yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free", {}
-        if seen["slots"]:
-            slots = sorted(seen["slots"])
+        if seen.slots:
+            slots = sorted(seen.slots)
             yield "left", f"slots {slots} are in use when all requests are gone", "should be free", {}
 
     def _about(

@@ -7,21 +7,21 @@ Source: the semantic invariant.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from oracle.lifecycle.broken_laws import Broken
+from oracle.lifecycle.observed import ObservedStep
 
 _ATTENTION = 0
 
 
-def broken_by_owners(seen: Mapping[str, Any], num_blocks: int) -> Iterator[Broken]:
+def broken_by_owners(seen: ObservedStep, num_blocks: int) -> Iterator[Broken]:
     """What is owned twice, miscounted or lost."""
     yield from _owned_twice(seen)
-    references = dict(seen["references"])
-    counts = Counter(block for *_, block in seen["owners_after"])
-    if seen.get("transfers") is not None:
-        counts.update(seen["transfers"].kept)
+    references = dict(seen.references)
+    counts = Counter(block for *_, block in seen.owners_after)
+    if seen.transfers is not None:
+        counts.update(seen.transfers.kept)
     for block in sorted(references.keys() | counts.keys()):
         if references.get(block, 0) != counts[block]:
             yield (
@@ -32,15 +32,15 @@ def broken_by_owners(seen: Mapping[str, Any], num_blocks: int) -> Iterator[Broke
             )
             return
     free = num_blocks - 1 - len(references)
-    if seen["free"] != free:
-        yield "free", f"free blocks = {seen['free']}", f"should be {free}", {}
+    if seen.free != free:
+        yield "free", f"free blocks = {seen.free}", f"should be {free}", {}
 
 
-def _owned_twice(seen: Mapping[str, Any]) -> Iterator[Broken]:
+def _owned_twice(seen: ObservedStep) -> Iterator[Broken]:
     owners: dict[int, list[tuple[str, int, int]]] = {}
-    for name, group, column, block in seen["owners_after"]:
+    for name, group, column, block in seen.owners_after:
         owners.setdefault(block, []).append((name, group, column))
-    shared = {block for _, block, *_ in seen["published"]}
+    shared = {block for _, block, *_ in seen.published}
     for block, found in owners.items():
         names, groups, columns = (set(one) for one in zip(*found, strict=True))
         about = {"group": min(groups), "block": block}

@@ -6,71 +6,49 @@ is being saved is not written before that is done, and is counted as in use unti
 the state after exactly these. Source: the release's `KVConnectorBase_V1`, and the semantic invariant.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from oracle.lifecycle.broken_laws import Broken
-
-Place = tuple[int, int]
-"""A group, and a block."""
+from oracle.lifecycle.observed import ForwardRow, ObservedStep, Place
 
 
-@dataclass(frozen=True)
-class Transfers:
-    """What a connector has under way in a step.
-
-    Args:
-        loading, loading_after: the request of each place that is being loaded, as the forward ran and after the step.
-        saving, saving_after: places that are being saved since an earlier step, and those after the step.
-        saved: (group, block, request, tokens, contents) of what was read to be saved in the step.
-        kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
-            may write them.
-    """
-
-    loading: Mapping[Place, str]
-    loading_after: Mapping[Place, str]
-    saving: frozenset[Place]
-    saving_after: frozenset[Place]
-    saved: Sequence[tuple[Any, ...]]
-    kept: Mapping[int, int]
-
-
-def broken_by_loads(seen: Mapping[str, Any], page: int) -> Iterator[Broken]:
+def broken_by_loads(seen: ObservedStep, page: int) -> Iterator[Broken]:
     """What breaks the law of blocks that are being loaded; `page` is how many tokens an attention block has."""
-    moved = seen["transfers"]
-    for row in seen["rows"]:
-        if row["request"] in moved.loading.values():
+    moved = seen.transfers
+    assert moved is not None
+    for row in seen.rows:
+        if row.request in moved.loading.values():
             yield (
                 "loading",
-                f"{row['request']} runs while its blocks are being loaded",
+                f"{row.request} runs while its blocks are being loaded",
                 "should wait",
-                {"request": row["request"]},
+                {"request": row.request},
             )
         for place in sorted(_places_read(row) | _places_written(row, page)):
-            if moved.loading.get(place, row["request"]) != row["request"]:
-                yield _of_loading_block(f"the forward of {row['request']} uses", place, moved.loading[place])
-    owned = {(name, (group, block)) for name, group, _, block in seen["owners_after"]}
+            if moved.loading.get(place, row.request) != row.request:
+                yield _of_loading_block(f"the forward of {row.request} uses", place, moved.loading[place])
+    owned = {(name, (group, block)) for name, group, _, block in seen.owners_after}
     for place, name in moved.loading_after.items():
         if (name, place) not in owned:
             yield _of_loading_block(f"{name} does not have", place, name)
-    for group, block, *_ in seen["published"]:
+    for group, block, *_ in seen.published:
         if (group, block) in moved.loading_after:
             yield _of_loading_block("a hit may name", (group, block), moved.loading_after[group, block])
 
 
-def broken_by_saves(seen: Mapping[str, Any], page: int) -> Iterator[Broken]:
+def broken_by_saves(seen: ObservedStep, page: int) -> Iterator[Broken]:
     """What breaks the law of blocks that are being saved."""
-    moved = seen["transfers"]
-    for row in seen["rows"]:
+    moved = seen.transfers
+    assert moved is not None
+    for row in seen.rows:
         for group, block in sorted(_places_written(row, page) & moved.saving):
             yield (
                 "saved",
-                f"the forward of {row['request']} writes to block {block} of group {group}, which is being saved",
+                f"the forward of {row.request} writes to block {block} of group {group}, which is being saved",
                 "should not before that is done",
-                {"request": row["request"], "group": group, "block": block},
+                {"request": row.request, "group": group, "block": block},
             )
-    used = {block for block, _ in seen["references"]}
+    used = {block for block, _ in seen.references}
     for group, block in sorted(moved.saving_after):
         if block not in used:
             yield (
@@ -91,13 +69,11 @@ def _of_loading_block(seen: str, place: Place, name: str) -> Broken:
     )
 
 
-def _places_read(row: Mapping[str, Any]) -> set[Place]:
-    pages = {(0, block) for block in row["table"] if block}
-    return pages | {
-        (one["group"], block) for one in row["groups"] if one["initial"] for block in one["blocks"]
-    }
+def _places_read(row: ForwardRow) -> set[Place]:
+    pages = {(0, block) for block in row.table if block}
+    return pages | {(one.group, block) for one in row.groups if one.initial for block in one.blocks}
 
 
-def _places_written(row: Mapping[str, Any], page: int) -> set[Place]:
-    pages = {(0, slot // page) for slot in row["slots"] if slot >= page}
-    return pages | {(one["group"], block) for one in row["groups"] for block in one["written"] if block}
+def _places_written(row: ForwardRow, page: int) -> set[Place]:
+    pages = {(0, slot // page) for slot in row.slots if slot >= page}
+    return pages | {(one.group, block) for one in row.groups for block in one.written if block}

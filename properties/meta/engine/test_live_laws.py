@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, states_after
+from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
 
 PROMPT = (1, 2, 3, 4)
 STATES = states_after(PROMPT)
 NEXT = next_token(STATES[-1])
-Change = Callable[[dict[str, Any]], None]
+Change = Callable[[ObservedStep], None]
 
 
 def laws() -> LiveLaws:
@@ -23,35 +25,30 @@ def laws() -> LiveLaws:
     return made
 
 
-def prefill() -> dict[str, Any]:
+def prefill() -> ObservedStep:
     """A step that computes the prompt: attention has block 1, states are in block 2, and both may be hit."""
-    group = {
-        "group": 1,
-        "initial": False,
-        "blocks": (2, 2),
-        "temporal": (0,),
-        "windows": ((0, 0),),
-        "written": (2,),
-        "tokens": (0, 1, 2, 3),
-    }
-    row = {"request": "r0", "computed": 0, "tokens": PROMPT, "keys": ((),), "groups": [group]}
+    group = GroupAccess(1, False, (2, 2), ((0, 0),), (0,), (2,), (0, 1, 2, 3))
     owners = [("r0", 0, 0, 1), ("r0", 1, 0, 2)]
-    return {
-        "scheduled": {"r0": {"computed": 0, "tokens": 4, "drafts": 0, "begins": True}},
-        "rows": [row],
-        "stray": [],
-        "outputs": {"r0": (NEXT,)},
-        "owners": owners,
-        "owners_after": owners,
-        "references": [(1, 1), (2, 1)],
-        "free": 5,
-        "slots": {"r0": 0},
-        "idle": False,
-        "published": [
+    return ObservedStep(
+        scheduled={"r0": Decided(0, 4, 0, begins=True)},
+        rows=[ForwardRow("r0", PROMPT, keys=((),), groups=[group])],
+        outputs={"r0": (NEXT,)},
+        owners=owners,
+        owners_after=owners,
+        references=[(1, 1), (2, 1)],
+        free=5,
+        slots={"r0": 0},
+        published=[
             (0, 1, "r0", 4, [("keys", tuple(STATES))]),
             (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[3])]),
         ],
-    }
+    )
+
+
+def change_access(seen: ObservedStep, **changed: Any) -> None:
+    """Change what the row did in its group."""
+    groups = seen.rows[0].groups
+    groups[0] = replace(groups[0], **changed)
 
 
 def test_a_step_that_is_right_breaks_nothing() -> None:
@@ -60,78 +57,79 @@ def test_a_step_that_is_right_breaks_nothing() -> None:
 
 def test_a_shared_state_may_be_in_another_column_of_each_owner() -> None:
     seen = prefill()
-    seen["owners_after"] = [*seen["owners"], ("r1", 1, 1, 2)]
-    seen["references"] = [(1, 1), (2, 2)]
+    seen.owners_after = [*seen.owners, ("r1", 1, 1, 2)]
+    seen.references = [(1, 1), (2, 2)]
     assert laws().step(seen) == []
 
 
-def starts_elsewhere(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["groups"][0]["temporal"] = (STATES[0],)
+def starts_elsewhere(seen: ObservedStep) -> None:
+    change_access(seen, temporal=(STATES[0],))
 
 
-def starts_with_other_rows(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["groups"][0]["windows"] = ((0, STATES[0]),)
+def starts_with_other_rows(seen: ObservedStep) -> None:
+    change_access(seen, windows=((0, STATES[0]),))
 
 
-def counts_a_token(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["computed"] = 1
+def counts_a_token(seen: ObservedStep) -> None:
+    seen.rows[0].computed = 1
 
 
-def takes_other_tokens(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["tokens"] = (1, 2, 3, 9)
+def takes_other_tokens(seen: ObservedStep) -> None:
+    seen.rows[0].tokens = (1, 2, 3, 9)
 
 
-def runs_twice(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["groups"] *= 2
+def runs_twice(seen: ObservedStep) -> None:
+    seen.rows[0].groups *= 2
 
 
-def writes_elsewhere(seen: dict[str, Any]) -> None:
-    seen["rows"][0]["groups"][0]["written"] = (2, 3)
+def writes_elsewhere(seen: ObservedStep) -> None:
+    change_access(seen, written=(2, 3))
 
 
-def pads_into_a_block(seen: dict[str, Any]) -> None:
-    seen["stray"] = [{"group": 1, "written": (3,)}]
+def pads_into_a_block(seen: ObservedStep) -> None:
+    seen.stray = [replace(seen.rows[0].groups[0], written=(3,))]
 
 
-def publishes_what_nobody_wrote(seen: dict[str, Any]) -> None:
-    seen["published"][1] = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
+def publishes_what_nobody_wrote(seen: ObservedStep) -> None:
+    wrong = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
+    seen.published = [seen.published[0], wrong]
 
 
-def shares_a_block_of_two_groups(seen: dict[str, Any]) -> None:
-    seen["owners_after"] = [*seen["owners"], ("r1", 0, 0, 2)]
-    seen["references"] = [(1, 1), (2, 2)]
+def shares_a_block_of_two_groups(seen: ObservedStep) -> None:
+    seen.owners_after = [*seen.owners, ("r1", 0, 0, 2)]
+    seen.references = [(1, 1), (2, 2)]
 
 
-def shares_a_block_of_two_columns(seen: dict[str, Any]) -> None:
-    seen["owners_after"] = [*seen["owners"], ("r0", 1, 1, 2)]
-    seen["references"] = [(1, 1), (2, 2)]
+def shares_a_block_of_two_columns(seen: ObservedStep) -> None:
+    seen.owners_after = [*seen.owners, ("r0", 1, 1, 2)]
+    seen.references = [(1, 1), (2, 2)]
 
 
-def shares_a_page_of_another_column(seen: dict[str, Any]) -> None:
-    seen["owners_after"] = [*seen["owners"], ("r1", 0, 1, 1)]
-    seen["references"] = [(1, 2), (2, 1)]
+def shares_a_page_of_another_column(seen: ObservedStep) -> None:
+    seen.owners_after = [*seen.owners, ("r1", 0, 1, 1)]
+    seen.references = [(1, 2), (2, 1)]
 
 
-def shares_what_may_not_be_hit(seen: dict[str, Any]) -> None:
-    seen["owners_after"] = [*seen["owners"], ("r1", 1, 0, 2)]
-    seen["references"] = [(1, 1), (2, 2)]
-    seen["published"] = seen["published"][:1]
+def shares_what_may_not_be_hit(seen: ObservedStep) -> None:
+    seen.owners_after = [*seen.owners, ("r1", 1, 0, 2)]
+    seen.references = [(1, 1), (2, 2)]
+    seen.published = seen.published[:1]
 
 
-def forgets_to_count(seen: dict[str, Any]) -> None:
-    seen["references"] = [(1, 1), (2, 2)]
+def forgets_to_count(seen: ObservedStep) -> None:
+    seen.references = [(1, 1), (2, 2)]
 
 
-def loses_a_block(seen: dict[str, Any]) -> None:
-    seen["free"] = 4
+def loses_a_block(seen: ObservedStep) -> None:
+    seen.free = 4
 
 
-def says_something_else(seen: dict[str, Any]) -> None:
-    seen["outputs"] = {"r0": (NEXT + 1,)}
+def says_something_else(seen: ObservedStep) -> None:
+    seen.outputs = {"r0": (NEXT + 1,)}
 
 
-def keeps_a_slot(seen: dict[str, Any]) -> None:
-    seen |= {"idle": True, "references": [], "owners_after": [], "free": 7}
+def keeps_a_slot(seen: ObservedStep) -> None:
+    seen.idle, seen.references, seen.owners_after, seen.free = True, [], [], 7
 
 
 @pytest.mark.parametrize(
@@ -168,19 +166,11 @@ def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
     right = [*PROMPT, NEXT]
     second = next_token(states_after(right)[-1])
     tokens = (NEXT, second, second)
-    group = {
-        "group": 1,
-        "initial": True,
-        "blocks": (2, 2),
-        "temporal": (STATES[3],),
-        "windows": (tuple(STATES[2:]),),
-        "written": (2,),
-        "tokens": (0, 1, 2),
-    }
-    row = {"request": "r0", "computed": 4, "tokens": tokens, "keys": (tuple(STATES),), "groups": [group]}
-    scheduled = {"r0": {"computed": 4, "tokens": 3, "drafts": 2, "begins": False}}
+    group = GroupAccess(1, True, (2, 2), (tuple(STATES[2:]),), (STATES[3],), (2,), (0, 1, 2))
+    row = ForwardRow("r0", tokens, 4, keys=(tuple(STATES),), groups=[group])
+    scheduled = {"r0": Decided(4, 3, 2, begins=False)}
     said = (second, next_token(states_after([*right, second])[-1]))
-    assert told.step(prefill() | {"scheduled": scheduled, "rows": [row], "outputs": {"r0": said}}) == []
+    assert told.step(replace(prefill(), scheduled=scheduled, rows=[row], outputs={"r0": said})) == []
     assert told.requests["r0"].computed == 6
 
 
@@ -197,8 +187,8 @@ def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
 def test_whose_wrong_state_it_is_is_told_as_data() -> None:
     told = laws()
     told.step(prefill())
-    seen = prefill() | {"scheduled": {}, "rows": [], "outputs": {}}
-    seen["published"] = [(1, 2, "r0", 4, [("temporal", STATES[2])])]
+    seen = replace(prefill(), scheduled={}, rows=[], outputs={})
+    seen.published = [(1, 2, "r0", 4, [("temporal", STATES[2])])]
     ((law, _, _, about),) = told.step(seen)
     assert (law, about) == (
         "published",

@@ -4,7 +4,7 @@ import collections
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from oracle.lifecycle.transfers import Place, Transfers
+from oracle.lifecycle.observed import Place, Transfers
 from properties.subjects.vllm.engine.connector import configure_connector, share
 from properties.subjects.vllm.engine.offers import LiveOffers
 from properties.subjects.vllm.engine.settings import LiveSettings

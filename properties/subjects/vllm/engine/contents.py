@@ -3,10 +3,10 @@
 Nothing of it is compared. It is what a picture of the scenario needs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from oracle.lifecycle.known_states import Found, KnownStates
+from oracle.lifecycle.observed import ForwardRow
 from properties.subjects.vllm.engine.states import LiveLayer, LiveMemory
 
 RowAccess = tuple[str, int, tuple[int, ...], int, tuple[int, ...], tuple[Found, ...]]
@@ -14,22 +14,22 @@ RowAccess = tuple[str, int, tuple[int, ...], int, tuple[int, ...], tuple[Found, 
 writes, and what it found."""
 
 
-def accessed(rows: Sequence[Mapping[str, Any]], known: KnownStates, block_size: int) -> tuple[RowAccess, ...]:
+def accessed(rows: Sequence[ForwardRow], known: KnownStates, block_size: int) -> tuple[RowAccess, ...]:
     """What each row of a forward did in each group; `block_size` is that of attention."""
     return tuple(one for row in rows for one in _accessed_by_row(row, known, block_size))
 
 
-def _accessed_by_row(row: Mapping[str, Any], known: KnownStates, block_size: int) -> Iterator[RowAccess]:
-    name = row["request"]
-    pages = row["table"][: -(-row["computed"] // block_size)]
-    slots = tuple(dict.fromkeys(slot // block_size for slot in row["slots"] if slot >= block_size))
-    yield name, 0, tuple(pages), 0, slots, _founds(known, name, [keys[-1] for keys in row["keys"] if keys])
-    for one in row["groups"]:
-        run, temporal = one["blocks"]
-        states = one["temporal"]
-        read = tuple(dict.fromkeys((temporal, run))) if one["initial"] else ()
-        found = _founds(known, name, states) if one["initial"] else ()
-        yield name, one["group"], read, run, tuple(block for block in one["written"] if block), found
+def _accessed_by_row(row: ForwardRow, known: KnownStates, block_size: int) -> Iterator[RowAccess]:
+    name = row.request
+    pages = row.table[: -(-row.computed // block_size)]
+    slots = tuple(dict.fromkeys(slot // block_size for slot in row.slots if slot >= block_size))
+    yield name, 0, tuple(pages), 0, slots, _founds(known, name, [keys[-1] for keys in row.keys if keys])
+    for access in row.groups:
+        run, temporal = access.blocks
+        states = access.temporal
+        read = tuple(dict.fromkeys((temporal, run))) if access.initial else ()
+        found = _founds(known, name, states) if access.initial else ()
+        yield name, access.group, read, run, tuple(block for block in access.written if block), found
 
 
 def held(

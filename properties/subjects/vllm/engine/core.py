@@ -11,12 +11,14 @@ import collections
 import hashlib
 import pickle
 from collections.abc import Iterator
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
+from oracle.lifecycle.observed import Decided, ObservedStep, Place
 from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from properties.subjects.vllm.engine.connection import LiveConnection
@@ -60,6 +62,9 @@ class LiveEngine:
                 settings, self.config, self.caches, self.memory, hashes, self._named_blocks
             )
         self.turns: dict[str, int] = {}
+        self.preempted: list[str] = []
+        self.finished: list[str] = []
+        self.loading: dict[Place, str] = {}
         self.requests: list[Any] = []
         self.known: dict[bytes, tuple[str, int]] = {}
         """By block hash, the request and the number of its tokens that it stands for."""
@@ -147,71 +152,73 @@ class LiveEngine:
         seen, findings = self.advance(turns)
         known, page = self.laws.known, self.settings.kv_block_size
         return LiveStep(
-            seen["scheduled"],
-            tuple(seen["preempted"]),
-            tuple(seen["finished"]),
-            seen["outputs"],
-            tuple(seen["owners_after"]),
-            tuple(one[:4] for one in seen["published"]),
-            seen["free"],
-            seen["idle"],
+            {name: asdict(decided) for name, decided in seen.scheduled.items()},
+            tuple(self.preempted),
+            tuple(self.finished),
+            seen.outputs,
+            tuple(seen.owners_after),
+            tuple(stored[:4] for stored in seen.published),
+            seen.free,
+            seen.idle,
             in_sentences(findings),
             findings,
-            tuple(seen["owners"]),
-            accessed(seen["rows"], known, page),
-            held(seen["owners_after"], self.memory, known, page),
-            *(() if self.connection is None else self.connection.told(seen["transfers"])),
+            tuple(seen.owners),
+            accessed(seen.rows, known, page),
+            held(seen.owners_after, self.memory, known, page),
+            *(
+                ()
+                if self.connection is None or seen.transfers is None
+                else self.connection.told(seen.transfers)
+            ),
         )
 
-    def advance(self, turns: dict[str, int]) -> tuple[dict[str, Any], tuple[Broken, ...]]:
+    def advance(self, turns: dict[str, int]) -> tuple[ObservedStep, tuple[Broken, ...]]:
         """A step as the laws see it, and what of it breaks them; see `step`."""
         self.turns = turns
         link = self.connection
         saving = frozenset() if link is None else link.offers.saving
-        seen = self._step()
-        seen["transfers"] = None if link is None else link.moved(saving, seen["loading"])
+        self.preempted, self.finished, self.loading = [], [], {}
+        seen = ObservedStep()
+        self._step(seen)
+        self._observe(seen)
+        seen.transfers = None if link is None else link.moved(saving, self.loading)
         return seen, tuple(self.laws.step(seen))
 
-    def _step(self) -> dict[str, Any]:
-        found = self._begin()
+    def _step(self, seen: ObservedStep) -> None:
         if self.scheduler.has_requests():
             scheduled = self.scheduler.schedule()
             self._remember()
-            found |= self._decided(scheduled)
-            found["loading"] = {} if self.connection is None else self.connection.loading()
-            found["owners"] = self._owners()
+            seen.scheduled = self._decided(scheduled)
+            self.preempted = sorted(getattr(scheduled, "preempted_req_ids", None) or ())
+            self.loading = {} if self.connection is None else self.connection.loading()
+            seen.owners = self._owners()
             output = self.worker.execute(scheduled)
-            found["rows"], found["stray"] = self.worker.rows, self.worker.stray
+            seen.rows, seen.stray = self.worker.rows, self.worker.stray
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
             # Before 0.25 it is the executor that says so.
             depth = getattr(self.config, "max_concurrent_batches", 1 + self.settings.async_scheduling)
             if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
-                return found | self._observed()
-            self._update(found)
+                return
+            self._update(seen)
             if executed and self.settings.num_spec and not self.settings.async_scheduling:
                 drafts = self.worker.drafts()
                 if drafts is not None:
                     self.scheduler.update_draft_token_ids(drafts)
         elif self.in_flight:
-            self._update(found)
-        return found | self._observed()
+            self._update(seen)
 
-    def _begin(self) -> dict[str, Any]:
-        names = ("rows", "stray", "preempted", "finished", "owners")
-        return {"scheduled": {}, "outputs": {}, "loading": {}, **{name: [] for name in names}}
-
-    def _update(self, found: dict[str, Any]) -> None:
+    def _update(self, seen: ObservedStep) -> None:
         scheduled, output = self.in_flight.popleft()
         told = output.get_output() if hasattr(output, "get_output") else output
         for outputs in self.scheduler.update_from_output(scheduled, told).values():
             for one in outputs.outputs:
-                found["outputs"][one.request_id] = tuple(one.new_token_ids)
+                seen.outputs[one.request_id] = tuple(one.new_token_ids)
                 if one.finish_reason is not None:
-                    found["finished"].append(one.request_id)
+                    self.finished.append(one.request_id)
         self._remember()
 
-    def _decided(self, scheduled: Any) -> dict[str, Any]:
+    def _decided(self, scheduled: Any) -> dict[str, Decided]:
         """What the scheduler wants of the worker."""
         computed = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
         fresh = set(computed)
@@ -220,16 +227,13 @@ class LiveEngine:
         resumed = getattr(again, "resumed_req_ids", ())
         drafts = scheduled.scheduled_spec_decode_tokens
         return {
-            "scheduled": {
-                name: {
-                    "computed": computed[name],
-                    "tokens": count,
-                    "drafts": len(drafts.get(name, ())),
-                    "begins": name in fresh or name in resumed,
-                }
-                for name, count in scheduled.num_scheduled_tokens.items()
-            },
-            "preempted": sorted(getattr(scheduled, "preempted_req_ids", None) or ()),
+            name: Decided(
+                computed=computed[name],
+                tokens=count,
+                drafts=len(drafts.get(name, ())),
+                begins=name in fresh or name in resumed,
+            )
+            for name, count in scheduled.num_scheduled_tokens.items()
         }
 
     def _drafts(self, name: str, tokens: list[int], count: int) -> list[int]:
@@ -261,17 +265,15 @@ class LiveEngine:
             if not one.is_null
         ]
 
-    def _observed(self) -> dict[str, Any]:
-        """What stands in memory, and whose it is."""
+    def _observe(self, seen: ObservedStep) -> None:
+        """What is in memory after the step, and which requests own it."""
         counts = {one.block_id: one.ref_cnt for one in self.pool.blocks if one.ref_cnt and not one.is_null}
-        return {
-            "owners_after": self._owners(),
-            "references": sorted(counts.items()),
-            "free": self.pool.get_num_free_blocks(),
-            "slots": self.worker.slots,
-            "idle": not self.scheduler.has_requests() and not self.in_flight,
-            "published": self._published(),
-        }
+        seen.owners_after = self._owners()
+        seen.references = sorted(counts.items())
+        seen.free = self.pool.get_num_free_blocks()
+        seen.slots = self.worker.slots
+        seen.idle = not self.scheduler.has_requests() and not self.in_flight
+        seen.published = self._published()
 
     def _published(self) -> list[tuple[Any, ...]]:
         """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
+from oracle.lifecycle.observed import ForwardRow, GroupAccess
 from properties.subjects.vllm.engine.accesses import LiveAccess, accesses
 from properties.subjects.vllm.engine.settings import CONV_WIDTH
 from properties.subjects.vllm.engine.states import LiveLayer, LiveMemory
@@ -17,14 +18,14 @@ class LiveForward:
     ) -> None:
         self.memory, self.token_ids = memory, token_ids
         self.states: list[set[int]] = [set() for _ in token_ids]
-        self.rows: list[dict[str, Any]] = [
-            {"request": name, "tokens": tuple(token_ids[start:end]), "groups": []}
+        self.rows = [
+            ForwardRow(name, tuple(token_ids[start:end]))
             for name, start, end in zip(request_ids, starts, starts[1:], strict=False)
         ]
         self._row_of = {
             at: row for row in range(len(self.rows)) for at in range(starts[row], starts[row + 1])
         }
-        self.stray: list[dict[str, Any]] = []
+        self.stray: list[GroupAccess] = []
         """What rows of padding touch."""
 
     @property
@@ -74,27 +75,27 @@ class LiveForward:
 
     def _tell(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
         written = {block for block, *_ in (*access.temporal, *access.boundaries)} | {access.window_block}
-        told = {
-            "group": group,
-            "initial": access.initial,
-            "blocks": (access.block, access.temporal_block),
-            "windows": tuple(tuple(window) for window, _ in read),
-            "temporal": tuple(state for _, state in read),
-            "written": tuple(sorted(written)),
-            "tokens": access.tokens,
-        }
+        told = GroupAccess(
+            group=group,
+            initial=access.initial,
+            blocks=(access.block, access.temporal_block),
+            windows=tuple(tuple(window) for window, _ in read),
+            temporal=tuple(state for _, state in read),
+            written=tuple(sorted(written)),
+            tokens=access.tokens,
+        )
         row = self._row_of.get(access.tokens[0])
         if row is None:
             self.stray.append(told)
         else:
-            self.rows[row]["groups"].append(told)
+            self.rows[row].groups.append(told)
 
     def attention(self, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the attention layers: the pages of each row's block table, and a slot for each of its tokens."""
         block_size = self.memory.settings.kv_block_size
         table, slots = metadata.block_table_tensor.tolist(), metadata.slot_mapping.tolist()
         lengths = metadata.seq_lens.tolist()
-        computed = [lengths[at] - len(row["tokens"]) for at, row in enumerate(self.rows)]
+        computed = [lengths[at] - len(row.tokens) for at, row in enumerate(self.rows)]
         pages_read = [
             set(pages[: -(-count // block_size)]) for pages, count in zip(table, computed, strict=False)
         ]
@@ -105,9 +106,9 @@ class LiveForward:
                 last = -(-computed[number] // block_size)
                 found = [key for page in pages[:last] for key in layer.keys(page)]
                 read.append(tuple(found[: computed[number]]))
-            row["computed"] = computed[number]
-            row["keys"] = tuple(read)
-            row["table"] = tuple(pages[: -(-(computed[number] + len(row["tokens"])) // block_size)])
+            row.computed = computed[number]
+            row.keys = tuple(read)
+            row.table = tuple(pages[: -(-(computed[number] + len(row.tokens)) // block_size)])
             tokens = [at for at, owner in self._row_of.items() if owner == number]
             for layer, keys in zip(layers, read, strict=True):
                 state = keys[-1] if keys else 0
@@ -116,7 +117,7 @@ class LiveForward:
                     self.states[at].add(state)
                     if slots[at] >= block_size:
                         layer.write_key(slots[at] // block_size, slots[at] % block_size, state)
-            row["slots"] = tuple(slots[at] for at in tokens)
+            row.slots = tuple(slots[at] for at in tokens)
 
     def _writers_first(
         self, pages_read: Sequence[set[int]], slots: Sequence[int], block_size: int

@@ -96,10 +96,10 @@ class LiveWorkerV1(LiveWorker):
         assert self.forward is not None
         self.texts = {name: text for name, text in self.texts.items() if name in self.runner.requests}
         for row in self.forward.rows:
-            state = self.runner.requests[row["request"]]
-            text = self.texts.get(row["request"]) or [*state.prompt_token_ids, *state.output_token_ids]
-            first, own = row["computed"], row["tokens"]
-            self.texts[row["request"]] = [*text[:first], *own, *text[first + len(own) :]]
+            state = self.runner.requests[row.request]
+            text = self.texts.get(row.request) or [*state.prompt_token_ids, *state.output_token_ids]
+            first, own = row.computed, row.tokens
+            self.texts[row.request] = [*text[:first], *own, *text[first + len(own) :]]
 
     def drafts_after(self, row: int, sampled: list[int]) -> list[int]:
         """What is drafted for a row of the batch that sampled these tokens, none where it is still in its prompt."""
@@ -107,9 +107,9 @@ class LiveWorkerV1(LiveWorker):
         if not sampled:
             return []
         found = self.forward.rows[row]
-        drafts = self.runner.scheduled.scheduled_spec_decode_tokens.get(found["request"], ())
-        known = self.texts[found["request"]][: found["computed"] + len(found["tokens"]) - len(drafts)]
-        return self.plan(found["request"], [*known, *sampled], self.settings.num_spec)
+        drafts = self.runner.scheduled.scheduled_spec_decode_tokens.get(found.request, ())
+        known = self.texts[found.request][: found.computed + len(found.tokens) - len(drafts)]
+        return self.plan(found.request, [*known, *sampled], self.settings.num_spec)
 
 
 def _runner_of(released: Any) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from oracle.lifecycle.observed import ForwardRow, GroupAccess
 from properties.subjects.vllm.engine.connector import in_place, worker_connector
 from properties.subjects.vllm.engine.forward import LiveForward
 from properties.subjects.vllm.engine.inside import Inside
@@ -30,11 +31,11 @@ class LiveWorker:
         self.connector = worker_connector(config, caches)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[ForwardRow]:
         return self.forward.rows if self.forward is not None else []
 
     @property
-    def stray(self) -> list[dict[str, Any]]:
+    def stray(self) -> list[GroupAccess]:
         return self.forward.stray if self.forward is not None else []
 
     def execute(self, scheduled: Any) -> Any:

@@ -1,0 +1,118 @@
+"""What the laws of a whole engine see of a step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Place = tuple[int, int]
+"""A group, and a block."""
+Owner = tuple[str, int, int, int]
+"""A request, a group, a column, and the block that the request has there."""
+Stored = tuple[int, int, str, int, Any]
+"""A group, a block, a request, and so many of its tokens after which the contents should be the state: pairs of a kind
+("keys", "conv" or "temporal") and what is there."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the scheduler wants of the worker for a request: tokens computed before, tokens and drafts of the step.
+
+    `begins`: it is new or comes back.
+    """
+
+    computed: int
+    tokens: int
+    drafts: int
+    begins: bool
+
+
+@dataclass(frozen=True)
+class GroupAccess:
+    """What a row of the forward did in a recurrent group.
+
+    Args:
+        initial: it reads a state.
+        blocks: of its conv state, and of its temporal state.
+        windows, temporal: what it read, by layer.
+        written: blocks.
+        tokens: places in the batch.
+    """
+
+    group: int
+    initial: bool
+    blocks: tuple[int, int]
+    windows: tuple[tuple[int, ...], ...]
+    temporal: tuple[int, ...]
+    written: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass
+class ForwardRow:
+    """A row of the forward: its request, its token ids, and what it read.
+
+    Args:
+        computed: tokens before the step, as the worker has it.
+        keys: what attention read of these tokens, by layer.
+        table: pages of attention that it may use.
+        slots: where attention stores its tokens.
+    """
+
+    request: str
+    tokens: tuple[int, ...]
+    computed: int = 0
+    keys: tuple[tuple[int, ...], ...] = ()
+    table: tuple[int, ...] = ()
+    slots: tuple[int, ...] = ()
+    groups: list[GroupAccess] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """What a connector has under way in a step.
+
+    Args:
+        loading, loading_after: the request of each place that is being loaded, as the forward ran and after the step.
+        saving, saving_after: places that are being saved since an earlier step, and those after the step.
+        saved: (group, block, request, tokens, contents) of what was read to be saved in the step.
+        kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
+            may write them.
+    """
+
+    loading: Mapping[Place, str]
+    loading_after: Mapping[Place, str]
+    saving: frozenset[Place]
+    saving_after: frozenset[Place]
+    saved: Sequence[Stored]
+    kept: Mapping[int, int]
+
+
+@dataclass
+class ObservedStep:
+    """A step of an engine.
+
+    Args:
+        scheduled: by request.
+        stray: what rows of padding did.
+        outputs: tokens that requests said.
+        owners, owners_after: while the forward ran, and after the step.
+        references: how often each block in use is counted.
+        free: blocks.
+        slots: of the worker, by request.
+        idle: nothing is left to do.
+        published: blocks that may be hit.
+        transfers: of a connector, None without one.
+    """
+
+    scheduled: Mapping[str, Decided] = field(default_factory=dict)
+    rows: Sequence[ForwardRow] = ()
+    stray: Sequence[GroupAccess] = ()
+    outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    owners: Sequence[Owner] = ()
+    owners_after: Sequence[Owner] = ()
+    references: Sequence[tuple[int, int]] = ()
+    free: int = 0
+    slots: Mapping[str, int] = field(default_factory=dict)
+    idle: bool = False
+    published: Sequence[Stored] = ()
+    transfers: Transfers | None = None
