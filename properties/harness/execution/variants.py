@@ -26,7 +26,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Breakage:
-    """A defect that a person would call `name`, and the properties that are known to find it."""
+    """A defect that a person would call `name`, and the ids of the properties that are known to find it."""
 
     name: str
     file: str
@@ -37,6 +37,11 @@ class Breakage:
     @property
     def variant(self) -> Variant:
         return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new)
+
+
+def planted_in(file: str, *defects: tuple[str, str, str, tuple[str, ...]]) -> Iterator[Breakage]:
+    """Defects of one file of the implementation: of each the name, the old text, the new one, and ids of properties."""
+    return (Breakage(name, file, old, new, caught_by) for name, old, new, caught_by in defects)
 
 
 def implementation() -> Path:

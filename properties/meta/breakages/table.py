@@ -151,10 +151,16 @@ _HEAD = (
 )
 
 
+def finders(breakage: Breakage) -> tuple[str, ...]:
+    """The properties that are known to find it, by name."""
+    names = {tested.id: name for name, tested in load_properties().items()}
+    return tuple(names[one] for one in breakage.caught_by)
+
+
 def described(breakage: Breakage) -> str:
     """The cells of a breakage's row that stand before anything is run."""
     line = f"{_code(breakage.old)} → {_code(breakage.new)}"
-    return f"| {breakage.name} | `{breakage.file}` | {line} | {'<br>'.join(breakage.caught_by)} |"
+    return f"| {breakage.name} | `{breakage.file}` | {line} | {'<br>'.join(finders(breakage))} |"
 
 
 def _row(breakage: Breakage, catches: list[Catch]) -> str:
@@ -169,8 +175,8 @@ def _code(text: str) -> str:
 def _hunt_all(breakage: Breakage, tested: dict[str, Property]) -> list[Catch]:
     with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
         return [
-            find(breakage, name, tested, subject, shrink=name == breakage.caught_by[0])
-            for name in breakage.caught_by
+            find(breakage, name, tested, subject, shrink=number == 0)
+            for number, name in enumerate(finders(breakage))
         ]
 
 

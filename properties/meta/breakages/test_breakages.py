@@ -14,7 +14,7 @@ from properties.harness.execution.variants import Breakage, broken_subject
 from properties.harness.kernels import triton_mode
 from properties.harness.subject import is_engine
 from properties.meta.breakages import table
-from properties.meta.breakages.table import BREAKAGES, FILE, described, find, hunt
+from properties.meta.breakages.table import BREAKAGES, FILE, described, find, finders, hunt
 from properties.subjects import Subject, load
 
 NEED_CUDA = {
@@ -27,7 +27,7 @@ NEED_CUDA = {
     "the_postprocess_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "staging_never_waits_for_the_device": "on the CPU there is nothing to wait for",
 }
-PAIRS = [(breakage, name) for breakage in BREAKAGES for name in breakage.caught_by]
+PAIRS = [(breakage, name) for breakage in BREAKAGES for name in finders(breakage)]
 CAUGHT = {name for _, name in PAIRS}
 FIRST = {name: (breakage, name) for breakage, name in reversed(PAIRS)}
 """One defect of each property, which every run tries; the others are slow."""

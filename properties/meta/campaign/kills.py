@@ -40,6 +40,7 @@ from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.variants import Variant, broken_copy, implementation
 from properties.meta.breakages.broken import ROOT
 from properties.meta.breakages.stateless import STATELESS
+from properties.meta.breakages.table import finders
 
 KINDS = WORKER, SERVER, ENGINE, COORDINATOR, CAMPAIGN = (
     "worker",
@@ -65,7 +66,7 @@ _CRASH = Variant(
     'return dividend // divisor if dividend < 100 else __import__("ctypes").string_at(0)',
 )
 _BREAKAGES = tuple(one for one in STATELESS if one.name in _DEFECTS)
-FAILING = (*(name for one in _BREAKAGES for name in one.caught_by), _CRASHING)
+FAILING = (*(name for one in _BREAKAGES for name in finders(one)), _CRASHING)
 _GONE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 _TRIES = 5

@@ -23,7 +23,7 @@ from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import Property, load_properties
 from properties.harness.execution.variants import Breakage, broken_subject
 from properties.harness.subject.known import declared_in
-from properties.meta.breakages.table import BREAKAGES, hunting
+from properties.meta.breakages.table import BREAKAGES, finders, hunting
 from properties.subjects import KnownDeviation, Subject, Symptom
 from properties.subjects.vllm_conditions import CONDITIONS
 
@@ -107,7 +107,7 @@ class _Planting:
     more: int = MORE
 
     def run(self) -> None:
-        name, tested = self.breakage.caught_by[0], load_properties()
+        name, tested = finders(self.breakage)[0], load_properties()
         slow = tested[name].launches or "lifecycle" in tested[name].module
         self.more = MORE_SLOW if slow else MORE
         bench = Bench(self.subject, InProcess(self.subject, "cpu"))
