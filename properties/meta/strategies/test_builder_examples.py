@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from oracle.builders import batch
 from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
@@ -88,68 +87,6 @@ def programs(conv: ConvPrograms | None) -> tuple[tuple[int, ...], ...]:
     return conv.nums, conv.mlist, conv.offsetlist
 
 
-@pytest.mark.parametrize(("num_spec", "threshold"), [(0, 1), (1, 2), (3, 4)])
-def test_a_decode_is_as_long_as_its_drafts_allow_whatever_drafting_or_context_is_parallel(
-    num_spec: int, threshold: int
-) -> None:
-    # Parallel drafting would ask for 1 + 2 * num_spec and context parallelism for 1; neither is an input.
-    assert batch.reorder_batch_threshold(config(num_spec=num_spec)) == threshold
-
-
-@pytest.mark.parametrize(
-    ("kind", "num_spec", "captured", "limit"),
-    [
-        case("requests", "base", 0, None, 8),
-        case("requests-not-tokens", "mamba2", 2, None, 8),
-        case("captured-fewer", "base", 2, 4, 4),
-        case("captured-more", "base", 0, 64, 8),
-        case("captured-none-at-all", "base", 0, 0, 0),
-        case("gdn-tokens", "gdn", 2, None, 24),
-        case("gdn-captured-fewer", "gdn", 2, 16, 16),
-    ],
-)
-def test_buffers_have_a_limit(kind: str, num_spec: int, captured: int | None, limit: int) -> None:
-    assert batch.graph_limit(config(num_spec=num_spec, max_cudagraph_capture_size=captured), kind) == limit
-
-
-@pytest.mark.parametrize(
-    ("argument", "kind", "changed"),
-    [
-        case("mode-unknown", "mamba_cache_mode", "base", config("ALIGN")),
-        case("gdn-keeps-no-blocks", "mamba_cache_mode", "gdn", config("all")),
-        case("gdn-mode-unknown", "mamba_cache_mode", "gdn", config("")),
-        case(
-            "draft-without-block",
-            "num_speculative_blocks",
-            "base",
-            config(num_spec=2, num_speculative_blocks=1),
-        ),
-        case("align-too", "num_speculative_blocks", "mamba2", config("align", 1, num_speculative_blocks=0)),
-        case("gdn-too", "num_speculative_blocks", "gdn", config("align", 1, num_speculative_blocks=0)),
-        case("no-requests", "max_num_seqs", "base", config(max_num_seqs=0)),
-        case("no-block", "block_size", "base", config(block_size=0)),
-        case("mamba1-drafts", "num_speculative_tokens", "mamba1", config(num_spec=1)),
-        case("mamba2-no-chunk", "chunk_size", "mamba2", config()),
-        case("mamba2-empty-chunk", "chunk_size", "mamba2", config(chunk_size=0)),
-    ],
-)
-def test_constructors_refuse(argument: str, kind: str, changed: BuilderConfig) -> None:
-    with refused(argument):
-        batch.require_config(changed, kind)
-
-
-@pytest.mark.parametrize(
-    ("kind", "accepted"),
-    [
-        case("kept-blocks-serve-drafts", "base", config("all", 2, num_speculative_blocks=0)),
-        case("chunks-are-mamba2s", "mamba1", config(chunk_size=0)),
-        case("one-token-chunks", "mamba2", config(chunk_size=1)),
-    ],
-)
-def test_constructors_accept(kind: str, accepted: BuilderConfig) -> None:
-    batch.require_config(accepted, kind)
-
-
 @pytest.mark.parametrize(
     ("argument", "bad"),
     [
@@ -166,11 +103,6 @@ def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderSte
         base_metadata(bad, config())
     with refused(argument):
         gdn_metadata(bad, config())
-
-
-def test_the_bound_of_padding_is_not_judged() -> None:
-    bounded = step(row(1, 4, seq_len_upper_bound=5), padding(seq_len_upper_bound=-1))
-    assert split_of(base_metadata(bounded, config())) == (2, 0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +138,6 @@ def test_a_decode_by_length_alone_must_have_a_state_where_the_host_sees_its_leng
     assert split_of(gdn_metadata(on_device, config())) == (2, 0, 2, 0)
 
 
-def test_padding_needs_no_state() -> None:
-    assert split_of(base_metadata(step(row(1, 4), padding()), config())) == (2, 0, 1, 0)
-
-
 def test_decodes_before_prefills_without_speculation() -> None:
     mixed = step(row(1, 4, (11, 12)), row(9, 3, (21, 22)), row(2, 0, (31, 32)))
     metadata = base_metadata(mixed, config())
@@ -228,34 +156,6 @@ def test_decodes_before_prefills_without_speculation() -> None:
     assert programs(metadata.conv) == ((2, 1), (0, 0, 1), (0, 1, 0))
 
 
-def test_decodes_alone_leave_every_prefill_field_out() -> None:
-    assert base_metadata(step(row(1, 4, (11,)), row(1, 8, (21,))), config()) == BaseMetadata(
-        num_prefills=0,
-        num_prefill_tokens=0,
-        num_decodes=2,
-        num_decode_tokens=2,
-        num_reqs=2,
-        state_indices_tensor_p=(),
-        state_indices_tensor_d=((11,), (21,)),
-        seq_lens=(5, 9),
-    )
-
-
-def test_an_empty_step_has_empty_tables() -> None:
-    metadata = base_metadata(step(), config(num_spec=2))
-    assert split_of(metadata) == (0, 0, 0, 0)
-    assert (metadata.state_indices_tensor_d, metadata.state_indices_tensor_p) == ((), ())
-    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == (None, None)
-    assert split_of(gdn_metadata(step(), config(num_spec=2))) == (0, 0, 0, 0)
-
-
-def test_tokens_added_for_a_graph_belong_to_the_last_kind_of_row() -> None:
-    assert split_of(base_metadata(step(row(1, 4), padding(), num_actual_tokens=8), config())) == (2, 0, 8, 0)
-    padded = step(row(1, 4), row(5), num_actual_tokens=8)
-    assert split_of(base_metadata(padded, config())) == (1, 1, 1, 7)
-    assert gdn_metadata(padded, config()).num_actual_tokens == 8
-
-
 def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() -> None:
     metadata = base_metadata(
         step(row(3, 4, (1, 2, 3, 4), accepted=2), row(1, 9, (5, 6, 7, 8), accepted=3), row(4, 0, (9, 10, 11, 12))),
@@ -268,23 +168,6 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
     # The second row drafted nothing, and still reads at the offset of the three that it accepted.
     assert metadata.num_accepted_tokens == (2, 3)
     assert metadata.query_start_loc_p == (0, 4)
-
-
-def test_short_prompt_chunks_are_no_speculative_decodes() -> None:
-    told = step(row(3, 4, prefilling=False, accepted=1), row(2, 0, prefilling=True, accepted=1))
-    assert split_of(base_metadata(told, config(num_spec=2))) == (1, 1, 3, 2)
-
-
-def test_without_counts_a_row_of_several_tokens_is_a_prefill() -> None:
-    metadata = base_metadata(step(row(3, 4)), config(num_spec=2))
-    assert split_of(metadata) == (0, 1, 0, 3)
-    assert metadata.num_accepted_tokens is None
-
-
-def test_counts_without_use_are_left_out() -> None:
-    assert base_metadata(step(row(1, 4, accepted=1)), config()).num_accepted_tokens is None
-    prompt_alone = base_metadata(step(row(9, 0, accepted=1)), config(num_spec=2))
-    assert (prompt_alone.num_accepted_tokens, prompt_alone.query_start_loc_d) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -302,19 +185,6 @@ def test_counts_without_use_are_left_out() -> None:
 def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config(num_spec=2))
-
-
-def test_counts_that_only_the_device_sees_are_taken_as_they_are() -> None:
-    unseen = step(row(1, 4, accepted=0), row(1, 4, accepted=9), on_host=False)
-    assert base_metadata(unseen, config(num_spec=2)).num_accepted_tokens == (0, 9)
-
-
-def test_counts_of_prefills_and_padding_are_not_judged() -> None:
-    decode, prompt = row(2, 4, accepted=3), row(5, accepted=0)
-    assert base_metadata(step(decode, prompt), config(num_spec=2)).num_accepted_tokens == (3,)
-    padded = base_metadata(step(decode, padding(accepted=0)), config(num_spec=2))
-    assert padded.num_accepted_tokens == (3, 1)
-    assert padded.query_start_loc_d == (0, 2, 2)
 
 
 def test_padding_among_decodes_is_skipped_in_every_column_and_among_prefills_goes_to_the_null_block() -> None:
@@ -340,15 +210,6 @@ def test_align_keeps_the_column_of_the_last_token_and_one_per_draft() -> None:
     assert metadata.state_indices_tensor_d == ((3, 4, 5),)
     assert metadata.state_indices_tensor_p == (2, 0)
     assert metadata.has_initial_states_p == (True, False)
-
-
-def test_tables_must_reach_as_far_as_the_step() -> None:
-    with refused("block_table_tensor"):
-        base_metadata(step(row(1, 4, (5, 6), accepted=1)), config(num_spec=2))
-    with refused("seq_lens[1]"):
-        base_metadata(step(row(1, 4, (5, 6)), row(9, 0, (5, 6))), config("align"))
-    with refused("block_table"):
-        gdn_metadata(step(row(1, 4, (5, 6), accepted=1)), config("align", 2))
 
 
 @pytest.mark.parametrize(
@@ -395,24 +256,6 @@ def test_a_full_graph_reads_decodes_from_the_builders_buffers() -> None:
     assert kept.owned == {"state_indices_tensor_d", *SPEC, *BLOCK_INDICES}
     assert kept.block_idx_last_scheduled_token == (1, 1, 0)
     assert kept.block_idx_last_computed_token == (0, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("rows", "changed"),
-    [
-        case("no-full-graphs", (row(1, 4), row(1, 4)), config()),
-        case("more-rows-than-captured", (row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1)),
-        case("more-rows-than-requests", (row(1, 4), row(1, 4)), full(max_num_seqs=1)),
-        case("a-prefill", (row(1, 4), row(2)), full()),
-    ],
-)
-def test_other_batches_own_nothing(rows: Sequence[StepRow], changed: BuilderConfig) -> None:
-    assert base_metadata(step(*rows), changed).owned == set()
-    assert gdn_metadata(step(*rows), changed).owned == set()
-
-
-def test_as_many_rows_as_captured_are_a_full_graph() -> None:
-    assert base_metadata(step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=2)).owned
 
 
 @pytest.mark.parametrize(
@@ -472,14 +315,6 @@ def test_an_updated_block_table_changes_the_blocks_alone() -> None:
     assert graph.owned == {"state_indices_tensor_d", *BLOCK_INDICES}
 
 
-def test_an_updated_block_table_keeps_the_kind_and_the_capture() -> None:
-    prompt = step(row(5, 3), row(6))
-    after = updated_block_table(prompt, config(chunk_size=4), ((1,), (2,)), "mamba2")
-    assert (after.state_indices_tensor_p, after.cu_chunk_seqlen_p) == ((1, 2), (0, 1, 5, 9, 11))
-    captured = updated_block_table(step(row(1, prefilling=True)), full(), ((1,),), capture=True)
-    assert captured.state_indices_tensor_d == ((1,),)
-
-
 def test_an_updated_block_table_is_refused_with_drafts_or_other_rows() -> None:
     decode = step(row(1, 4, accepted=1))
     with refused("num_speculative_tokens"):
@@ -523,11 +358,6 @@ def test_mamba2_adds_chunks_of_the_prefills_and_whether_any_goes_on() -> None:
     prompt = step(row(1, 4, seq_len_upper_bound=5), row(3, seq_len_upper_bound=3), stale)
     fresh = base_metadata(prompt, config(chunk_size=4), "mamba2")
     assert fresh.prep_initial_states is False
-
-
-def test_mamba2_decodes_say_the_chunk_size_alone() -> None:
-    decodes = base_metadata(step(row(1, 4)), config(chunk_size=4), "mamba2")
-    assert decodes == replace(base_metadata(step(row(1, 4)), config()), chunk_size=4)
 
 
 def test_mamba2_must_see_on_the_host_what_its_prefills_have_computed() -> None:
@@ -651,32 +481,6 @@ def test_gdn_without_speculation_splits_decodes_and_prefills_of_one_block_each()
     assert programs(metadata.conv)[0] == (1, 9, 1, 0)
 
 
-def test_gdn_decodes_alone_have_starts_and_blocks_and_in_a_full_graph_own_both() -> None:
-    decodes = step(row(1, 4, (11, 12)), padding((9, 9)), num_actual_tokens=4)
-    eager = GDNMetadata(
-        num_prefills=0,
-        num_prefill_tokens=0,
-        num_decodes=2,
-        num_decode_tokens=4,
-        num_spec_decodes=0,
-        num_spec_decode_tokens=0,
-        num_actual_tokens=4,
-        non_spec_query_start_loc=(0, 1, 1),
-        non_spec_state_indices_tensor=(11, 0),
-    )
-    assert gdn_metadata(decodes, config("align")) == replace(eager, non_spec_state_indices_tensor=(12, 0))
-    assert gdn_metadata(decodes, full()) == replace(eager, owned=frozenset(GDN_NON_SPEC))
-
-
-def test_gdn_reads_the_running_column_in_align_mode() -> None:
-    blocks = (1, 2, 3, 4, 5)
-    told: dict[str, Any] = {"prefilling": False, "accepted": 1, "drafts": 1}
-    mixed = step(row(2, 7, blocks, **told), row(4, 4, blocks, prefilling=True, accepted=1, drafts=-1))
-    metadata = gdn_metadata(mixed, config("align", 1))
-    assert metadata.spec_state_indices_tensor == ((3, 4),)
-    assert metadata.non_spec_state_indices_tensor == (2,)
-
-
 @pytest.mark.parametrize(
     ("drafts", "changed", "spec_rows"),
     [
@@ -695,26 +499,6 @@ def test_gdn_batches_that_drafted_nothing_are_speculative_where_decodes_are_know
     metadata = gdn_metadata(step(decode, decode, **changed), config(num_spec=2))
     assert metadata.num_spec_decodes == spec_rows
     assert metadata.num_decodes == 2 - spec_rows
-
-
-def test_gdn_tells_decodes_by_their_bound_too() -> None:
-    decode = row(1, 4, seq_len_upper_bound=7, accepted=3)
-    first_chunk = row(1, 0, seq_len_upper_bound=1, accepted=1)
-    metadata = gdn_metadata(step(decode, first_chunk), config(num_spec=2))
-    assert metadata.spec_sequence_masks == (True, False)
-    assert metadata.num_accepted_tokens == (3,)
-    assert metadata.has_initial_state == (False,)
-
-
-def test_gdn_never_takes_several_undrafted_tokens_for_drafts() -> None:
-    metadata = gdn_metadata(step(row(2, 4, prefilling=False, accepted=1)), config(num_spec=2))
-    assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 1, 0, 2), 0)
-
-
-def test_gdn_without_drafts_configured_ignores_counts_and_drafts() -> None:
-    plain = step(row(1, 4, prefilling=False))
-    told = step(row(1, 4, prefilling=False, accepted=7, drafts=9))
-    assert gdn_metadata(told, config()) == gdn_metadata(plain, config())
 
 
 def speculative_batch() -> BuilderStep:
@@ -757,16 +541,6 @@ def test_gdn_full_graphs_pad_speculative_batches_to_their_rows_not_to_their_toke
     )
 
 
-@pytest.mark.parametrize(("captured", "owns"), [(2, False), (3, False), (4, True)])
-def test_gdn_full_graphs_need_room_for_rows_and_tokens(captured: int, owns: bool) -> None:
-    metadata = gdn_metadata(speculative_batch(), full(num_spec=2, max_cudagraph_capture_size=captured))
-    assert bool(metadata.owned) is owns
-
-
-def test_gdn_mixed_batches_own_nothing() -> None:
-    assert gdn_metadata(contract_example(), full(num_spec=2)).owned == set()
-
-
 DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
 
 
@@ -788,11 +562,6 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
 def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         gdn_metadata(bad, config(num_spec=2))
-
-
-def test_gdn_drafts_of_prompts_and_padding_need_no_counts() -> None:
-    prompt = step(row(2, prefilling=True, drafts=1), padding(prefilling=False, drafts=2))
-    assert split_of(gdn_metadata(prompt, config(num_spec=2))) == (0, 1, 0, 2)
 
 
 def test_gdn_capture_makes_every_row_with_tokens_speculative() -> None:
@@ -823,11 +592,3 @@ def test_gdn_capture_makes_every_row_with_tokens_speculative() -> None:
 def test_gdn_capture_refuses(argument: str, shape: BuilderStep, changed: BuilderConfig) -> None:
     with refused(argument):
         gdn_metadata(shape, changed, capture=True)
-
-
-def test_capture_judges_neither_states_nor_the_host_knowledge_of_prompts() -> None:
-    shape = step(row(1, 0, prefilling=True, seq_len_upper_bound=1))
-    assert split_of(base_metadata(shape, full(), capture=True)) == (1, 0, 1, 0)
-    assert split_of(gdn_metadata(shape, full(), capture=True)) == (1, 0, 1, 0)
-    untold = step(row(1, 0))
-    assert split_of(base_metadata(untold, full(), capture=True)) == (1, 0, 1, 0)

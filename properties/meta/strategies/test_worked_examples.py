@@ -72,10 +72,6 @@ def test_cdiv_rounds_up_for_either_sign(x: int, y: int, expected: int) -> None:
     assert types.cdiv(x, y) == expected
 
 
-def test_cdiv_is_exact_where_a_float_is_not() -> None:
-    assert types.cdiv(2**62 + 1, 2) == 2**61 + 1
-
-
 @pytest.mark.parametrize(("x", "y", "expected"), [(12, 4, 3), (0, 4, 0), (-12, 4, -3), (12, -4, -3)])
 def test_divide_is_the_whole_quotient(x: int, y: int, expected: int) -> None:
     assert types.divide(x, y) == expected
@@ -117,34 +113,6 @@ def test_a_request_has_its_budget_of_pages(
     mode: str, drafts: int, block_size: int, max_model_len: int, expected: int
 ) -> None:
     assert types.pages_per_request(mode, drafts, block_size, max_model_len, DOCUMENTS) == expected
-
-
-@pytest.mark.parametrize(
-    ("argument", "call"),
-    [
-        case("cdiv-by-zero", "y", lambda: types.cdiv(1, 0)),
-        case("cdiv-of-a-float", "x", lambda: types.cdiv(1.5, 2)),  # type: ignore[arg-type]
-        case("cdiv-by-a-float", "y", lambda: types.cdiv(1, 2.0)),  # type: ignore[arg-type]
-        case("divide-by-zero", "y", lambda: types.divide(1, 0)),
-        case("divide-with-remainder", "x", lambda: types.divide(7, 2)),
-        case("itemsizes-missing", "dtypes", lambda: types.page_size_bytes(((3, 8), (4,)), (2,))),
-        case("empty-dim", "shapes[1][0]", lambda: types.page_size_bytes(((3, 8), (0, 4)), (2, 4))),
-        case("negative-dim", "shapes[0][1]", lambda: types.page_size_bytes(((3, -8),), (2,))),
-        case("page-too-small", "page_size_padded", lambda: types.page_size_bytes(((3, 8),), (2,), 47)),
-        case(
-            "mode-unknown", "mamba_cache_mode", lambda: types.pages_per_request("ALIGN", 0, 4, 8, DOCUMENTS)
-        ),
-        case(
-            "drafts-negative",
-            "num_speculative_blocks",
-            lambda: types.pages_per_request("none", -1, 4, 8, DOCUMENTS),
-        ),
-        case("block-size-zero", "block_size", lambda: types.pages_per_request("all", 0, 0, 8, DOCUMENTS)),
-    ],
-)
-def test_types_refuse(argument: str, call: Callable[[], object]) -> None:
-    with refused(argument):
-        call()
 
 
 def split(
@@ -208,48 +176,10 @@ def test_rows_split_at_the_first_prefill(
     assert split(lens, threshold, **options) == expected
 
 
-@pytest.mark.parametrize(
-    ("argument", "call"),
-    [
-        case("flags-missing", "is_prefilling", lambda: split((1, 1), **STRICT)),
-        case("flags-too-few", "is_prefilling", lambda: split((1, 1), **STRICT, is_prefilling=(F,))),
-        case("flags-too-many", "is_prefilling", lambda: split((1, 1), **STRICT, is_prefilling=(F, F, F))),
-        case("flags-too-few-unused", "is_prefilling", lambda: split((1, 1), is_prefilling=(F,))),
-        case("bound-too-low", "max_query_len", lambda: split((1, 5), bound=4)),
-        case("tokens-too-few", "num_actual_tokens", lambda: split((1, 5), tokens=5)),
-        case("threshold-zero", "decode_threshold", lambda: split((1,), 0)),
-        case("no-starts", "query_start_loc_cpu", lambda: batch.split_decodes_and_prefills((), 0, 0)),
-        case("first-not-0", "query_start_loc_cpu[0]", lambda: batch.split_decodes_and_prefills((1, 2), 2, 1)),
-        case("decrease", "query_start_loc_cpu[2]", lambda: batch.split_decodes_and_prefills((0, 5, 3), 5, 5)),
-    ],
-)
-def test_the_split_refuses(argument: str, call: Callable[[], object]) -> None:
-    with refused(argument):
-        call()
-
-
 def test_computed_tokens_are_the_length_less_the_query() -> None:
     starts = (0, 3, 5, 6, 11, 11)
     assert batch.query_lens(starts) == (3, 2, 1, 5, 0)
     assert batch.num_computed_tokens(starts, (12, 11, 10, 5, 0)) == (9, 9, 9, 0, 0)
-
-
-def test_a_batch_without_rows_has_no_lengths() -> None:
-    assert batch.query_lens((0,)) == ()
-    assert batch.num_computed_tokens((0,), ()) == ()
-
-
-@pytest.mark.parametrize(
-    ("argument", "call"),
-    [
-        case("no-starts", "query_start_loc", lambda: batch.query_lens(())),
-        case("lengths-too-few", "seq_lens", lambda: batch.num_computed_tokens((0, 1, 2), (5,))),
-        case("lengths-too-many", "seq_lens", lambda: batch.num_computed_tokens((0, 1), (5, 6))),
-    ],
-)
-def test_lengths_refuse(argument: str, call: Callable[[], object]) -> None:
-    with refused(argument):
-        call()
 
 
 TABLE = ((10, 11, 12, 13, 14), (20, 21, 22, 23, 24))
@@ -290,25 +220,6 @@ def test_the_aligned_table_has_a_row_for_each_length(
     assert batch.block_table_rows(TABLE, seq_lens, 4, drafts, "align") == expected
 
 
-@pytest.mark.parametrize("mode", ["none", "all"])
-def test_other_modes_keep_the_very_same_table(mode: str) -> None:
-    assert batch.block_table_rows(TABLE, (99, 99), 4, 2, mode) is batch.UNCHANGED
-
-
-@pytest.mark.parametrize(
-    ("argument", "call"),
-    [
-        case("beyond-table", "seq_lens[1]", lambda: batch.block_table_rows(TABLE, (9, 13), 4, 2, "align")),
-        case("more-lengths", "seq_lens", lambda: batch.block_table_rows(TABLE, (1, 1, 1), 4, 2, "align")),
-        case("too-narrow", "block_table", lambda: batch.block_table_rows(TABLE, (1, 1), 4, 5, "align")),
-        case("mode-unknown", "mamba_cache_mode", lambda: batch.block_table_rows(TABLE, (1,), 4, 2, "")),
-    ],
-)
-def test_the_aligned_table_refuses(argument: str, call: Callable[[], object]) -> None:
-    with refused(argument):
-        call()
-
-
 def test_a_length_beyond_the_table_is_told_the_longest_one() -> None:
     with pytest.raises(Refused, match=r"^seq_lens\[1\] = 9, but should be <= 8"):
         batch.block_table_rows(((1, 2, 3), (4, 5, 6)), (8, 9), 4, 1, "align")
@@ -339,26 +250,6 @@ def test_chunks_end_at_sequences_and_at_the_packed_grid(
 
 
 @pytest.mark.parametrize(
-    ("argument", "starts", "chunk_size"),
-    [
-        case("no-starts", "query_start_loc", (), 4),
-        case("first-not-0", "query_start_loc[0]", (1, 4), 4),
-        case("decrease-at-the-end", "query_start_loc[2]", (0, 5, 3), 4),
-        case("decrease-inside", "query_start_loc[2]", (0, 5, 3, 9), 4),
-        case("too-many-tokens", "query_start_loc[1]", (0, 2**31), 2**30),
-        case("chunk-size-zero", "chunk_size", (0, 5), 0),
-        case("chunk-size-zero-without-tokens", "chunk_size", (0,), 0),
-        case("chunk-size-negative", "chunk_size", (0, 5), -4),
-        case("chunk-size-bool", "chunk_size", (0, 5), True),
-        case("chunk-size-float", "chunk_size", (0, 5), 4.0),
-    ],
-)
-def test_varlen_chunks_refuse(argument: str, starts: Sequence[int], chunk_size: int) -> None:
-    with refused(argument):
-        chunks.varlen_chunk_metadata(starts, chunk_size)
-
-
-@pytest.mark.parametrize(
     ("starts", "nums", "rows", "tiles"),
     [
         case("rows-of-3-17-0-1", (0, 3, 20, 20, 21), (1, 3, 0, 1), (0, 1, 1, 1, 3), (0, 0, 1, 2, 0)),
@@ -385,19 +276,6 @@ def test_a_long_row_has_twice_as_many_slots_as_programs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "starts"),
-    [
-        case("no-starts", "query_start_loc_p_cpu", ()),
-        case("small-decrease", "query_start_loc_p_cpu[2]", (0, 5, 4)),
-        case("large-decrease", "query_start_loc_p_cpu[1]", (10, 1)),
-    ],
-)
-def test_conv_programs_refuse(argument: str, starts: Sequence[int]) -> None:
-    with refused(argument):
-        chunks.causal_conv1d_metadata(starts)
-
-
-@pytest.mark.parametrize(
     ("cu_seqlens", "indices", "offsets"),
     [
         case("rows-of-1-64-135", (0, 1, 65, 200), ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2)), (0, 1, 2, 5)),
@@ -413,23 +291,6 @@ def test_fla_chunks_are_numbered_within_their_sequence(
 ) -> None:
     assert chunks.chunk_indices(cu_seqlens, 64) == indices
     assert chunks.chunk_offsets(cu_seqlens, 64) == offsets
-
-
-@pytest.mark.parametrize("helper", [chunks.chunk_indices, chunks.chunk_offsets])
-@pytest.mark.parametrize(
-    ("argument", "cu_seqlens", "chunk_size"),
-    [
-        case("no-starts", "cu_seqlens", (), 64),
-        case("decrease", "cu_seqlens[1]", (5, 4), 64),
-        case("chunk-size-zero", "chunk_size", (0, 5), 0),
-        case("chunk-size-bool", "chunk_size", (0, 5), True),
-    ],
-)
-def test_fla_chunks_refuse(
-    helper: Callable[[Sequence[int], int], object], argument: str, cu_seqlens: Sequence[int], chunk_size: int
-) -> None:
-    with refused(argument):
-        helper(cu_seqlens, chunk_size)
 
 
 @pytest.mark.parametrize(
@@ -476,93 +337,6 @@ def test_linear_attention_has_a_square_matrix_per_head_of_the_rank() -> None:
 def test_a_conv_shape_is_oriented_by_its_layout() -> None:
     assert shapes.orient_conv_shape(48, 3, "SD") == (3, 48)
     assert shapes.orient_conv_shape(48, 3, "DS") == (48, 3)
-
-
-LINEAR = {"num_heads": 8, "tp_size": 2, "head_dim": 16}
-MAMBA1 = {"tp_world_size": 2, "intermediate_size": 8, "state_size": 16, "conv_kernel": 4}
-MAMBA2 = {**MAMBA1, "n_groups": 2, "num_heads": 4, "head_dim": 8, "num_spec": 0}
-SHORT = {"tp_world_size": 2, "intermediate_size": 8, "conv_kernel": 4, "num_spec": 0}
-GDN = {
-    "tp_world_size": 2, "num_k_heads": 2, "num_v_heads": 4, "head_k_dim": 8, "head_v_dim": 16,
-    "conv_kernel_size": 4, "num_spec": 0,
-}  # fmt: skip
-KDA = {
-    "tp_world_size": 2, "num_heads": 4, "head_dim": 8, "num_k_heads": 2, "head_k_dim": 4,
-    "conv_kernel_size": 4, "num_spec": 0,
-}  # fmt: skip
-FAMILIES: list[tuple[str, Callable[..., object], dict[str, int], dict[str, str]]] = [
-    ("linear", shapes.linear_attention_state_shape, LINEAR, {}),
-    ("mamba1", shapes.mamba1_state_shape, MAMBA1, {"layout": "SD"}),
-    ("mamba2", shapes.mamba2_state_shape, MAMBA2, {"layout": "SD"}),
-    ("short-conv", shapes.short_conv_state_shape, SHORT, {"layout": "SD"}),
-    ("gdn", shapes.gated_delta_net_state_shape, GDN, {"layout": "SD"}),
-    ("kda", shapes.kda_state_shape, KDA, {"layout": "SD"}),
-]
-SMALLEST = {"conv_kernel": 2, "conv_kernel_size": 2, "num_spec": 0}
-SHARDED = {"num_heads", "intermediate_size", "num_k_heads", "num_v_heads"}
-EACH_SIZE = [
-    case(f"{name}-{argument}", shape_of, sizes, layout_argument, argument)
-    for name, shape_of, sizes, layout_argument in FAMILIES
-    for argument in sizes
-]
-
-
-@pytest.mark.parametrize(("shape_of", "sizes", "layout_argument", "argument"), EACH_SIZE)
-def test_a_shape_refuses_a_size_below_its_smallest(
-    shape_of: Callable[..., object], sizes: dict[str, int], layout_argument: dict[str, str], argument: str
-) -> None:
-    with refused(argument):
-        shape_of(**{**sizes, argument: SMALLEST.get(argument, 1) - 1}, **layout_argument)
-    with refused(argument):
-        shape_of(**{**sizes, argument: 4.0}, **layout_argument)
-
-
-@pytest.mark.parametrize(
-    ("shape_of", "sizes", "layout_argument", "argument"), [p for p in EACH_SIZE if p.values[3] in SHARDED]
-)
-def test_a_shape_refuses_a_sharded_count_that_leaves_a_remainder(
-    shape_of: Callable[..., object], sizes: dict[str, int], layout_argument: dict[str, str], argument: str
-) -> None:
-    with refused(argument):
-        shape_of(**{**sizes, argument: 3}, **layout_argument)
-
-
-@pytest.mark.parametrize(("ngroups", "tp"), [(12, 8), (3, 2), (3, 8)])
-def test_extra_groups_refuse_what_no_whole_groups_can_cover(ngroups: int, tp: int) -> None:
-    with refused("ngroups"):
-        shapes.extra_groups_for_head_shards(ngroups, tp)
-
-
-def test_mamba2_refuses_such_groups_under_its_own_name() -> None:
-    with refused("n_groups"):
-        shapes.mamba2_state_shape(8, 32, 3, 8, 8, 16, 4, layout="SD")
-
-
-def test_key_heads_that_are_not_given_are_those_of_the_values() -> None:
-    assert shapes.kda_state_shape(2, 4, 8, layout="SD") == shapes.kda_state_shape(2, 4, 8, 4, 8, layout="SD")
-
-
-def test_a_shape_refuses_an_unknown_layout() -> None:
-    with refused("layout"):
-        shapes.mamba1_state_shape(2, 8, 16, 4, layout="sd")
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        case("unset", {}, "SD"),
-        case("sd", {layout.LAYOUT_VARIABLE: "SD"}, "SD"),
-        case("ds", {layout.LAYOUT_VARIABLE: "DS"}, "DS"),
-    ],
-)
-def test_the_layout_is_the_environments_or_sd(environment: dict[str, str], expected: str) -> None:
-    assert layout.conv_state_layout(environment) == expected
-
-
-@pytest.mark.parametrize("value", ["", "sd", "SD ", "NHD"])
-def test_the_environment_refuses_other_layouts(value: str) -> None:
-    with refused("VLLM_SSM_CONV_STATE_LAYOUT"):
-        layout.conv_state_layout({"VLLM_SSM_CONV_STATE_LAYOUT": value})
 
 
 # Five rows of three channels of two bytes: 30 bytes in a page of 64.
@@ -614,45 +388,6 @@ def test_a_shift_of_channel_first_rows_is_unrepresentable(shape: tuple[int, ...]
         layout.conv_copy_run(StateGeometry(4, shape, 2, 64), "DS", IDS, 1, 2)
 
 
-COPIES: list[Callable[[Sequence[int], int, int], ByteRun]] = [
-    lambda ids, column, accepted: layout.conv_copy_run(SD, "SD", ids, column, accepted),
-    lambda ids, column, accepted: layout.conv_copy_run(DS, "DS", ids, column, accepted),
-    lambda ids, column, accepted: layout.temporal_copy_run(TEMPORAL, ids, column, accepted),
-]
-
-
-@pytest.mark.parametrize("copy", COPIES, ids=["conv-sd", "conv-ds", "temporal"])
-@pytest.mark.parametrize(
-    ("argument", "block_ids", "column", "accepted"),
-    [
-        case("none-accepted", "num_accepted_tokens", IDS, 1, 0),
-        case("negative-accepted", "num_accepted_tokens", IDS, 1, -1),
-        case("more-accepted-than-columns", "num_accepted_tokens", IDS, 2, 3),
-        case("column-negative", "cur_block_idx", IDS, -1, 1),
-        case("column-beyond", "cur_block_idx", IDS, 4, 1),
-        case("no-columns", "cur_block_idx", (), 0, 1),
-        case("null-block", "block_ids[0]", IDS, 0, 1),
-        case("negative-block", "block_ids[1]", (1, -1), 1, 1),
-        case("block-beyond-pool", "block_ids[1]", (1, 4), 1, 1),
-    ],
-)
-def test_every_copy_refuses(
-    copy: Callable[[Sequence[int], int, int], ByteRun],
-    argument: str,
-    block_ids: Sequence[int],
-    column: int,
-    accepted: int,
-) -> None:
-    with refused(argument):
-        copy(block_ids, column, accepted)
-
-
-@pytest.mark.parametrize(("geometry", "oriented"), [case("sd", SD, "SD"), case("ds", DS, "DS")])
-def test_a_conv_copy_refuses_more_accepted_tokens_than_rows(geometry: StateGeometry, oriented: str) -> None:
-    with refused("num_accepted_tokens"):
-        layout.conv_copy_run(geometry, oriented, LONG_IDS, 0, 6)
-
-
 def test_a_conv_copy_judges_only_the_block_that_it_reads() -> None:
     assert layout.conv_copy_run(SD, "SD", (2, 0, -1), 0, 3) == ByteRun(128 + 12, 18)
 
@@ -661,8 +396,3 @@ def test_a_temporal_copy_judges_only_the_block_that_it_reads() -> None:
     assert layout.temporal_copy_run(TEMPORAL, (0, 0, 3), 0, 3) == ByteRun(3 * 128, 96)
     with refused("block_ids[1]"):
         layout.temporal_copy_run(TEMPORAL, (2, 0, 3), 0, 2)
-
-
-def test_a_conv_copy_refuses_an_unknown_layout() -> None:
-    with refused("layout"):
-        layout.conv_copy_run(SD, "", IDS, 1, 1)
