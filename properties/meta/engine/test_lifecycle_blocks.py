@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from oracle.lifecycle.blocks import BlockPool, OutOfBlocks
+from oracle.lifecycle.blocks import BlockPool
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Stage
 from properties.meta.strategies.test_lifecycle_examples import (
@@ -27,29 +27,6 @@ from properties.meta.strategies.test_lifecycle_examples import (
 # Prefixes.
 
 
-def numbered(*texts: Sequence[int]) -> list[int]:
-    prefixes = Prefixes()
-    return [prefixes.path(0, text)[-1] for text in texts]
-
-
-def test_equal_tokens_have_equal_numbers() -> None:
-    first, second = numbered((5, 6, 7), (5, 6, 7))
-    assert first == second
-
-
-@pytest.mark.parametrize("other", [(5, 6), (5, 7, 6), (6, 6, 7), (5, 6, 7, 7), (6, 7)])
-def test_other_tokens_have_other_numbers(other: tuple[int, ...]) -> None:
-    first, second = numbered((5, 6, 7), other)
-    assert first != second
-
-
-def test_a_prefix_knows_its_length_and_what_is_before_its_last_token() -> None:
-    prefixes = Prefixes()
-    path = prefixes.path(0, (5, 6, 5))
-    assert [prefixes.length(prefix) for prefix in (0, *path)] == [0, 1, 2, 3]
-    assert [prefixes.parent(prefix) for prefix in path] == [0, *path[:2]]
-
-
 @pytest.mark.parametrize(("rows", "lengths"), [(2, [2, 3]), (3, [1, 2, 3]), (5, [0, 0, 1, 2, 3])])
 def test_rows_before_the_first_token_are_those_of_the_empty_prefix(rows: int, lengths: list[int]) -> None:
     prefixes = Prefixes()
@@ -66,13 +43,6 @@ def test_the_blocks_that_have_been_free_for_longest_are_taken_first() -> None:
     pool.release(2)
     pool.release(1)
     assert pool.take(3) == [4, 2, 1]
-
-
-def test_nothing_is_taken_where_there_are_too_few() -> None:
-    pool = BlockPool(5)
-    with pytest.raises(OutOfBlocks):
-        pool.take(5)
-    assert pool.num_free == 4
 
 
 def registered_pool() -> BlockPool:
@@ -96,26 +66,10 @@ def test_a_block_that_is_hit_is_not_taken() -> None:
     assert (pool.take(2), pool.num_free, pool.holders(1)) == ([2, 3], 0, 2)
 
 
-def test_a_block_is_free_when_its_last_holder_has_let_go() -> None:
-    pool = registered_pool()
-    pool.hold(1)
-    pool.hold(1)
-    pool.release(1)
-    assert (pool.holders(1), pool.num_free) == (1, 2)
-    pool.release(1)
-    assert (pool.holders(1), pool.num_free) == (0, 3)
-
-
 def test_a_registered_block_that_is_used_again_is_lost_and_no_longer_found() -> None:
     pool = registered_pool()
     assert pool.take(3) == [2, 3, 1]
     assert (pool.drain(), pool.find((0, 9)), pool.registered) == ([1], None, {})
-
-
-def test_a_block_that_is_freed_unregistered_is_lost() -> None:
-    pool = BlockPool(3)
-    pool.release(pool.take(1)[0])
-    assert (pool.drain(), pool.drain()) == ([1], [])
 
 
 def test_a_registered_block_keeps_its_first_key() -> None:
@@ -131,10 +85,6 @@ def test_of_two_blocks_with_one_key_the_older_is_found_while_it_lasts() -> None:
     assert pool.find((0, 9)) == 1
     pool.take(2)
     assert pool.find((0, 9)) == 2
-
-
-def test_groups_have_keys_of_their_own() -> None:
-    assert registered_pool().find((1, 9)) is None
 
 
 def test_a_reset_forgets_everything_and_loses_what_nobody_holds() -> None:
@@ -199,19 +149,6 @@ def test_a_decoding_request_holds_its_running_and_speculative_columns_at_least()
     assert [column for column, block in enumerate(scenario.blocks()) if block] == [5, 6, 7]
 
 
-def test_without_drafts_a_decoding_request_holds_one_column_behind_a_boundary() -> None:
-    scenario = Scenario(replace(ALIGN, num_spec=0)).arrive("a", 4)
-    held = [len(set(scenario.blocks()) - {0}) for _ in range(6) if scenario.step(Turn())]
-    assert held == [1, 2, 1, 1, 1, 2]
-
-
-def test_drafts_are_not_registered() -> None:
-    scenario = after(UP_TO_THE_BOUNDARY[:2], 5)
-    scenario.step(Turn())
-    step = scenario.step(Turn(drafts=2, accepts=3))
-    assert (step.rows[0].end, step.registered) == (9, {})
-
-
 def test_a_boundary_behind_accepted_drafts_is_registered_with_the_next_step() -> None:
     scenario = after(UP_TO_THE_BOUNDARY[:3], 5)
     assert registered(scenario, scenario.step(Turn()), "a") == {1: 8}
@@ -269,12 +206,6 @@ def test_a_hit_in_the_step_that_registers_it_waits_for_the_next_one() -> None:
     assert [(row.id, row.computed) for row in scenario.step(Turn(), Turn("b")).rows] == [("a", 8), ("b", 8)]
 
 
-def test_others_come_in_beside_what_is_registered() -> None:
-    scenario = Scenario().arrive("a", 10)
-    scenario.arrive("b", scenario.scheduler.requests["a"].tokens).arrive("c", 5)
-    assert [row.id for row in scenario.step(Turn(), Turn("b"), Turn("c")).rows] == ["a", "c"]
-
-
 def test_a_hit_is_what_all_groups_have() -> None:
     scenario = Scenario(replace(ALIGN, num_groups=2)).arrive("a", 10)
     scenario.step(Turn(tokens=4))
@@ -288,13 +219,6 @@ def test_in_mode_all_every_column_of_a_hit_is_there() -> None:
     scenario = after(EVERY_BOUNDARY, 9, ALL)
     scenario.arrive("b", [*scenario.scheduler.requests["a"].tokens[:12], *scenario.new(1)])
     assert scenario.step(Turn("b")).rows[0].new_blocks == ((1, 2, 3, 5),)
-
-
-def test_in_mode_all_a_column_that_is_missing_ends_the_hit() -> None:
-    scenario = after(EVERY_BOUNDARY, 9, ALL)
-    scenario.scheduler.pool._forget(2)
-    scenario.arrive("b", scenario.scheduler.requests["a"].tokens[:13])
-    assert scenario.step(Turn("b")).rows[0].hit == 1
 
 
 @pytest.mark.parametrize(
@@ -319,10 +243,6 @@ def test_in_mode_none_a_request_has_its_columns_at_once_and_nothing_is_registere
 
 def writable(scenario: Scenario, *turns: Turn) -> set[int]:
     return {block for _, block in scenario.scheduler.writable(scenario.step(*turns))}
-
-
-def test_a_step_may_write_its_own_blocks_those_that_it_registers_among_them() -> None:
-    assert writable(chunks(), Turn(tokens=8)) == {1, 2, 3}
 
 
 def test_a_step_may_not_write_what_was_registered_before_it() -> None:
@@ -364,10 +284,6 @@ def ids(rows: Iterable[ScheduledRequest | Request]) -> str:
 
 def test_requests_come_in_as_long_as_there_are_blocks() -> None:
     assert ids(small(5, 4, 4, 4).step(*EVERYBODY).rows) == "ab"
-
-
-def test_requests_come_in_as_long_as_there_is_room_in_the_batch() -> None:
-    assert ids(small(64, 4, 4, 4, max_num_seqs=2).step(*EVERYBODY).rows) == "ab"
 
 
 def test_the_last_running_request_is_preempted_and_none_is_admitted() -> None:
@@ -422,18 +338,6 @@ def test_a_request_that_ends_is_told_once_and_leaves_its_registered_blocks_behin
     assert sorted(scenario.scheduler.pool.registered) == [1, 3]
 
 
-def test_the_last_columns_are_free_first() -> None:
-    scenario = chunks(4)
-    scenario.scheduler.finish("a")
-    assert scenario.scheduler.pool.take(63)[-3:] == [3, 2, 1]
-
-
-def test_nobody_is_told_of_the_end_of_a_request_that_never_came_in() -> None:
-    scenario = chunks()
-    scenario.scheduler.finish("a")
-    assert scenario.step().finished == ()
-
-
 def test_a_reset_preempts_everybody_unsaid_and_nothing_is_hit() -> None:
     scenario = small(64, 9, 9)
     scenario.step(*EVERYBODY)
@@ -441,12 +345,6 @@ def test_a_reset_preempts_everybody_unsaid_and_nothing_is_hit() -> None:
     step = scenario.step(*EVERYBODY)
     assert (step.preempted, step.reset, step.resumed) == ((), ("a", "b"), ("a", "b"))
     assert [(row.computed, row.hit) for row in step.rows] == [(0, 0), (0, 0)]
-
-
-def test_a_reset_loses_every_block() -> None:
-    scenario = chunks(4, 8, 8)
-    scenario.scheduler.reset()
-    assert set(scenario.step().lost) == {1, 2, 3, 4, 5}
 
 
 def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:

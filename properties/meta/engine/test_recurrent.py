@@ -164,13 +164,6 @@ def test_token_by_token_is_the_formula_of_the_whole_sequence(sort: type[Layer], 
     close(seen, added)
 
 
-def test_a_prompt_shorter_than_the_convolution_sees_zeros_before_it() -> None:
-    layer, hidden = Mamba2.draw(Generator().manual_seed(1)), hidden_states(1, length=1)
-    state, seen = stepped(layer, hidden)
-    close(floats(*state.windows[0]), functional.pad(projected(layer, hidden)[0], (0, 0, WINDOW - 1, 0)))
-    close(seen, expected(layer, hidden)[2])
-
-
 # States are bytes.
 
 
@@ -222,37 +215,6 @@ def test_text_goes_on_from_blocks_as_in_one_go(layout: str) -> None:
         spoken.append(said)
         states, said = recurrent.advance(through_blocks(recurrent, states, step % 3), said)
     assert spoken == recurrent.generate(prompt, 20)
-
-
-@pytest.mark.parametrize(("gdn", "mamba2"), [(1, 1), (2, 1), (1, 3)])
-def test_states_have_the_sizes_of_the_setup(gdn: int, mamba2: int) -> None:
-    recurrent = model(gdn_layers=gdn, mamba2_layers=mamba2)
-    states, setup = recurrent.initial(), recurrent.setup
-    assert [group for _, group, _ in setup.named_layers()] == [0] * gdn + [1] * mamba2
-    for (_, group, _), state in zip(setup.named_layers(), states, strict=True):
-        conv, temporal = setup.groups[group].states
-        assert [len(row) * conv.shape[0] for row in state.windows[0]] == [conv.nbytes] * WINDOW
-        assert [len(raw) for raw in state.temporal] == [temporal.nbytes]
-
-
-def test_layouts_are_transposes_of_each_other() -> None:
-    shapes = {
-        layout: [group.states[0].shape for group in model(num_spec=2, layout=layout).setup.groups]
-        for layout in ("SD", "DS")
-    }
-    assert shapes == {"SD": [(5, 22), (5, 16)], "DS": [(22, 5), (16, 5)]}
-
-
-def test_nothing_is_remembered_before_the_first_token() -> None:
-    raw = [row for state in model().initial() for row in (*state.windows[0], *state.temporal)]
-    assert not any(b"".join(raw))
-
-
-def test_windows_shift_by_one_row_per_token() -> None:
-    recurrent = model(2)
-    before, _ = after(recurrent, text(2, 5))
-    later, _ = recurrent.advance(before, 7)
-    assert [state.windows[0][:-1] for state in later] == [state.windows[0][1:] for state in before]
 
 
 def test_a_layer_reads_the_token_and_what_the_layers_before_it_added() -> None:
@@ -352,18 +314,6 @@ def test_every_temporal_state_depends_on_the_first_token() -> None:
     assert all(one.temporal != two.temporal for one, two in zip(seen, other, strict=True))
 
 
-def test_windows_behind_a_recurrence_depend_on_the_first_token() -> None:
-    recurrent, tokens = model(gdn_layers=2, mamba2_layers=2), text(4, 12)
-    seen, _ = after(recurrent, tokens)
-    other, _ = after(recurrent, [(tokens[0] + 1) % VOCABULARY, *tokens[1:]])
-    assert [one.windows != two.windows for one, two in zip(seen, other, strict=True)] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_texts_do_not_collapse(seed: int) -> None:
     spoken = model(seed).generate(text(seed, 10), 60)
@@ -391,16 +341,6 @@ def test_a_seed_is_a_model() -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_the_cache_does_not_change_the_model() -> None:
-    shapes = [model(num_spec=spec, layout=layout) for spec, layout in ((0, "SD"), (3, "DS"))]
-    assert len({tuple(one.generate([1, 2, 3], 20)) for one in shapes}) == 1
-
-
-def test_tokens_are_of_the_vocabulary() -> None:
-    tiny = Recurrent(0, num_spec=0, block_size=1, vocabulary=3)
-    assert set(tiny.generate([2], 30)) <= {0, 1, 2}
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("num_spec", -1), ("block_size", 0), ("gdn_layers", -1), ("mamba2_layers", -1), ("vocabulary", 1)],
@@ -409,19 +349,3 @@ def test_too_small_a_model_is_refused(name: str, value: int) -> None:
     given: dict[str, Any] = {"num_spec": 0, "block_size": 1, name: value}
     with pytest.raises(ValueError, match=rf"^{name} = {value}, but should be >= {value + 1} "):
         Recurrent(0, **given)
-
-
-def test_an_unknown_layout_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^layout = 'sd', but should be 'SD' or 'DS' "):
-        model(layout="sd")
-
-
-@pytest.mark.parametrize("token", [-1, VOCABULARY])
-def test_a_token_outside_the_vocabulary_is_refused(token: int) -> None:
-    with pytest.raises(ValueError, match=rf"^token = {token}, but should be in \[0, 24\) "):
-        model().advance(model().initial(), token)
-
-
-def test_an_empty_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^prompt = \[\], but "):
-        model().generate([], 1)

@@ -21,7 +21,6 @@ from properties.engine.plainer_worlds import PLENTY, plainer_worlds, plainness
 from properties.engine.recurrent import Recurrent
 from properties.engine.reduction import Failing, Fails, reduced
 from properties.engine.scenarios import (
-    FIRST_SAMPLE,
     Arrive,
     EngineStep,
     Event,
@@ -293,11 +292,6 @@ def test_a_scenario_that_cannot_be_simpler_is_left_as_it_is() -> None:
     assert reduced(found, failing_by(no_drafts_after_two), FOREVER) is found
 
 
-def test_reduction_is_the_same_every_time() -> None:
-    one, other = (small(passes_second_block, SLOW) for _ in range(2))
-    assert (one.world, one.events) == (other.world, other.events)
-
-
 def test_reduction_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[World] = []
 
@@ -310,12 +304,6 @@ def test_reduction_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> 
     found = reduced(first, fails, 5.0)
     assert len(asked) == 6
     assert again(found, no_drafts_after_two) is not None
-
-
-def test_without_time_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = begun(no_drafts_after_two, LONG)
-    monkeypatch.setattr(reduction, "time", SimpleNamespace(monotonic=iter(range(1000)).__next__))
-    assert reduced(first, lambda world, events: 1 // 0, 0.0) is first  # type: ignore[return-value,arg-type]
 
 
 # Passes, one at a time.
@@ -373,12 +361,6 @@ def test_a_pass_makes_progress_alone(
     assert progress(found), found.events
 
 
-def test_every_pass_is_tried_alone() -> None:
-    names = ["later_beginnings", "without_events", "plainer_worlds", "smaller_blocks"]
-    names += ["plainer_events", "relabelled"]
-    assert [one.__name__.removeprefix("_") for one in reduction.PASSES] == names
-
-
 def told(past: Iterable[Past]) -> list[list[tuple[str, int, int, int]]]:
     """Where each step's requests are, whatever their tokens."""
     return [[(row.id, row.computed, row.length, len(row.drafts)) for row in step.rows] for step, _ in past]
@@ -406,15 +388,6 @@ def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None
     assert any(found[-len(tail) :] == tail for found in later)
 
 
-@pytest.mark.parametrize("length", [4, 5, 6, 10, 11, 12, 16])
-def test_with_smaller_blocks_prompts_end_as_far_before_their_boundary(length: int) -> None:
-    first = Failing(LAVISH, executed((Arrive("x", tuple(range(length))), EngineStep())), Flaw(""))
-    for world, (arrival, _) in reduction._smaller_blocks(first):
-        assert isinstance(arrival, Arrive)
-        blocks = -(-length // LAVISH.block_size)
-        assert blocks * world.block_size - len(arrival.prompt) == -length % LAVISH.block_size
-
-
 # Engines that are plainer.
 
 
@@ -435,21 +408,6 @@ def test_every_plainer_engine_can_be_made_and_computes(
         Engine(world, port.execute)
     scenario = Scenario(world, port.execute)
     assert broken_by(scenario, (Arrive("a", (1, 2)), EngineStep(), EngineStep())) is None
-
-
-def windows(world: World) -> list[tuple[int, int]]:
-    """By conv state, the rows that are not for drafts, and the channels."""
-    shapes = [state.shape for group in world.setup.groups for state in group.states if state.kind == "conv"]
-    ordered = shapes if world.setup.layout == "SD" else [shape[::-1] for shape in shapes]
-    return [(rows - world.num_spec, channels) for rows, channels in ordered]
-
-
-@given(world=worlds(modes=("align",), runners=("V1", "V2")))
-def test_conv_states_lose_a_row_for_each_draft_that_is_no_more(world: World) -> None:
-    for plainer in plainer_worlds(world):
-        assert all(rows > 0 for rows, _ in windows(plainer))
-        if plainer.num_spec < world.num_spec:
-            assert windows(plainer) == windows(world)
 
 
 @given(world=worlds(modes=("none", "align", "all"), runners=("V1", "V2")))
@@ -637,13 +595,6 @@ def reached(world: World, prompt: tuple[int, ...]) -> int:
     return -1
 
 
-def test_a_moment_s_prompts_are_all_tokens_of_those_who_do_not_decode() -> None:
-    scenario = executed((*COME, EngineStep(), EngineStep(), EngineStep(preempted=("x",)), Reset()))
-    assert {name: len(prompt) for name, prompt in scenario.prompts[-1].items()} == {"x": 8, "y": 7, "z": 8}
-    scenario.happens(Reset())
-    assert {name: len(prompt) for name, prompt in scenario.prompts[-1].items()} == {"x": 8, "y": 8, "z": 9}
-
-
 def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
     scenario = executed((*COME, EngineStep(), Finish("x")))
     tokens = list(scenario.requests["x"].tokens)
@@ -652,11 +603,6 @@ def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
     assert (scenario.requests["x"].stage, scenario.requests["x"].tokens) == (Stage.FINISHED, tokens)
     assert [request.id for request in scenario.live] == ["y", "z"]
     assert len(scenario.events) == len(scenario.prompts) == 9
-
-
-def test_a_request_that_is_not_running_cannot_be_preempted() -> None:
-    scenario = executed((*COME, EngineStep(preempted=("x", "y"))))
-    assert scenario.past[-1][0].preempted == ()
 
 
 def test_a_request_that_is_as_long_as_it_may_get_ends_by_itself() -> None:
@@ -669,13 +615,6 @@ def test_a_prompt_leaves_room_for_a_token_and_its_drafts() -> None:
     scenario = executed((Arrive("x", tuple(range(100))), *(EngineStep(),) * 3))
     assert scenario.requests["x"].num_prompt == LAVISH.max_model_len - 4
     assert len(scenario.requests["x"].tokens) > scenario.requests["x"].num_prompt
-
-
-def test_tokens_that_are_sampled_are_nobody_s() -> None:
-    scenario = executed((*COME, *(everybody("xyz", PROVES),) * 3))
-    said = [token for request in scenario.live for token in request.tokens[request.num_prompt :]]
-    assert len(said) == len(set(said))
-    assert min(said) > FIRST_SAMPLE - 1
 
 
 # Real models.
@@ -715,15 +654,6 @@ def test_a_real_model_says_what_it_says_in_one_run(port: InProcess, runner: str,
         said = spoken(scenario, event.id)
         assert len(said) >= 10
         assert said == RECURRENT.generate(event.prompt, len(said))
-
-
-def test_a_real_model_accepts_the_drafts_that_a_turn_says(port: InProcess) -> None:
-    scenario = greedy(port, port.execute)
-    counts = []
-    for event in SPOKEN[:5]:
-        scenario.happens(event)
-        counts.append(len(spoken(scenario, "x")))
-    assert counts[2:] == [0, 1, 4]
 
 
 def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> None:

@@ -27,7 +27,6 @@ from properties.harness.cli.main import main
 from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from properties.harness.execution.port import InProcess
 from properties.meta.campaign.nightly_examples import parsed
-from properties.strategies.align import Kept
 from properties.strategies.builders import CLASSES
 from properties.strategies.layout import environment
 from properties.subjects import load
@@ -155,16 +154,6 @@ def test_metadata_that_nobody_waited_for_are_read_as_they_are(
     serve(served(trace, device, model="tiny"))
 
 
-@pytest.mark.parametrize("state", [Kept("conv", (4, 8), "bfloat16"), Kept("temporal", (2, 4, 4), "float32")])
-def test_models_with_one_kind_of_state_are_served(
-    trace: Path, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch, state: Kept
-) -> None:
-    monkeypatch.setattr(replay_engines, "_states", lambda *_: ("mamba2", (state,), 1))
-    sizes = ("--requests", "3", "--num-spec", "1", "--model", "tiny")
-    code, content = replayed(trace, tmp_path, device, *sizes)
-    assert (code, content["counts"]["finished"]) == (CLEAN, 3)
-
-
 @pytest.mark.parametrize("layout", ["SD", "DS"])
 @pytest.mark.parametrize("model", PUBLISHED_MODELS, ids=lambda model: model.name)
 def test_the_states_of_a_published_model_are_of_the_shapes_that_it_has(
@@ -257,12 +246,7 @@ def test_the_same_seed_makes_the_same_replay_whatever_the_memory(
     assert counts("small", "1") == counts("small", "1") == counts("tiny", "1") != counts("small", "2")
 
 
-def test_with_blocks_for_one_request_all_are_served_in_turn(trace: Path, tmp_path: Path, device: str) -> None:
-    code, content = replayed(trace, tmp_path, device, "--blocks", "13", "--model", "tiny")
-    assert (code, content["world"]["blocks"], content["counts"]["finished"]) == (CLEAN, 13, REQUESTS)
-
-
-def test_requests_make_way_and_come_back_where_blocks_are_scarce(
+def test_requests_are_preempted_and_come_back_where_blocks_are_scarce(
     trace: Path, tmp_path: Path, device: str
 ) -> None:
     code, content = replayed(trace, tmp_path, device, "--blocks", "19", "--model", "tiny")
@@ -314,13 +298,6 @@ def test_what_cannot_be_replayed_is_refused(
     assert main(["replay-trace", str(trace), *given]) == MISCONFIGURED
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_trace_that_is_not_there_is_refused(
-    tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["replay-trace", str(tmp_path / "none"), "--device", device]) == MISCONFIGURED
-    assert "but should be a file of recorded requests" in capsys.readouterr().err
 
 
 def test_a_published_block_that_somebody_writes_to_is_found_at_the_end(trace: Path, device: str) -> None:
@@ -414,10 +391,6 @@ def test_a_request_s_blocks_over_time_are_drawn(tmp_path: Path) -> None:
         1,
         0,
     ]
-
-
-def test_a_request_that_has_computed_nothing_is_not_drawn(tmp_path: Path) -> None:
-    assert draw({"timeline": None}, tmp_path / "timeline.svg") == "no plot: nothing was computed"
 
 
 def test_outside_a_terminal_progress_is_a_line_now_and_then(

@@ -185,14 +185,6 @@ both_layouts = pytest.mark.parametrize("layout", ["SD", "DS"])
 
 
 @both_layouts
-def test_what_many_seeds_gave_at_once_is_found_again(device: str, layout: str) -> None:
-    made = filled(device, layout)
-    assert differences(made) == []
-    for block in range(BLOCKS):
-        assert made.memory() == made.expected("temporal", block, -1, 10 + block)
-
-
-@both_layouts
 @pytest.mark.parametrize("layer", [0, 2])
 def test_every_single_bit_that_differs_is_found_in_its_place(device: str, layout: str, layer: int) -> None:
     made = filled(device, layout)
@@ -237,14 +229,6 @@ def test_contents_of_another_layer_are_found(device: str, number: int) -> None:
     assert {(layer, state) for _, layer, state in differences(made)} == {(0, number)}
 
 
-def test_contents_of_another_state_of_the_layer_are_found(device: str) -> None:
-    states = [of_kind("temporal", 5, torch.float32, "SD")] * 2
-    made = Pools.make(states, "SD", device)
-    made.pools.write_temporal(0, [1], [7])
-    made.layers[2][0][1].copy_(made.layers[2][1][1])
-    assert made.pools.check_temporal(0, [1], [7]) == [(0, 2, 0)]
-
-
 @pytest.mark.parametrize("seed", [0, 11, 9, 10 + (1 << 62), (1 << 63) - 11])
 def test_another_seed_is_found(device: str, seed: int) -> None:
     made = filled(device)
@@ -268,11 +252,6 @@ def test_poison_and_no_token_are_no_seeds_contents(device: str, layout: str) -> 
     rows = [(20 + i, layer, state) for i in range(4, 8) for layer in (0, 2) for state in (0, 2)]
     assert differences(made) == temporal + rows
     assert made.pools.check_temporal(0, [1], [0]) == [(0, 0, 1), (0, 2, 1)]
-
-
-def test_a_block_may_be_checked_twice_and_in_any_order(device: str) -> None:
-    made = filled(device)
-    assert made.pools.check_temporal(0, [3, 1, 3, 3], [13, 11, 1, 13]) == [(2, 0, 1), (2, 2, 1)]
 
 
 def test_another_group_is_neither_written_nor_checked(device: str) -> None:
@@ -318,21 +297,6 @@ def test_the_order_within_a_block_is_in_its_digest(device: str, axis: int) -> No
         assert not (made.pools.digest(0, [0, 1, 2]) == before).any()
         tensor.copy_(tensor.roll(-1, axis))
     assert (made.pools.digest(0, [0, 1, 2]) == before).all()
-
-
-def test_which_layer_holds_what_is_in_the_digest(device: str) -> None:
-    made = filled(device)
-    before = made.pools.digest(0, [2])
-    one, other = made.layers[0][1][1], made.layers[2][1][1]
-    kept = one.clone()
-    one.copy_(other)
-    other.copy_(kept)
-    assert made.pools.digest(0, [2]) != before
-
-
-def test_a_digest_stays_on_the_device(device: str) -> None:
-    told = filled(device).pools.digest(0, [1, 2])
-    assert (told.dtype, told.shape, told.device.type) == (torch.int64, (2,), device)
 
 
 class Watched(TorchDispatchMode):
@@ -399,19 +363,6 @@ def largest_temporary(call: Callable[[], object]) -> int:
     with Watched() as watched:
         call()
     return watched.largest
-
-
-@pytest.mark.parametrize(("call", "most"), [(0, 2), (1, 2), (2, 5), (3, 5), (4, 4), (5, 1)])
-def test_a_slice_of_a_state_takes_few_operations(device: str, call: int, most: int) -> None:
-    states = [of_kind(kind, 8, torch.float32, "SD") for kind in ("conv", "temporal")]
-    few, many = (layers_of(states, count, device) for count in (10, 50))
-    # Digests and poison are about both states of a layer.
-    assert operations(calls(many)[call]) - operations(calls(few)[call]) == 40 * most * (1 + (call >= 4))
-
-
-def layers_of(states: Kinds, count: int, device: str) -> Pools:
-    layers = make_pools([states] * count, num_blocks=BLOCKS, device=device)
-    return Pools(layers, StatePools(layers, window=WINDOW, layout="SD", groups=[0] * count), "SD")
 
 
 def operations(call: Callable[[], object]) -> int:
@@ -618,11 +569,6 @@ def test_states_lie_one_behind_another_in_each_page_aligned_to_their_elements(de
     assert [(kind, tuple(t.shape), t.dtype) for kind, t in layer] == [(k, (4, *s), d) for k, s, d in states]
     assert {raw(t).data_ptr() for _, t in layer} == {raw(layer[0][1]).data_ptr()}
     assert raw(layer[0][1]).numel() == 240
-
-
-def test_every_layer_has_memory_of_its_own(device: str) -> None:
-    layers = make_pools([[of_kind("temporal", 3, torch.float32, "SD")]] * 3, num_blocks=2, device=device)
-    assert len({layer[0][1].data_ptr() for layer in layers}) == 3
 
 
 @pytest.mark.parametrize(("page", "rule"), [(23, ">= 24"), (26, "a multiple of 4")])

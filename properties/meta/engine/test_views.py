@@ -30,13 +30,12 @@ from properties.meta.engine.test_engine import (
     copied,
     drives,
     edited,
-    nothing_copied,
     rewritten,
     violates,
     world,
 )
 from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_runner import POSTPROCESS_GPU, PREPROCESS
+from properties.strategies.align_runner import PREPROCESS
 
 # The order of rows: contract 1.5.
 
@@ -92,10 +91,6 @@ def test_conv_rows_are_found_whichever_way_round_they_are(layout: str, rows: lis
     assert place.rows(2, 1, 2) == tuple(map(bytes, rows))
 
 
-def test_there_are_no_conv_rows_behind_the_last() -> None:
-    assert [len(counted(mirrored("DS"))[0].rows(3, first, 3)) for first in (2, 3, 5)] == [3, 2, 0]
-
-
 @pytest.mark.parametrize("layout", ["SD", "DS"])
 def test_a_temporal_state_is_behind_the_conv_state(layout: str) -> None:
     place = counted(mirrored(layout))[1]
@@ -113,16 +108,6 @@ def test_what_is_written_is_what_is_read_and_nothing_else(layout: str, written: 
     after = mirror.contents()[POOL]
     assert [at for at in range(len(after)) if after[at] != before[at]] == list(written)
     assert place.rows(1, 0, 2) == tuple(bytes(255 - byte for byte in row) for row in rows)
-
-
-def test_layers_have_pools_of_their_own() -> None:
-    mirror = mirrored("SD")
-    assert mirror.pages == {"pool0": 56, "pool1": 16}
-    assert [(place.pool, place.group, place.layer) for place in mirror.places] == [
-        ("pool0", 0, 0),
-        ("pool0", 0, 0),
-        ("pool1", 1, 1),
-    ]
 
 
 def test_groups_may_share_a_pool_in_pages_as_long_as_the_longest() -> None:
@@ -143,10 +128,6 @@ def test_groups_may_share_a_pool_in_pages_as_long_as_the_longest() -> None:
 def test_bytes_of_a_shared_page_are_states_of_a_group_or_none(group: int, states: range) -> None:
     mirror = mirrored("DS", shared=True)
     assert [byte for byte in range(56) if mirror.is_state(POOL, group, byte)] == list(states)
-
-
-def test_a_group_has_no_states_in_pools_of_others() -> None:
-    assert not any(mirrored("SD").is_state("pool1", 0, byte) for byte in range(16))
 
 
 def test_bytes_that_are_new_are_told_once_by_pool_and_block() -> None:
@@ -345,26 +326,6 @@ def test_a_copy_behind_the_forward_is_an_arrow(trial: Bench) -> None:
     assert told(trial, ACCEPTED).arrows[2:] == (Arrow(8, "a", 0, 4, 2),)
 
 
-def test_what_a_forward_leaves_is_no_arrow(trial: Bench) -> None:
-    timeline = told(trial, f"{TWO}; step a+2=3 b+2; step a+2 b; out a; step a b")
-    assert {arrow.moment % 3 for arrow in timeline.arrows} == {0, 2}
-
-
-def test_a_backward_move_is_an_arrow_to_the_left(trial: Bench) -> None:
-    arrows = told(trial, "new a 6; step a; step a; step a+2=1; step a").arrows
-    assert arrows[-1] == Arrow(9, "a", 0, 2, 1)
-
-
-def test_a_request_that_stays_in_its_column_has_no_arrow(trial: Bench) -> None:
-    assert told(trial, "new a 4; step a; step a; step a; step a").arrows == (Arrow(3, "a", 0, 0, 1),)
-
-
-def test_what_is_found_is_a_cell_of_the_last_moment(trial: Bench) -> None:
-    timeline, message = pictured(trial, ACCEPTED, POSTPROCESS_GPU, 2, nothing_copied())
-    assert located(timeline) == ((8, "a", 0, 2), message)
-    assert timeline.moments[-1].rows[0].cells[2].wrong
-
-
 def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:
     timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
     wrong = [
@@ -375,18 +336,6 @@ def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:
         if cell.wrong
     ]
     assert wrong == [(3, "a", 2)]
-
-
-def test_a_wrong_cell_holds_what_is_there_and_not_what_was_promised(trial: Bench) -> None:
-    timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
-    cell = timeline.moments[3].rows[0].cells[2]
-    assert (cell.holds, cell.owner, cell.expected) == ("8 tokens", "b", "8 tokens a")
-
-
-def test_a_conv_row_that_is_wrong_is_named(trial: Bench) -> None:
-    timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
-    cell = timeline.moments[3].rows[0].cells[2]
-    assert (cell.holds, cell.owner, cell.expected) == ("row 2: 8 tokens", "b", "8 tokens a")
 
 
 def test_a_copy_whose_target_holds_something_else_did_not_arrive(trial: Bench) -> None:
@@ -407,12 +356,6 @@ def test_bytes_that_were_there_before_are_traced_to_another_block(trial: Bench) 
     words = "new a 6; step a; step a; step a+2=1; step a"
     timeline, message = pictured(trial, words, PREPROCESS, 3, stays)
     assert timeline.finding == WrongCell(9, "a", 0, 1, message, (6, "a", 0, 2))
-
-
-def test_bytes_that_nobody_has_written_have_no_origin(trial: Bench) -> None:
-    timeline, message = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
-    assert message.endswith("what nobody has written, but should be the state after 8 tokens of a")
-    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
 
 
 def test_a_conv_row_that_belongs_elsewhere_has_no_origin(trial: Bench) -> None:

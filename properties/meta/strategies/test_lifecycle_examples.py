@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from oracle.lifecycle.ledger import NOTHING, ConvRows, Held, StateLedger
-from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, ScheduledRequest, SchedulerStep, Stage, Wish
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 
@@ -368,13 +367,6 @@ def test_e8_a_resumed_request_hits_its_own_block_and_replays_what_is_behind_it()
 # What the ledger promises, beyond the examples.
 
 
-def test_what_is_lost_is_promised_no_more_in_any_group() -> None:
-    ledger = StateLedger(ALIGN, Prefixes())
-    ledger.held = {(0, 1): Held(5), (1, 1): Held(6), (0, 2): Held(7)}
-    ledger.lose([1, 3])
-    assert ledger.held == {(0, 2): Held(7)}
-
-
 def test_a_decode_promises_nothing_new_of_conv_rows_in_speculative_columns() -> None:
     scenario = after(UP_TO_THE_BOUNDARY[:2], 5)
     window = ConvRows(3)
@@ -390,11 +382,3 @@ def test_every_group_is_promised_the_same_in_blocks_of_its_own() -> None:
     scenario.step(Turn())
     assert scenario.ledger.tables["a"] == [[1, 2, 5], [3, 4, 6]]
     assert [scenario.ledger.at("a", group, 1) for group in (0, 1)] == [scenario.ledger.held[0, 2]] * 2
-
-
-@pytest.mark.parametrize(
-    ("mode", "columns"), [("align", [-1, 0, 0, 1]), ("all", [-1, 0, 0, 1]), ("none", [0, 0, 0, 0])]
-)
-def test_the_column_of_tokens_is_that_of_the_last_one(mode: str, columns: list[int]) -> None:
-    ledger = StateLedger(Geometry(mode, block_size=4), Prefixes())
-    assert [ledger.column_of(tokens) for tokens in (0, 1, 4, 5)] == columns

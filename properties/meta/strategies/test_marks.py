@@ -17,7 +17,6 @@ from oracle.situations.registry import Situation, declared, situations_of, take
 from oracle.types import cdiv
 from properties.harness.campaign import marks
 from properties.harness.campaign.marks import asked_bench, expected, explored, noted, reachable
-from properties.harness.case.values import call, int32
 from properties.harness.execution.example import Trial
 from properties.harness.execution.machines import MachineProperty, TrialMachine
 from properties.harness.execution.registry import Property, load_properties
@@ -84,13 +83,6 @@ def test_a_property_whose_strategy_is_cut_down_misses_its_mark() -> None:
         EMPTY in explored(one, asked_bench(), seconds=SECONDS, max_examples=100) for one in (whole, cut)
     ]
     assert reached == [True, False]
-
-
-def test_the_same_examples_are_explored_every_time() -> None:
-    one, two = (
-        explored(load_properties()[CHUNKS], asked_bench(), seconds=SECONDS, max_examples=50) for _ in range(2)
-    )
-    assert one == two
 
 
 def test_exploring_ends_where_all_that_is_wanted_was_reached() -> None:
@@ -179,27 +171,6 @@ def test_an_example_that_fails_has_its_marks() -> None:
     assert set(found) == {frozenset({ROUNDED})}
 
 
-def test_what_was_reached_is_taken_once() -> None:
-    take()
-    cdiv(-1, 2)
-    assert (take(), take()) == (frozenset({ROUNDED}), frozenset())
-
-
-def test_a_condition_that_is_false_reaches_nothing() -> None:
-    take()
-    declared()[ROUNDED].reached_if(condition=False)
-    assert take() == frozenset()
-
-
-def test_a_port_that_asks_the_rules_notes_nothing() -> None:
-    take()
-    cdiv(-1, 2)
-    asked_bench().port.execute(
-        call("compute_varlen_chunk_metadata", query_start_loc=int32((0, 0, 3)), chunk_size=4)
-    )
-    assert take() == {ROUNDED}
-
-
 # Declarations.
 
 
@@ -248,10 +219,6 @@ def test_a_property_is_expected_to_reach_what_it_is_known_to_reach() -> None:
     assert names_of(expected([CHUNKS], "cpu")) == reachable([CHUNKS]) >= {EMPTY}
 
 
-def test_nothing_is_expected_of_no_property() -> None:
-    assert expected([], "cpu") == []
-
-
 def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
     by_device = {device: names_of(expected(load_properties(), device)) for device in ("cpu", "cuda")}
     needing = {name for name, one in declared().items() if one.device == "cuda"}
@@ -282,10 +249,6 @@ def marks_without(name: str) -> dict[str, list[str]]:
 def test_a_table_lists_the_properties_that_took_the_least_first() -> None:
     found: dict[str, Any] = {CHUNKS: {EMPTY: 7, ROUNDED: 2}, "chunks_cover_every_token_once": {EMPTY: 3}}
     assert marks.rows(found)[EMPTY] == ["chunks_cover_every_token_once", CHUNKS]
-
-
-def test_a_table_has_a_row_for_every_mark() -> None:
-    assert marks.rows({}) == {name: [] for name in declared()}
 
 
 def test_a_table_that_was_written_is_read_again(tmp_path: Path) -> None:
