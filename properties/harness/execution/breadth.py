@@ -32,6 +32,7 @@ from properties.harness.subject.deviation import any_matches
 if TYPE_CHECKING:
     from properties.harness.execution.registry import Property
 
+_FEW_FUNCTIONS = 2
 _OF_A_SCENARIO = ("read", "stored", "written", "output", "first token", "progress")
 """What a property of scenarios compares, see `Symptom.place`."""
 
@@ -51,7 +52,8 @@ class Combinations:
     def __init__(self, tested: Iterable[Property]) -> None:
         self._of = {one.name: tuple(_of_property(one)) for one in tested}
         self._called = {one.name: one.name for one in tested} | {one.id: one.name for one in tested}
-        self.total = sum(map(len, self._of.values()))
+        self.of_kind = Counter(one.kind for ways in self._of.values() for one in ways)
+        self.total = self.of_kind.total()
 
     def named_by(self, declared: KnownDeviation) -> tuple[Combination, ...]:
         """Those of the properties that the declaration names."""
@@ -80,10 +82,26 @@ def require_narrow(subject: Subject) -> None:
         matches, ways = Counter(one.property for one in matched), Counter(one.property for one in named)
         worst = max(matches, key=lambda name: matches[name] / ways[name], default="")
         if worst:
-            name = f"known defect {declared.id or declared.alone or declared.link!r}"
-            _require_half(name, matches[worst], ways[worst], worst, subject)
+            _require_half(_name_of(declared), matches[worst], ways[worst], worst, subject)
+        _require_narrow_kinds(declared, matched, combinations, subject)
         together |= matched
     _require_half("all known defects", len(together), combinations.total, "the properties", subject)
+
+
+def _name_of(declared: KnownDeviation) -> str:
+    return f"known defect {declared.id or declared.alone or declared.link!r}"
+
+
+def _require_narrow_kinds(
+    declared: KnownDeviation, matched: set[Combination], combinations: Combinations, subject: Subject
+) -> None:
+    """Refuse what matches most failures of one kind, unless it is about a function or two that it names."""
+    for kind, number in Counter(one.kind for one in matched).items():
+        functions = {one.function for one in matched if one.kind == kind}
+        patterns = any(one.kind == kind and "*" in "".join(one.function) for one in declared.shown_by)
+        if patterns or len(functions) > _FEW_FUNCTIONS:
+            whose = f"the properties, of kind {kind!r},"
+            _require_half(_name_of(declared), number, combinations.of_kind[kind], whose, subject)
 
 
 def _require_half(name: str, matched: int, total: int, whose: str, subject: Subject) -> None:

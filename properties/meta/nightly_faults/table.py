@@ -31,6 +31,7 @@ Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on
 |---|---|
 | raises `KeyboardInterrupt`, `GeneratorExit`, `SystemExit(0)`, an exception group of these, `pytest.skip`, `hypothesis.reject()`, `StopTest`, or the harness's own exceptions | FALSIFIED, and the replay fails; a `KeyboardInterrupt` ended the worker before, without a finding |
 | an exception whose `str` raises, or ends the process; a message of 50 MB, lone surrogates, NUL | FALSIFIED, the case is kept |
+| declares all refusals of all functions as one known defect | refused with exit code 3; it was CLEAN |
 | returns a generator, a set, a dictionary | FALSIFIED; it was CLEAN, or a hang where the generator has no end |
 | objects that equal everything, and lie about `__index__` | FALSIFIED |
 | a list that gives other items when it is iterated than it holds | FALSIFIED |
