@@ -95,7 +95,9 @@ def test_declarations_that_match_most_of_what_can_fail_together_are_refused() ->
         for kind, name in itertools.product(sorted(KINDS), load_properties())
     ]
     require_narrow(_with(*parts[:4]))
-    with pytest.raises(ValueError, match=r"^(all known defects|known defect 'value') .*but should be at most"):
+    with pytest.raises(
+        ValueError, match=r"^(all known defects|known defect 'value') .*but should be at most"
+    ):
         require_narrow(_with(*parts))
 
 
