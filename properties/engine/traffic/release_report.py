@@ -15,8 +15,8 @@ from properties.engine.traffic.violations import STEP, LiveViolation
 from properties.harness.case import Case
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Call, Outcome, Record, Returned, call
-from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.picture import svg
+from properties.harness.report.scenario_timeline import timeline_of
 from properties.harness.subject import Subject
 from properties.strategies.live import LiveWorld
 

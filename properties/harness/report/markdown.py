@@ -21,12 +21,12 @@ from properties.harness.report.bisection import ROOM as ROOM_OF_BISECTION
 from properties.harness.report.bisection import Bisection, save, with_section
 from properties.harness.report.case import ROOM, input_sections, outcome_sections
 from properties.harness.report.environment import environment_table
-from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.meaning import rule_of, served_text
 from properties.harness.report.page import PICTURE, report_page
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.adapter import subject_of, titled
 from properties.harness.report.repro.script import needs_statecheck, repro_script, repro_test
+from properties.harness.report.scenario_timeline import timeline_of
 from properties.harness.report.sections import MOST, Section, fitted, shortened
 from properties.harness.subject import Subject
 from properties.harness.text.command_lines import RELEASED, command_line, script_line

@@ -12,7 +12,7 @@ from properties.harness.case import Case
 from properties.harness.case.cause import cause_of, first_wrong_call
 from properties.harness.case.values import Raised, Refusal
 from properties.harness.expectations.symbols import MANIFEST, Symbol
-from properties.harness.report.live_timeline import broken_law
+from properties.harness.report.scenario_timeline import broken_law
 
 _BETTER_TOLD_BY = dict.fromkeys(
     ("align/decisions.after_v1_steps", "align/decisions.after_v2_steps"), "align/decisions.after_step"

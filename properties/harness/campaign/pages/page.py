@@ -20,11 +20,11 @@ from properties.harness.case import Case
 from properties.harness.case.cause import first_wrong_call
 from properties.harness.data.files import write_whole
 from properties.harness.execution.example import spell
-from properties.harness.report.live_timeline import timeline_of
 from properties.harness.report.markdown import report_text, subject_root
 from properties.harness.report.page import report_body
 from properties.harness.report.picture import svg
 from properties.harness.report.repro.script import repro_script
+from properties.harness.report.scenario_timeline import timeline_of
 from properties.harness.subject import is_engine, load
 from properties.harness.text import brief, visible
 from properties.harness.text.command_lines import command_line

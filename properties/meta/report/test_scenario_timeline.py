@@ -12,10 +12,10 @@ from properties.harness.case import Case
 from properties.harness.case.failure import Failure
 from properties.harness.case.timeline import Timeline
 from properties.harness.case.values import Call, Outcome, Raised, Returned, call, record
-from properties.harness.report.live_timeline import CACHE, KEPT, timeline_of
 from properties.harness.report.markdown import report_text
 from properties.harness.report.meaning import served_text
 from properties.harness.report.picture import svg
+from properties.harness.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
 from properties.meta.breakages.broken import ROOT, a_case
 
 NOTHING = record("BrokenLaws", read="nothing")
@@ -206,9 +206,11 @@ def test_the_finding_is_of_the_law_that_the_case_is_about() -> None:
 
 
 def test_a_long_scenario_is_shown_from_its_last_steps_on() -> None:
-    timeline = drawn(arrives("r0", 1, 2, 3, 4), *[prefill()] * KEPT)
-    assert len(timeline.moments) == KEPT
-    assert timeline.moments[0].title.startswith(f"{KEPT} moments before are left out. step {KEPT // 2}, ")
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), *[prefill()] * MOST_MOMENTS)
+    assert len(timeline.moments) == MOST_MOMENTS
+    assert timeline.moments[0].title.startswith(
+        f"{MOST_MOMENTS} moments before are left out. step {MOST_MOMENTS // 2}, "
+    )
 
 
 def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from properties.harness.case.values import Call, Record
 
 Found = tuple[str, int, tuple[int, ...]]
-"""A state as the laws name it: whose, after how many of its tokens, and then after which others."""
+"""A state as the laws name it: its request, how many of its tokens it is after, and then which others."""
 Founds = tuple[Found, ...]
 Tables = Mapping[tuple[str, int], Mapping[int, int]]
 
@@ -79,11 +79,11 @@ def happened(call: Call) -> Iterator[str]:
 
 def decided(step: Mapping[str, Any], before: Tables, tables: Tables, begun: set[str]) -> list[str]:
     """What the scheduler decided; requests that begin are `begun` from then on."""
-    told = [f"{name} is preempted" for name in step["preempted"]]
-    for name, one in step["scheduled"].items():
-        told.append(f"{name} {_work(one, again=name in begun)}")
+    words = [f"{name} is preempted" for name in step["preempted"]]
+    for name, work in step["scheduled"].items():
+        words.append(f"{name} {_work(work, again=name in begun)}")
         begun.add(name)
-    return told + _moved(before, tables)
+    return words + _moved(before, tables)
 
 
 def _work(one: Mapping[str, Any], *, again: bool) -> str:
@@ -97,19 +97,19 @@ def _work(one: Mapping[str, Any], *, again: bool) -> str:
 
 def added(step: Mapping[str, Any], before: Tables, tables: Tables) -> list[str]:
     """What came of the step."""
-    told = [f"{name} says {tokens(len(said))}" for name, said in step["outputs"].items()]
-    told += [f"{name} finishes" for name in step["finished"]]
-    return [*told, *_moved(before, tables), f"{step['free']} blocks are free"]
+    words = [f"{name} says {tokens(len(said))}" for name, said in step["outputs"].items()]
+    words += [f"{name} finishes" for name in step["finished"]]
+    return [*words, *_moved(before, tables), f"{step['free']} blocks are free"]
 
 
 def _moved(before: Tables, after: Tables) -> list[str]:
     """Which blocks requests get and lose."""
-    told = []
+    words = []
     for name in dict.fromkeys(name for name, _ in (*before, *after)):
         had, has = _blocks(before, name), _blocks(after, name)
-        told += [f"{name} gets {_named(has - had)}"] if has - had else []
-        told += [f"{name} gives back {_named(had - has)}"] if had - has else []
-    return told
+        words += [f"{name} gets {_named(has - had)}"] if has - had else []
+        words += [f"{name} gives back {_named(had - has)}"] if had - has else []
+    return words
 
 
 def _blocks(tables: Tables, name: str) -> set[int]:
@@ -124,10 +124,10 @@ def published_now(
     before: Mapping[tuple[int, int], tuple[str, int]], now: Mapping[tuple[int, int], tuple[str, int]]
 ) -> list[str]:
     """Which blocks may be hit now, and which may not be any more."""
-    told = [
-        f"block {block} may be hit as {tokens(count)} of {name or 'nobody'}"
+    words = [
+        f"block {block} may be hit as {tokens(count)} of {name or 'no request'}"
         for (group, block), (name, count) in now.items()
         if before.get((group, block)) != (name, count)
     ]
     gone = {block for _, block in before.keys() - now.keys()}
-    return told + ([f"{_named(gone)} may not be hit any more"] if gone else [])
+    return words + ([f"{_named(gone)} may not be hit any more"] if gone else [])

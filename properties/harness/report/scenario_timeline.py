@@ -13,7 +13,7 @@ from typing import Any
 from properties.harness.case import Case
 from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 from properties.harness.case.values import Call, Outcome, Raised, Record, Returned
-from properties.harness.report.live_words import (
+from properties.harness.report.scenario_words import (
     Found,
     Founds,
     Texts,
@@ -29,11 +29,11 @@ from properties.harness.report.live_words import (
 
 ENGINE = "LiveEngine"
 _BROKEN = "result.broken."
-"""Where a step tells of the laws that it breaks."""
-KEPT = 18
-"""Moments that a picture shows at most."""
+"""Where a step reports the laws that it breaks."""
+MOST_MOMENTS = 18
+"""Of a picture."""
 CACHE = "cache"
-"""In place of a request: blocks that may be hit, and that no request has."""
+"""In place of a request, for blocks of the prefix cache that no request has."""
 _READS = ("computed", "tokens", "attention", "metadata", "read", "written", "output")
 """Laws that the forward breaks; the others are about what stands after a step."""
 
@@ -44,7 +44,7 @@ Tables = dict[tuple[str, int], dict[int, int]]
 
 
 def timeline_of(case: Case, first: int = 0) -> Timeline | None:
-    """The block tables of a case over time: those that it was found with, or those of the real engine whose scenario it is.
+    """The block tables of a case over time: those that it was recorded with, or those of the engine whose scenario it is.
 
     Args:
         first: the number of the scenario's first step in the case.
@@ -52,9 +52,9 @@ def timeline_of(case: Case, first: int = 0) -> Timeline | None:
     if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
         return case.timeline
     try:
-        return _LiveStory(case, steps=first).timeline()
+        return _ScenarioStory(case, steps=first).timeline()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        """What is called such an engine may return anything."""
+        """Another subject's `LiveEngine` may return anything."""
         return None
 
 
@@ -65,7 +65,7 @@ def broken_law(case: Case) -> str:
 
 
 @dataclass
-class _LiveStory:
+class _ScenarioStory:
     """Follows the calls of a case."""
 
     case: Case
@@ -74,7 +74,7 @@ class _LiveStory:
     arrows: list[Arrow] = field(default_factory=list)
     finding: WrongCell | None = None
     held: dict[Place, Founds] = field(default_factory=dict)
-    """What stood in each block after the step before, as far as anybody has it."""
+    """What each block held after the step before, as far as it is known."""
     tables: Tables = field(default_factory=dict)
     published: dict[Place, tuple[str, int]] = field(default_factory=dict)
     since: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _LiveStory:
         self.since.append(engine(self.case.calls[0].named["settings"]))
         for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
             self._called(call, outcome)
-        return self._last(KEPT)
+        return self._last(MOST_MOMENTS)
 
     def _last(self, most: int) -> Timeline:
         skipped = max(0, len(self.moments) - most)
@@ -106,8 +106,8 @@ class _LiveStory:
             self._step({"tables": (), "accesses": (), "held": ()} | dict(outcome.value.fields))
         if isinstance(outcome, Raised):
             where = f"step {self.steps}" if call.function == f"{ENGINE}.step" else call.function
-            told = f"{where} raises {outcome.exception}: {outcome.message}"
-            self.moments.append(Moment("; ".join((*self.since, told)), ()))
+            raised = f"{where} raises {outcome.exception}: {outcome.message}"
+            self.moments.append(Moment("; ".join((*self.since, raised)), ()))
 
     def _step(self, step: Mapping[str, Any]) -> None:
         # Several laws may be broken at once; the case is about one of them.
@@ -122,13 +122,13 @@ class _LiveStory:
     def _forward(self, step: Mapping[str, Any], wrong: _Wrong | None) -> None:
         tables = _tables(step["tables"])
         known = {place: ((*one, ()),) for place, one in self.published.items()} | self.held
-        told = decided(step, self.tables, tables, self.texts.begun)
+        words = decided(step, self.tables, tables, self.texts.begun)
         rows = [
             self._used(name, group, table, known, step["accesses"])
             for (name, group), table in tables.items()
             if name in step["scheduled"]
         ]
-        self._keep("the forward", told, rows, wrong)
+        self._keep("the forward", words, rows, wrong)
         for name, one in step["scheduled"].items():
             self._copies_before(name, one, tables, known)
         self.tables = tables or self.tables
@@ -164,8 +164,8 @@ class _LiveStory:
             for (_, group, _, block), founds in zip(step["owners"], step["held"], strict=False)
         }
         published = {(group, block): (name, count) for group, block, name, count in step["published"]}
-        told = added(step, self.tables, tables)
-        told += published_now(self.published, published)
+        words = added(step, self.tables, tables)
+        words += published_now(self.published, published)
         for name, said in step["outputs"].items():
             self.texts.says(name, said)
         self.held, self.published = held, published
@@ -175,7 +175,7 @@ class _LiveStory:
         ]
         owned = {(group, block) for (_, group), table in tables.items() for block in table.values()}
         rows += self._cached(published.keys() - owned)
-        self._keep("after it", told, rows, wrong)
+        self._keep("after it", words, rows, wrong)
         self.tables = tables
 
     def _cells(self, group: int, table: Mapping[int, int]) -> Iterator[Cell]:
@@ -202,8 +202,8 @@ class _LiveStory:
             block, words, count if named else None, owner if named else "", (group, block) in self.published
         )
 
-    def _keep(self, which: str, told: list[str], rows: list[TableRow], wrong: _Wrong | None) -> None:
-        title = f"step {self.steps}, {which}: {'; '.join((*self.since, *told)) or 'nothing'}"
+    def _keep(self, which: str, words: list[str], rows: list[TableRow], wrong: _Wrong | None) -> None:
+        title = f"step {self.steps}, {which}: {'; '.join((*self.since, *words)) or 'nothing'}"
         self.since = []
         if wrong is not None:
             rows = self._marked(rows, wrong)
@@ -284,9 +284,9 @@ def _tables(owners: Any) -> Tables:
 
 
 def _place(rows: list[TableRow], about: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The number of the row, and the column, of the block that is told of: in the table of the request itself, if it has it.
+    """The number of the row, and the column, of the wrong block: in the request's own table, if it has the block.
 
-    Of what is about no block, where the request runs.
+    Without a block, where the request runs.
     """
     if "block" not in about:
         ran = ((number, row) for number, row in enumerate(rows) if row.request == about.get("request"))
