@@ -1,4 +1,6 @@
-"""Defects that are planted in a release's own files are found; the others are tried by `python -m properties.meta.breakages.release`."""
+"""Defects that are planted in a release's own files, or around its connectors, are found; the commands of `release.py` and
+`connectors.py` try the others.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from properties.harness import rooms
+from properties.meta.breakages.connectors import CONNECTORS
 from properties.meta.breakages.release import (
     EVERY_BOUNDARY,
     PLANTED,
@@ -17,24 +20,27 @@ from properties.meta.breakages.release import (
 )
 
 
-@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES])
+@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS])
 def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
     assert len({one.name for one in planted}) == len(planted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("release", "word"),
+    ("release", "table", "word"),
     [
-        (RELEASE, "rejected drafts"),
-        (RELEASE, "preempted request comes back"),
-        (EVERY_BOUNDARY, "column of their last scheduled token"),
+        (RELEASE, "release", "rejected drafts"),
+        (RELEASE, "release", "preempted request comes back"),
+        (EVERY_BOUNDARY, "release", "column of their last scheduled token"),
+        (RELEASE, "connectors", "another block"),
+        (RELEASE, "connectors", "too early"),
+        (RELEASE, "connectors", "while they are loaded"),
     ],
 )
-def test_a_planted_defect_is_found(release: str, word: str) -> None:
+def test_a_planted_defect_is_found(release: str, table: str, word: str) -> None:
     python = rooms.FOLDER / ".vllm" / release / "bin" / "python"
     if not python.exists():
         pytest.skip(f"make vllm VLLM={release} makes the environment")
-    command = (str(python), "-m", "properties.meta.breakages.release", "--only", word)
+    command = (str(python), "-m", f"properties.meta.breakages.{table}", "--only", word)
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
     assert "not in" not in found.stdout.splitlines()[-1]

@@ -160,10 +160,10 @@ def test_a_module_that_does_not_follow_the_protocol_is_refused(names: dict[str, 
         subject_of(**names)
 
 
-def test_a_port_may_follow_other_rules() -> None:
+def test_a_port_may_follow_other_rules_and_promise_to_refuse() -> None:
     profile = {"skips_missing_states": False}
-    found = subject_of(chunk_offsets=offsets_of(0), PROFILE=profile)
-    assert found.profile == Profile(skips_missing_states=False)
+    found = subject_of(chunk_offsets=offsets_of(0), PROFILE=profile, REFUSES=True)
+    assert (found.profile, found.refuses) == (Profile(skips_missing_states=False), True)
 
 
 def test_known_defects_of_a_port_are_those_of_its_release(tmp_path: Path) -> None:
@@ -210,23 +210,11 @@ def test_waiting_is_an_error_for_those_alone_who_promise_not_to(monkeypatch: pyt
         bench_of(subject_of(chunk_offsets=offsets_of(0))).begin(a_property()).agrees(OFFSETS)
 
 
-def test_what_the_rules_refuse_is_not_tried_where_nothing_is_promised() -> None:
-    bench = bench_of(subject_of(conv_tiles=lambda query_start_loc: ([], [], [])))
-    with pytest.raises(OutsideDomain):
-        bench.begin(a_property()).agrees(TILES)
-
-
 def test_a_refusal_is_told_in_the_documents_words() -> None:
     def conv_tiles(query_start_loc: list[int]) -> None:
         raise ValueError(f"query_start_loc[2] = {query_start_loc[2]}, but should be >= 9 [conv_tiles]")
 
     bench_of(subject_of(conv_tiles=conv_tiles, REFUSES=True)).begin(a_property()).refuses(TILES)
-
-
-def test_who_promises_to_refuse_is_held_to_it() -> None:
-    subject = subject_of(conv_tiles=lambda query_start_loc: ([2, 0], [0, 0], [0, 1]), REFUSES=True)
-    with pytest.raises(Falsified, match="should be ValueError that names query_start_loc_p_cpu"):
-        bench_of(subject).begin(a_property()).refuses(TILES)
 
 
 # Version 1.

@@ -65,62 +65,35 @@ def release(*numbers: int) -> Profile:
     return Profile(**OUTSIDE.align_rules(numbers))
 
 
-def test_pointers_are_unsigned_since_0_24() -> None:
-    assert release(0, 23, 0).pointer_dtype == "int64"
-    assert release(0, 24, 0).pointer_dtype == "uint64"
+@pytest.mark.parametrize(
+    ("field", "before", "since"),
+    [
+        ("pointer_dtype", ((0, 23, 0), "int64"), ((0, 24, 0), "uint64")),
+        ("tables_by_slot", ((0, 31, 0), False), ((0, 32, 0), True)),
+    ],
+)
+def test_rules_change_with_a_release(field: str, before: Any, since: Any) -> None:
+    assert [getattr(release(*numbers), field) for numbers, _ in (before, since)] == [before[1], since[1]]
 
 
-def test_block_tables_are_by_slot_since_0_32() -> None:
-    assert not release(0, 31, 0).tables_by_slot
-    assert release(0, 32, 0).tables_by_slot
-
-
-def test_a_row_s_blocks_are_found_at_its_place_in_the_batch() -> None:
-    assert [move.row for move in precopied(DOCUMENTS)] == [0, 1]
-    assert published(DOCUMENTS) == 0
-
-
-def test_a_row_s_blocks_are_found_in_its_slot_where_tables_are_by_slot() -> None:
-    assert [move.row for move in precopied(release(0, 33, 0))] == [2, 1]
-    assert published(release(0, 33, 0)) == 2
-
-
-def precopied(profile: Profile) -> list[Move]:
-    """Both rows go from column 0 to column 1; they have the slots 2 and 1."""
-    return precopy_moves((2, 1), (9, 1, 1), (9, 0, 0), (0, 0, 0), profile)
-
-
-def published(profile: Profile) -> int:
-    """The table row of a request in slot 2 that accepted a draft on the boundary of block 0."""
+@pytest.mark.parametrize(
+    ("profile", "precopied", "published"),
+    [(DOCUMENTS, [0, 1], 0), (release(0, 33, 0), [2, 1], 2)],
+    ids=["by row", "by slot"],
+)
+def test_a_row_s_blocks_are_found_at_its_place_in_the_batch_or_in_its_slot(
+    profile: Profile, precopied: list[int], published: int
+) -> None:
+    """Two rows go from column 0 to column 1, in slots 2 and 1; a request in slot 2 accepts a draft on the boundary of block 0."""
+    moves = precopy_moves((2, 1), (9, 1, 1), (9, 0, 0), (0, 0, 0), profile)
+    assert [move.row for move in moves] == precopied
     decided = after_v2_steps((2,), (0, 0, 2), (0, 0, 0), (0, 0, 4), 4, profile)
-    move = decided[2].move
-    assert move is not None
-    return move.row
-
-
-def test_a_row_without_a_slot_is_skipped_by_the_preprocess() -> None:
-    assert advance(-1, DOCUMENTS).columns == (0,)
-
-
-def test_a_row_without_a_slot_is_refused_where_the_release_does_not_look() -> None:
-    with pytest.raises(Refused, match=r"idx_mapping\[0\]"):
-        advance(-1, release(0, 25, 1))
+    assert decided[2].move is not None
+    assert decided[2].move.row == published
 
 
 def advance(slot: int, profile: Profile) -> Slots:
     return advanced(Slots((0,), (1,), (7,), (7,)), (slot,), (0, 1), (4,), 4, profile)
-
-
-def test_nothing_is_copied_from_the_null_block() -> None:
-    assert copied((0, 2), DOCUMENTS) == ()
-
-
-@pytest.mark.parametrize("row", [(0, 2), (2, 0), (2,)])
-def test_null_blocks_and_missing_columns_are_refused_where_the_release_does_not_look(
-    row: tuple[int, ...],
-) -> None:
-    with pytest.raises(Refused, match="block_table"):
-        copied(row, release(0, 25, 1))
 
 
 def copied(row: tuple[int, ...], profile: Profile) -> Any:
@@ -128,14 +101,18 @@ def copied(row: tuple[int, ...], profile: Profile) -> Any:
     return state_copy(state, "SD", row, Move(0, 0, 1), profile)
 
 
-def test_layers_with_fewer_states_leave_slots_unused() -> None:
-    assert num_slots(GROUPS, 2, DOCUMENTS) == 4
-    assert copy_capacity(3, GROUPS, 2, DOCUMENTS) == 12
+def test_rows_without_a_slot_and_null_blocks_are_skipped() -> None:
+    assert advance(-1, DOCUMENTS).columns == (0,)
+    assert copied((0, 2), DOCUMENTS) == ()
 
 
-def test_since_0_29_there_is_a_slot_for_each_state() -> None:
-    assert num_slots(GROUPS, 2, release(0, 29, 0)) == 3
-    assert copy_capacity(3, GROUPS, 2, release(0, 29, 0)) == 9
+@pytest.mark.parametrize(
+    ("function", "wrong", "argument"),
+    [(advance, -1, r"idx_mapping\[0\]"), *((copied, row, "block_table") for row in ((0, 2), (2, 0), (2,)))],
+)
+def test_they_are_refused_where_the_release_does_not_look(function: Any, wrong: Any, argument: str) -> None:
+    with pytest.raises(Refused, match=argument):
+        function(wrong, release(0, 25, 1))
 
 
 GROUPS = (
@@ -144,22 +121,25 @@ GROUPS = (
 )
 
 
-def stepped(counts: tuple[int, ...], left: bytes, *, found: int = 2) -> Case:
-    """V2's postprocess of two blocks of two bytes, which is to make `counts` of one count, and to change the second block."""
-    call = Call(
-        POSTPROCESS,
-        (("num_accepted_tokens_gpu", Name("counts")),),
-        observes=("counts", "pool0"),
-    )
+@pytest.mark.parametrize(("profile", "slots"), [(DOCUMENTS, 4), (release(0, 29, 0), 3)])
+def test_layers_with_fewer_states_leave_slots_unused_until_0_28(profile: Profile, slots: int) -> None:
+    assert num_slots(GROUPS, 2, profile) == slots
+    assert copy_capacity(3, GROUPS, 2, profile) == 3 * slots
+
+
+def stepped(counts: tuple[int, ...], left: bytes) -> Case:
+    """V2's postprocess of two blocks of two bytes, which is to make `counts` of a count of 2, and to change the second block."""
+    call = Call(POSTPROCESS, (("num_accepted_tokens_gpu", Name("counts")),), observes=("counts", "pool0"))
     pages = Let("pages", View("pool0", "uint8", (2, 2), (2, 1)))
-    steps = (Let("counts", int32((found,))), Let("pool0", POOL), pages, call)
-    after = (("counts", int32(counts)), ("pool0", replace(POOL, elements=b"\1\2\2\1")))
-    actual = (("counts", int32(counts)), ("pool0", replace(POOL, elements=left)))
+
+    def after(content: bytes) -> Returned:
+        return Returned(None, after=(("counts", int32(counts)), ("pool0", replace(POOL, elements=content))))
+
     return a_case(
         subject="vllm",
-        steps=steps,
-        expected=(Returned(None, after=after),),
-        actual=(Returned(None, after=actual),),
+        steps=(Let("counts", int32((2,))), Let("pool0", POOL), pages, call),
+        expected=(after(b"\1\2\2\1"),),
+        actual=(after(left),),
         failure=Failure("value", "pool0 differs", function=POSTPROCESS, call=0, place="pool0[3]"),
     )
 
@@ -168,12 +148,10 @@ POOL = Tensor("uint8", (4,), b"\1\2\3\4")
 
 
 def test_a_count_is_reset_where_the_rules_change_it() -> None:
-    assert CONDITIONS["count_in_place"].inputs(stepped((1,), b"\1\2\3\4"), DOCUMENTS)
-    assert not CONDITIONS["count_in_place"].inputs(stepped((2,), b"\1\2\3\4"), DOCUMENTS)
-
-
-def test_a_postprocess_that_left_what_it_should_is_no_defect_s() -> None:
-    assert not CONDITIONS["count_in_place"].outcome(stepped((1,), b"\1\2\2\1"), DOCUMENTS)
+    in_place = CONDITIONS["count_in_place"]
+    assert in_place.inputs(stepped((1,), b"\1\2\3\4"), DOCUMENTS)
+    assert not in_place.inputs(stepped((2,), b"\1\2\3\4"), DOCUMENTS)
+    assert not in_place.outcome(stepped((1,), b"\1\2\2\1"), DOCUMENTS)
 
 
 def broken(name: str, tested: str, folder: Path) -> Case:
@@ -415,16 +393,12 @@ def test_the_table_is_read_behind_its_end_for_states_that_a_layer_lacks(
     assert CONDITIONS["unused_slot"](case, DOCUMENTS) is known
 
 
-def test_a_step_without_requests_is_outside_before_a_context_is_bound() -> None:
-    assert reasons(0) == ["a step that a runner takes has a request"]
-
-
-def test_a_step_with_a_request_is_inside() -> None:
-    assert reasons(1) == []
-
-
-def reasons(num_reqs: int) -> list[str]:
-    """Why the first postprocess of new buffers is outside."""
+@pytest.mark.parametrize(
+    ("num_reqs", "reasons"), [(0, ["a step that a runner takes has a request"]), (1, [])]
+)
+def test_a_step_without_requests_is_outside_before_a_context_is_bound(
+    num_reqs: int, reasons: list[str]
+) -> None:
     buffers = Call("MambaBuffers.create", (("with_postprocess_align", True),), bind="bufs")
     call = Call("postprocess_mamba_align_gpu", (("bufs", buffers), ("num_reqs", num_reqs)))
-    return [one.reason for one in OUTSIDE.outside_of((0, 25, 1)) if one.holds(call)]
+    assert [one.reason for one in OUTSIDE.outside_of((0, 25, 1)) if one.holds(call)] == reasons

@@ -82,6 +82,60 @@ CHUNKS: tuple[Row, ...] = ((0, 4, 0, True), (4, 8, 0, False))
 CROSSES: Row = (2, 7, 0, True)
 
 
+CONNECTED: dict[str, Any] = {"connector": "sync"}
+LOADED = (1, 7, "r1", 8)
+ONE_LOADED = (LOADED,)
+HIT: tuple[Row, ...] = ((8, 1, 0, True),)
+LATER: tuple[Row, ...] = ((8, 1, 0, False),)
+WITHOUT: dict[str, Any] = {"connector": "async", "prefix_caching": False, **SPECULATES}
+ANEW: Row = (0, 4, 0, True)
+IDLE = Returned(record("LiveStep", scheduled={}, findings=()))
+
+
+def told(case: Case, **of_connector: Any) -> Case:
+    """The case with what its last step tells of a connector."""
+    nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [dict(one.fields) | nothing if isinstance(one, Record) else {} for one in ended]
+    steps[-1] |= of_connector
+    return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
+
+
+def stuck(connector: str, drafts: int, **changes: Any) -> Case:
+    """Nothing runs, though the request has what was loaded for it."""
+    shown = {"scheduled": {}, "loaded": ONE_LOADED, "owners": (("r1", 0, 0, 5),)} | changes
+    return told(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
+
+
+def failed(failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any]) -> Case:
+    return told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
+
+
+def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
+    """A scenario that ends with these steps, of which some have no rows."""
+    case = ends_with(rows=(REST,), **settings)
+    steps = [IDLE if row is None else step(row, beside=False) for row in rows]
+    return replace(case, actual=(*case.actual[:-1], *steps))
+
+
+def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
+    row = (4, 3, drafts, False)
+    case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
+    actual = (*case.actual[:-2], IDLE, case.actual[-1]) if sits_out else case.actual
+    return replace(case, actual=actual)
+
+
+def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
+    """The request had drafts beside such a row of a request with two tokens in its prompt."""
+    case = ends_with(found, rows=(PROMPT, DECODE, DECODE), runner=runner, **SPECULATES)
+    names = ("computed", "tokens", "drafts", "begins")
+    rows = {"r1": dict(zip(names, DECODE, strict=True)), "r0": dict(zip(names, beside, strict=True))}
+    both = Returned(record("LiveStep", scheduled=rows, findings=()))
+    add = call("LiveEngine.add_request", id="r0", prompt=(1, 2), max_tokens=9)
+    actual = (*case.actual[:2], Returned(None), *case.actual[2:-2], both, case.actual[-1])
+    return replace(case, steps=(*case.steps[:2], add, *case.steps[2:]), actual=actual)
+
+
 @pytest.mark.parametrize(
     ("name", "case", "matches"),
     [
@@ -159,192 +213,60 @@ CROSSES: Row = (2, 7, 0, True)
         ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **EVERY), True),
         ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **SPECULATES), False),
         ("decode_without_the_column_before", raises("something else", **EVERY), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=ONE_LOADED), True),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=ONE_LOADED), False),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED)), False),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
+        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
+        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=ONE_LOADED), True),
+        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
+        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=LATER, **WITHOUT), loaded=ONE_LOADED), False),
+        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=ONE_LOADED), False),
+        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=ONE_LOADED), False),
+        ("stuck_after_loads", stuck("async", 1), True),
+        ("stuck_after_loads", stuck("sync", 1), False),
+        ("stuck_after_loads", stuck("async", 0), False),
+        ("stuck_after_loads", stuck("async", 1, scheduled={"r1": {}}), False),
+        ("stuck_after_loads", stuck("async", 1, owners=()), False),
+        ("stuck_after_loads", stuck("async", 1, loaded=()), False),
+        ("stuck_after_loads", stuck("async", 1, unloaded=("r1",)), False),
+        ("stuck_after_a_failed_load", failed((0,), ("r1",), {}), True),
+        ("stuck_after_a_failed_load", failed((), ("r1",), {}), False),
+        ("stuck_after_a_failed_load", failed((0,), (), {}), False),
+        ("stuck_after_a_failed_load", failed((0,), ("r1",), {"r1": {}}), False),
+        ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=True), True),
+        ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=False), False),
+        ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),
+        ("begins_for_ever", ends_in((ANEW,) * 10, async_scheduling=True), False),
+        ("begins_for_ever", ends_in((None,) * 9 + (ANEW,), async_scheduling=True), False),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=True), True),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="", async_scheduling=True), False),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=False), False),
+        ("sat_a_step_out", sat_out(True, "V1", 2), True),
+        ("sat_a_step_out", sat_out(False, "V1", 2), False),
+        ("sat_a_step_out", sat_out(True, "V2", 2), False),
+        ("sat_a_step_out", sat_out(True, "V1", 0), False),
+        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), DRAFT), True),
+        ("drafted_behind_a_prompt", drafted_beside((0, 3, 0, False), DRAFT), True),
+        ("drafted_behind_a_prompt", drafted_beside((0, 4, 0, False), DRAFT), False),
+        ("drafted_behind_a_prompt", drafted_beside((4, 2, 0, False), DRAFT), False),
+        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), NOBODYS), True),
+        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), ANOTHERS), False),
+        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), DRAFT, "V1"), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
     assert CONDITIONS[name](case, DOCUMENTS) is matches
-
-
-CONNECTED: dict[str, Any] = {"connector": "sync"}
-LOADED = (1, 7, "r1", 8)
-HIT: tuple[Row, ...] = ((8, 1, 0, True),)
-
-
-def told(case: Case, **of_connector: Any) -> Case:
-    """The case with what its last step tells of a connector."""
-    nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [dict(one.fields) | nothing if isinstance(one, Record) else {} for one in ended]
-    steps[-1] |= of_connector
-    return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
-
-
-@pytest.mark.parametrize(
-    ("case", "matches"),
-    [
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=(LOADED,)), True),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
-        (told(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=(LOADED,)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=((8, 1, 0, False),), **CONNECTED), loaded=(LOADED,)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=(LOADED,)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=(LOADED,)), False),
-    ],
-)  # fmt: skip
-def test_a_state_that_is_copied_before_it_is_loaded_was_loaded_in_its_step(case: Case, matches: bool) -> None:
-    assert CONDITIONS["loaded_in_its_step"](case, DOCUMENTS) is matches
-
-
-@pytest.mark.parametrize(
-    ("case", "matches"),
-    [
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
-        (told(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=(LOADED,)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=((8, 1, 0, False),), **CONNECTED)), False),
-        (told(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
-        (told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
-    ],
-)  # fmt: skip
-def test_a_hit_without_its_block_was_never_loaded(case: Case, matches: bool) -> None:
-    assert CONDITIONS["hit_without_its_block"](case, DOCUMENTS) is matches
-
-
-WITHOUT: dict[str, Any] = {"connector": "async", "prefix_caching": False, **SPECULATES}
-
-
-@pytest.mark.parametrize(
-    ("case", "matches"),
-    [
-        (told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=(LOADED,)), True),
-        (told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
-        (told(ends_with(ZEROS, tokens=8, rows=((8, 1, 0, False),), **WITHOUT), loaded=(LOADED,)), False),
-        (told(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=(LOADED,)), False),
-        (told(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=(LOADED,)), False),
-    ],
-)  # fmt: skip
-def test_a_loaded_request_begins_as_a_decode(case: Case, matches: bool) -> None:
-    assert CONDITIONS["begins_as_a_decode"](case, DOCUMENTS) is matches
-
-
-OWNS = (("r1", 0, 0, 5),)
-STUCK: dict[str, Any] = {"scheduled": {}, "loaded": (LOADED,), "owners": OWNS}
-
-
-@pytest.mark.parametrize(
-    ("connector", "drafts", "changes", "matches"),
-    [
-        ("async", 1, {}, True),
-        ("sync", 1, {}, False),
-        ("async", 0, {}, False),
-        ("async", 1, {"scheduled": {"r1": {}}}, False),
-        ("async", 1, {"owners": ()}, False),
-        ("async", 1, {"loaded": ()}, False),
-        ("async", 1, {"unloaded": ("r1",)}, False),
-    ],
-)
-def test_requests_that_were_loaded_are_stuck_with_what_they_have(
-    connector: str, drafts: int, changes: dict[str, Any], matches: bool
-) -> None:
-    case = told(ends_with(rows=HIT, connector=connector, num_spec=drafts), **(STUCK | changes))
-    assert CONDITIONS["stuck_after_loads"](case, DOCUMENTS) is matches
-
-
-@pytest.mark.parametrize(
-    ("failing", "unloaded", "scheduled", "matches"),
-    [
-        ((0,), ("r1",), {}, True),
-        ((), ("r1",), {}, False),
-        ((0,), (), {}, False),
-        ((0,), ("r1",), {"r1": {}}, False),
-    ],
-)
-def test_a_request_is_stuck_when_nothing_runs_since_its_load_failed(
-    failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any], matches: bool
-) -> None:
-    case = told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
-    assert CONDITIONS["stuck_after_a_failed_load"](case, DOCUMENTS) is matches
-
-
-ANEW: Row = (0, 4, 0, True)
-
-
-@pytest.mark.parametrize(
-    ("rows", "overlaps", "matches"),
-    [
-        ((ANEW, None) * 5, True, True),
-        ((ANEW, None) * 5, False, False),
-        ((ANEW, REST, ANEW, None) * 3, True, False),
-        ((ANEW,) * 10, True, False),
-        ((None,) * 9 + (ANEW,), True, False),
-    ],
-)
-def test_requests_that_are_preempted_and_begin_anew_step_after_step_do_so_for_ever(
-    rows: tuple[Row | None, ...], overlaps: bool, matches: bool
-) -> None:
-    case = ends_with(rows=(REST,), async_scheduling=overlaps)
-    idle = Returned(record("LiveStep", scheduled={}, findings=()))
-    steps = [idle if row is None else step(row, beside=False) for row in rows]
-    case = replace(case, actual=(*case.actual[:-1], *steps))
-    assert CONDITIONS["begins_for_ever"](case, DOCUMENTS) is matches
-
-
-@pytest.mark.parametrize(
-    ("connector", "overlaps", "matches"), [("async", True, True), ("", True, False), ("async", False, False)]
-)
-def test_a_reset_finds_blocks_of_steps_in_flight_with_a_connector_and_steps_that_overlap(
-    connector: str, overlaps: bool, matches: bool
-) -> None:
-    case = ends_with(rows=HIT, connector=connector, async_scheduling=overlaps)
-    assert CONDITIONS["connected_and_overlapped"](case, DOCUMENTS) is matches
-
-
-@pytest.mark.parametrize(
-    ("sits_out", "runner", "drafts", "matches"),
-    [(True, "V1", 2, True), (False, "V1", 2, False), (True, "V2", 2, False), (True, "V1", 0, False)],
-)
-def test_a_request_that_sat_a_step_out_had_no_part_in_the_step_before(
-    sits_out: bool, runner: str, drafts: int, matches: bool
-) -> None:
-    row = (4, 3, drafts, False)
-    case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
-    without = Returned(record("LiveStep", scheduled={}, findings=()))
-    actual = (*case.actual[:-2], without, case.actual[-1]) if sits_out else case.actual
-    assert CONDITIONS["sat_a_step_out"](replace(case, actual=actual), DOCUMENTS) is matches
-
-
-@pytest.mark.parametrize(
-    ("beside", "found", "runner", "matches"),
-    [
-        ((0, 2, 0, False), DRAFT, "V2", True),
-        ((0, 3, 0, False), DRAFT, "V2", True),
-        ((0, 4, 0, False), DRAFT, "V2", False),
-        ((4, 2, 0, False), DRAFT, "V2", False),
-        ((0, 2, 0, False), NOBODYS, "V2", True),
-        ((0, 2, 0, False), ANOTHERS, "V2", False),
-        ((0, 2, 0, False), DRAFT, "V1", False),
-    ],
-    ids=[
-        "shorter",
-        "as long",
-        "longer",
-        "behind its prompt",
-        "unwritten",
-        "another's state",
-        "the first runner",
-    ],
-)
-def test_drafts_were_behind_a_row_of_a_prompt(beside: Row, found: Any, runner: str, matches: bool) -> None:
-    case = ends_with(found, rows=(PROMPT, DECODE, DECODE), runner=runner, **SPECULATES)
-    names = ("computed", "tokens", "drafts", "begins")
-    rows = {"r1": dict(zip(names, DECODE, strict=True)), "r0": dict(zip(names, beside, strict=True))}
-    both = Returned(record("LiveStep", scheduled=rows, findings=()))
-    add = call("LiveEngine.add_request", id="r0", prompt=(1, 2), max_tokens=9)
-    actual = (*case.actual[:2], Returned(None), *case.actual[2:-2], both, case.actual[-1])
-    case = replace(case, steps=(*case.steps[:2], add, *case.steps[2:]), actual=actual)
-    assert CONDITIONS["drafted_behind_a_prompt"](case, DOCUMENTS) is matches
 
 
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
