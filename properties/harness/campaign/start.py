@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from properties.harness.campaign.ledger import Ledger
 from properties.harness.campaign.plan import Plan
 from properties.harness.campaign.record import CampaignRecord
 from properties.harness.campaign.workers.gpus import device_names
+from properties.harness.execution.exit_codes import MISCONFIGURED
 from properties.harness.subject import Subject
 
 
@@ -95,11 +97,13 @@ def loaded(name: str) -> Subject:
     """
     from properties.harness.campaign.workers.output import output_kept
     from properties.harness.subject import load
-    from properties.harness.subject.trial_import import require_import_that_ends
+    from properties.harness.subject.trial_import import import_in_time, require_import_that_ends
 
-    with output_kept():
+    # Before descriptor 2 leads elsewhere.
+    with os.fdopen(os.dup(2), "w", errors="backslashreplace") as errors, output_kept():
         require_import_that_ends(name)
-        return load(name)
+        with import_in_time(name, errors, MISCONFIGURED):
+            return load(name)
 
 
 def first_seen(plan: Plan) -> dict[str, str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from properties.harness.subject.apart import NoAnswerError, answer_apart
 from properties.harness.subject.loading import BUILT_IN, load
@@ -28,5 +32,28 @@ def require_import_that_ends(name: str, seconds: float = SECONDS) -> None:
     try:
         answer_apart(imported, seconds)
     except NoAnswerError as error:
-        rule = "a module whose import comes to its end"
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error}") from error
+        raise ValueError(f"{_complaint(name)}: {error}") from error
+
+
+def _complaint(name: str) -> str:
+    return f"subject = {name!r}, but should be a module whose import comes to its end [load]"
+
+
+@contextmanager
+def import_in_time(name: str, errors: TextIO, exit_code: int, seconds: float = SECONDS) -> Iterator[None]:
+    """While a subject is imported in this process, which ends with the exit code where that takes longer than `seconds`.
+
+    An import that came to its end in a child process may not do so the second time. `errors` takes what has to be said then.
+    """
+
+    def give_up() -> None:
+        print(f"error: {_complaint(name)}: it took more than {seconds:.0f} s", file=errors, flush=True)
+        os._exit(exit_code)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from properties.harness.campaign.start import loaded
 from properties.harness.subject import trial_import
-from properties.meta.breakages.broken import module
+from properties.meta.breakages.broken import ROOT, module
+from properties.meta.processes import run_python
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,24 @@ def test_an_import_that_does_not_come_to_its_end_is_refused(
 def test_an_import_that_comes_to_its_end_is_done_in_this_process(tmp_path: Path) -> None:
     with module(tmp_path, "toy_import", "def divide(x, y):\n    return x // y\n"):
         assert loaded("toy_import").name == "toy_import"
+
+
+def test_an_import_that_never_ends_the_second_time_ends_the_process(tmp_path: Path) -> None:
+    source = (
+        "import os, time\n"
+        "if os.path.exists('imported'):\n    time.sleep(1e6)\n"
+        "open('imported', 'w').close()\nSTATECHECK_PROTOCOL = 1\n"
+    )
+    (tmp_path / "toy_import.py").write_text(source, encoding="utf-8")
+    script = (
+        "from properties.harness.subject import trial_import\n"
+        "from properties.harness.campaign.start import loaded\n"
+        "trial_import.import_in_time.__wrapped__.__defaults__ = (1.0,)\n"
+        "loaded('toy_import')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+    done = run_python("-c", script, cwd=tmp_path, env=environment)
+    assert done.returncode == 3
+    assert done.stderr.startswith(
+        "error: subject = 'toy_import', but should be a module whose import comes to"
+    )
