@@ -104,7 +104,7 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
             MarkRecord("null block", "align"),
         ],
         "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
-        "kernels": {"copy_kernel": {"variants": ["BLOCK=64", "BLOCK=128"], "compilations": 2}},
+        "kernels": {"copy_kernel": CompiledRecord(["BLOCK=64", "BLOCK=128"], 2)},
         "faults": {"hang": 1},
         "canary": "found after 3 s by its worker",
         "series": [ProgressPoint(30.0 * n, 400 * n, 3 * n, len(buckets) * (n > 2)) for n in range(1, 5)],

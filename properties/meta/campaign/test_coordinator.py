@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -141,13 +139,6 @@ def fresh(task: Explore, actor: Actor) -> None:
     actor.say(Explored(task.property, "passed", 0.02, behaviours=new))
 
 
-def test_a_campaign_by_examples_comes_to_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    runs = [pretended(tmp_path / str(many), fresh, examples=1003, engines=many) for many in (1, 2, 5)]
-    assert [record.examples for record, _ in runs] == [1003] * 3
-    assert all(record.complete for record, _ in runs)
-    assert len({frozenset(given) for _, given in runs}) == 1
-
-
 def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Path) -> None:
     _, given = pretended(tmp_path, fresh, examples=700)
     rounds = [given[begin : begin + 3] for begin in range(0, 6, 3)]
@@ -159,15 +150,6 @@ def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Pa
 def test_no_two_explorations_have_the_same_seed(tmp_path: Path) -> None:
     _, given = pretended(tmp_path, fresh, budget=1.0, engines=5, only=EXACT)
     assert len({task.seed for task in given}) == len(given) >= 10
-
-
-def test_the_seeds_of_tasks_derive_from_the_campaign_s(tmp_path: Path) -> None:
-    first, again, other = (
-        [task.seed for task in pretended(tmp_path / name, passes, examples=300, seed=seed)[1]]
-        for name, seed in (("a", 1), ("b", 1), ("c", 2))
-    )
-    assert first == again
-    assert not set(first) & set(other)
 
 
 def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
@@ -455,42 +437,6 @@ def test_a_campaign_without_time_has_tested_nothing(tmp_path: Path) -> None:
     record, given = pretended(tmp_path, passes, budget=-1.0)
     assert (given, set(statuses(record).values())) == ([], {"not tested"})
     assert code_of(record) == 2
-
-
-def _pressed(number: signal.Signals) -> Callable[[Campaign], None]:
-    """A watcher that signals this process once every property was tried."""
-
-    def watch(campaign: Campaign) -> None:
-        if all(one.tried for one in campaign.ledger.standings.values()):
-            os.kill(os.getpid(), number)
-            time.sleep(1)
-
-    return watch
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
-@pytest.mark.parametrize(("body", "code"), [(passes, 2), (falsifies, 1)], ids=["intact", "broken"])
-def test_however_a_campaign_is_told_to_end_it_writes_down_what_it_knows(
-    tmp_path: Path, number: signal.Signals, body: Callable[..., None], code: int
-) -> None:
-    record, _ = pretended(tmp_path, body, _pressed(number), budget=60.0)
-    assert (record.interrupted, record.complete, code_of(record)) == (True, False, code)
-    assert saved(tmp_path) == record
-
-
-def test_a_second_ctrl_c_does_not_keep_it_from_writing_down_what_it_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    conclude = Campaign._conclude
-
-    def again(campaign: Campaign) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            os.kill(os.getpid(), number)
-        conclude(campaign)
-
-    monkeypatch.setattr(Campaign, "_conclude", again)
-    record, _ = pretended(tmp_path, falsifies, _pressed(signal.SIGINT), budget=60.0)
-    assert (code_of(record), saved(tmp_path)) == (1, record)
 
 
 def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -> None:

@@ -213,12 +213,6 @@ def test_enough_compared_examples_end_it(make: Make) -> None:
     assert (end.status, len(seen)) == ("passed", 3)
 
 
-def test_an_exploration_that_finds_nothing_ends_when_its_time_is_up(make: Make) -> None:
-    seen: list[int] = []
-    end = explored(make(lambda trial, x: seen.append(x)), patience=0.0)
-    assert (end.status, end.late, len(seen)) == ("passed", True, 0)
-
-
 def test_what_an_exploration_has_found_is_shrunk_though_its_patience_is_over(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,17 +274,6 @@ def _no_patience_after(
     return body
 
 
-def seeds_draw(make: Make, seed: int) -> list[int]:
-    seen: list[int] = []
-    explored(make(lambda trial, x: seen.append(x)), seed=seed, max_examples=50)
-    return seen
-
-
-def test_the_seed_says_which_inputs_are_drawn(make: Make) -> None:
-    first, again, other = (seeds_draw(make, seed) for seed in (1, 1, 2))
-    assert first == again != other
-
-
 # What it finds.
 
 
@@ -338,29 +321,6 @@ def test_an_input_is_pending_while_it_is_diagnosed(make: Make, monkeypatch: pyte
     assert Case.load(Path(found.report) / "case.json").depends_on == CHANCE
     assert "**did not repeat in 1 of 3**" in text_of(found.report)
     assert in_hand(worker) == []
-
-
-@pytest.mark.slow
-def test_a_call_that_never_ends_is_shrunk_to_the_smallest_input_that_does_not(make: Make) -> None:
-    def body(trial: Trial, x: int) -> None:
-        trial.agrees(call("cdiv", x=x, y=1))
-
-    found = first(explored(make(body, most=22, isolated=True)))
-    case = Case.from_data(found.case)
-    assert case.calls[0].named == {"x": 20, "y": 1}
-    assert case.actual == (Raised("DeviceFault", "hang: no answer within 0.3 s"),)
-    assert "Repeated in 3 of 3 fresh workers." in text_of(found.report)
-
-
-@pytest.mark.slow
-def test_what_ends_its_process_is_found_by_a_task_that_is_isolated(make: Make) -> None:
-    def body(trial: Trial, x: int) -> None:
-        trial.agrees(call("cdiv", x=x, y=2))
-
-    worker = make(body, most=40)
-    end = explored(worker, isolated=True)
-    assert Case.from_data(first(end).case).calls[0].named == {"x": 20, "y": 2}
-    assert worker.bench.port is worker.watched
 
 
 def test_a_bucket_that_was_met_is_gone_past_and_counted(make: Make) -> None:
@@ -440,13 +400,6 @@ def test_an_error_of_a_property_leaves_its_input(make: Make, tmp_path: Path) -> 
     assert "the property has to be repaired" in end.detail
     (path,) = (tmp_path / "reports" / "errors").glob("*.json")
     assert [one.function for one in Case.load(path).calls] == ["divide"]
-
-
-def test_an_error_of_a_property_is_no_finding_about_the_subject(make: Make, tmp_path: Path) -> None:
-    end = explored(make(lambda trial, x: trial.no_such_method()))
-    assert (end.status, end.found) == ("error", ())
-    assert "no_such_method" in end.detail
-    assert not (tmp_path / "kept").exists()
 
 
 @pytest.mark.parametrize("how", ["name", "method", "code"])
@@ -577,12 +530,6 @@ def test_a_new_failure_that_is_met_while_a_known_defect_is_shrunk_is_found(
     (found,) = end.found
     assert (known_x(end), x_of(found) >= 200, found.shrunk) == (100, True, False)
     assert kept_in(tmp_path) == {found.buckets[0]}
-
-
-def test_a_defect_whose_report_was_written_is_known_again_afterwards(make: Make) -> None:
-    worker = make(most=199)
-    explored(worker, report_known("hundreds"))
-    assert explored(worker).status == "passed"
 
 
 def test_a_defect_that_showed_only_while_another_failure_was_shrunk_is_searched_anew(make: Make) -> None:

@@ -131,48 +131,32 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Night:
     return once(tmp_path_factory, "clean", make)[0]
 
 
-def test_a_clean_campaign_exits_0_and_says_so(clean: Night) -> None:
+def test_a_clean_campaign_exits_0_with_a_canary_that_was_found(clean: Night) -> None:
     assert clean.code == 0, clean.output
     assert "\nCLEAN\n" in clean.output
+    assert f"report: {clean.home / 'report.html'}\n" in clean.output
+    assert "CLEAN" in clean.page
     assert (clean.record.buckets, clean.record.troubles) == ([], [])
-
-
-def test_a_campaign_hears_the_canary(clean: Night) -> None:
     assert clean.record.canary.startswith("found and shrunk to 10 in ")
     assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
 
 
-def test_a_campaign_whose_budget_is_used_up_is_complete(clean: Night) -> None:
+def test_a_campaign_explores_its_properties_in_rounds_until_its_budget_is_used_up(clean: Night) -> None:
     record = clean.record
     assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
-
-
-def test_several_workers_run_as_many_examples_as_were_asked_for(clean: Night) -> None:
-    assert 570 <= clean.record.examples <= 630
-
-
-def test_a_campaign_explores_its_properties_in_rounds(clean: Night) -> None:
-    record = clean.record
+    assert 570 <= record.examples <= 630
     assert record.rounds > 1
     assert all(one.status == "passed" and one.compared >= 80 for one in record.properties)
 
 
-def test_a_campaign_tells_which_marks_its_examples_reached_and_when(clean: Night) -> None:
+def test_a_record_has_marks_behaviours_and_a_series_that_ends_with_the_campaign(clean: Night) -> None:
     marks = clean.record.marks
     assert marks
     assert all(one.examples > 0 and one.at is not None and one.property for one in marks)
     assert all(one.behaviours > 0 for one in clean.record.properties)
-
-
-def test_the_series_ends_with_what_the_campaign_came_to(clean: Night) -> None:
     first, *_, last = clean.record.series
     assert first.at < last.at <= clean.record.seconds + 0.1
     assert (last.examples, last.buckets) == (clean.record.examples, 0)
-
-
-def test_the_page_of_a_campaign_tells_its_verdict(clean: Night) -> None:
-    assert "CLEAN" in clean.page
-    assert f"report: {clean.home / 'report.html'}\n" in clean.output
 
 
 @pytest.fixture(scope="module")
@@ -189,54 +173,35 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, ...]:
     return once(tmp_path_factory, "nights", make)
 
 
-def test_a_defect_is_found_shrunk_and_told(nights: tuple[Night, ...]) -> None:
-    first = nights[0]
+def test_a_defect_is_found_shrunk_reported_and_kept(nights: tuple[Night, ...]) -> None:
+    first, bucket = nights[0], nights[0].bucket
     assert first.code == 1, first.output
-    assert Case.from_json(json.dumps(first.bucket.case)).calls[0] == call("divide", x=12, y=1)
-    assert f"FALSIFIED {first.bucket.id}: {EXACT} (divide/exact): " in first.output
-    assert first.bucket.id in first.page
-
-
-def test_a_defect_is_reported_and_kept_in_the_corpus(nights: tuple[Night, ...]) -> None:
-    bucket = nights[0].bucket
+    assert Case.from_json(json.dumps(bucket.case)).calls[0] == call("divide", x=12, y=1)
+    assert f"FALSIFIED {bucket.id}: {EXACT} (divide/exact): " in first.output
+    assert bucket.id in first.page
     assert Path(bucket.corpus).name == f"{EXACT}-{bucket.id}.json"
     assert Case.load(Path(bucket.report) / "case.json").calls[0].named == {"x": 12, "y": 1}
     assert bucket.first_seen["commit"] == COMMIT
 
 
-def test_a_defect_is_gone_past_and_its_examples_are_counted(nights: tuple[Night, ...]) -> None:
-    first = nights[0]
+def test_a_campaign_goes_on_after_a_failure_and_counts_further_examples_of_it(
+    nights: tuple[Night, ...],
+) -> None:
+    first, other = nights[0], nights[0].of(ROUNDS_UP)
     assert first.bucket.examples > 20
     assert first.record.rounds > 1
     assert first.of(EXACT).status == "FALSIFIED"
-
-
-def test_other_properties_are_explored_beside_a_falsified_one(nights: tuple[Night, ...]) -> None:
-    found = nights[0].of(ROUNDS_UP)
-    assert found.status == "passed"
-    assert found.examples > 100
-
-
-def test_a_campaign_with_defects_runs_as_many_examples_as_were_asked_for(nights: tuple[Night, ...]) -> None:
+    assert (other.status, other.examples > 100) == ("passed", True)
     assert [round(one.record.examples / 500, 1) for one in nights] == [1.0, 1.0, 1.0]
 
 
-def test_what_is_known_is_replayed_before_everything_else(nights: tuple[Night, ...]) -> None:
+def test_a_defect_of_the_night_before_is_replayed_first_and_still_there(nights: tuple[Night, ...]) -> None:
     second = nights[1]
     assert [one.verdict for one in second.record.corpus] == ["FAILED"]
     assert (second.bucket.at, second.bucket.note) == (0.0, "Replayed from the corpus.")
-    assert second.code == 1
-
-
-def test_a_defect_that_is_still_there_is_known_since_the_first_night(nights: tuple[Night, ...]) -> None:
-    second = nights[1]
-    assert second.bucket.first_seen == LONG_AGO
+    assert (second.code, second.bucket.first_seen, second.bucket.examples > 20) == (1, LONG_AGO, True)
     assert [one.id for one in second.comparison.still] == [nights[0].bucket.id]
     assert "still there, since 2026-01-31" in second.page
-
-
-def test_further_examples_of_what_was_replayed_are_counted(nights: tuple[Night, ...]) -> None:
-    assert nights[1].bucket.examples > 20
 
 
 def test_a_mended_defect_is_fixed_and_gone(nights: tuple[Night, ...]) -> None:
@@ -251,24 +216,6 @@ def test_a_later_campaign_of_the_same_commit_goes_on_with_later_rounds(nights: t
     rounds = [(one.record.first_round, one.record.rounds) for one in nights]
     assert rounds[0][0] == 0
     assert all(sum(before) == first for before, (first, _) in pairwise(rounds))
-
-
-def came_to(one: Night) -> tuple[object, ...]:
-    """What may not depend on how fast a machine is."""
-    record = one.record
-    properties = [(it.name, it.status, it.examples, it.behaviours, it.detail) for it in record.properties]
-    buckets = [
-        (it.id, it.examples, it.message, Case.from_json(json.dumps(it.case)).steps) for it in record.buckets
-    ]
-    return record.rounds, properties, buckets, [(it.name, it.examples) for it in record.marks]
-
-
-@pytest.mark.slow
-def test_a_campaign_by_examples_comes_to_the_same_however_fast_it_is(
-    nights: tuple[Night, ...], tmp_path: Path
-) -> None:
-    slow = night(tmp_path, "slow", "--examples", "500", *DIVISIONS, TOY_BROKEN="1", TOY_SECONDS="0.004")
-    assert came_to(slow) == came_to(nights[0])
 
 
 @pytest.mark.slow

@@ -99,18 +99,6 @@ def test_variables_that_name_no_shard_exit_3_and_say_why(
     assert capsys.readouterr().err.startswith(f"error: {complaint}")
 
 
-@pytest.mark.parametrize(
-    "option", [["--gpus"], ["--isolated", "--in-process"], ["--examples", "many"]], ids=str
-)
-def test_options_that_cannot_be_read_are_a_misuse(
-    option: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["nightly", *option])
-    assert ended.value.code == 3
-    assert "error: " in capsys.readouterr().err
-
-
 def plan_of(folder: Path, *options: str, **variables: str) -> Plan:
     parsed = cli.parser().parse_args(["nightly", "--device", "cpu", "--reports", str(folder), *options])
     return planned(parsed, variables)

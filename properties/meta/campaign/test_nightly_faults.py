@@ -1,3 +1,5 @@
+"""Campaigns go on when something around them fails, and lose no failing input."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,11 +16,11 @@ _BY_COMMAND = {
     "device_of_no_use",
     "subject_without_memory",
     "coordinator_killed",
-    "engines_killed",
+    "server_killed",
     "nobody_listens",
     "no_room_anywhere",
 }
-"""Each has a brother that is tried here, in `test_kills.py` or in `test_campaign.py`; `python -m properties.meta.nightly_faults` tries them all."""
+"""A similar fault is tried here or in `test_campaign.py`; `python -m properties.meta.nightly_faults` tries all."""
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from properties.harness.case import Case
 from properties.harness.case.values import Returned, call
 from properties.harness.report.line_chart import ticks
 from properties.harness.report.markdown import write_report
-from properties.harness.text import visible
+from properties.harness.text import command_lines, visible
 from properties.harness.text.command_lines import command_line
 from properties.meta.breakages.broken import ROOT, a_case, module
 from properties.meta.campaign.nightly_examples import (
@@ -44,13 +44,13 @@ from properties.meta.campaign.nightly_examples import (
     parsed,
     two_buckets,
 )
-from properties.meta.processes import COMMANDS, run_python
 from properties.subjects import load
 
-SVG = "{http://www.w3.org/2000/svg}"
 HTML = "{http://www.w3.org/1999/xhtml}"
 DIRECTORY = Path("reports/campaigns/2026-11-21-night")
 BEFORE = "2026-11-20T22:00:00+00:00"
+FILES = Path(__file__).with_name("golden")
+LOADING = {"script", "img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 
 
@@ -74,7 +74,8 @@ def part(record: CampaignRecord, name: str, previous: CampaignRecord | None = No
 
 def first_screen(record: CampaignRecord, previous: CampaignRecord | None = None) -> str:
     """Everything before the table of contents."""
-    return words(parsed(html(record, previous).partition("<nav")[0] + "</main></body></html>"))
+    text = re.sub("<style>.*?</style>", "", html(record, previous), flags=re.DOTALL)
+    return words(parsed(text.partition("<nav")[0] + "</main></body></html>"))
 
 
 def verdict_of(record: CampaignRecord) -> str:
@@ -82,52 +83,66 @@ def verdict_of(record: CampaignRecord) -> str:
 
 
 @every_example
-def test_the_page_is_well_formed_and_names_its_language(name: str) -> None:
-    assert parsed(html(EXAMPLES[name])).attrib == {"lang": "en"}
-
-
-@every_example
-def test_the_page_loads_nothing_and_runs_nothing(name: str) -> None:
-    root = parsed(html(EXAMPLES[name]))
-    loading = {"script", "img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
-    assert not loading & {one.tag.removeprefix(HTML) for one in root.iter()}
-    links = [
-        value for one in root.iter() for key, value in one.attrib.items() if key.endswith(("href", "src"))
-    ]
-    assert all(link.startswith("#") for link in links)
-    assert not any(key.startswith("on") for one in root.iter() for key in one.attrib)
-    assert not re.search(r"@import|url\((?!#)", html(EXAMPLES[name]))
-
-
-@every_example
-def test_every_link_of_the_page_leads_to_one_place(name: str) -> None:
-    root = parsed(html(EXAMPLES[name]))
-    ids = [one.attrib["id"] for one in root.iter() if "id" in one.attrib]
+def test_the_page_is_a_document_that_loads_nothing_and_can_be_read_aloud(name: str) -> None:
+    text = html(EXAMPLES[name])
+    root = parsed(text)
+    attributes = [pair for one in root.iter() for pair in one.attrib.items()]
+    ids = [value for key, value in attributes if key == "id"]
+    links = [value for key, value in attributes if key.endswith(("href", "src"))]
+    assert root.attrib == {"lang": "en"}
+    assert not LOADING & {one.tag.removeprefix(HTML) for one in root.iter()}
+    assert not any(key.startswith("on") for key, _ in attributes)
+    assert not re.search(r"@import|url\((?!#)", text)
     assert len(set(ids)) == len(ids)
-    assert {one.attrib["href"].removeprefix("#") for one in root.iter(f"{HTML}a")} <= set(ids)
-
-
-@every_example
-def test_every_table_of_the_page_has_a_caption_and_headers(name: str) -> None:
-    for table in parsed(html(EXAMPLES[name])).iter(f"{HTML}table"):
-        if table.find(f"{HTML}caption") is not None:
-            assert {one.attrib.get("scope") for one in table.iter(f"{HTML}th")} <= {"col", "row"}
-        else:
-            # Of a bucket's own report.
-            assert table.find(f"{HTML}thead") is not None
-
-
-@every_example
-def test_headings_do_not_skip_a_level(name: str) -> None:
-    levels = [int(tag) for tag in re.findall(r"<h([1-6])[ >]", html(EXAMPLES[name]))]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    for table in root.iter(f"{HTML}table"):
+        # The report of a bucket has tables of its own, without a caption.
+        captioned = table.find(f"{HTML}caption") is not None
+        scopes = {one.attrib.get("scope") for one in table.iter(f"{HTML}th")}
+        assert scopes <= {"col", "row"} if captioned else table.find(f"{HTML}thead") is not None
+    levels = [int(tag) for tag in re.findall(r"<h([1-6])[ >]", text)]
+    assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_a_clean_campaign_says_so_first() -> None:
-    assert first_screen(a_record()).startswith("CLEAN: statecheck 2026-11-21-night")
-    assert markdown(a_record()).startswith("# CLEAN: ")
+def golden_text(record: CampaignRecord, previous: CampaignRecord | None = None) -> str:
+    """The summary and the words of the page, but for the reports of buckets, which are tested where they are written."""
+    comparison = compared(record, previous)
+    root = parsed(page(record, comparison, DIRECTORY))
+    lines = [summary.markdown(record, comparison, DIRECTORY), first_screen(record, previous)]
+    for section in root.iter(f"{HTML}section"):
+        if section.attrib["aria-labelledby"] != "reports":
+            lines += [f"## {section.attrib['aria-labelledby']}", *map(words, section)]
+    return "\n".join([*lines, ""]).replace(command_lines.python(), "python")
+
+
+REPLAYED = [
+    CorpusRecord(f"{verdict}.json", verdict, "")
+    for verdict in ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
+]
+GOLDEN = {
+    "canary-not-found": (a_record(canary="", corpus=REPLAYED), None),
+    "new-and-still-there": (
+        a_record(*two_buckets().buckets, bucket_of_its_own(3)),
+        a_night(
+            a_bucket(1),
+            a_bucket(7, property="chunks_end"),
+            began=BEFORE,
+            marks=[MarkRecord("null block", "align", 1)],
+        ),
+    ),
+    "interrupted-on-a-cpu": (on_a_cpu(complete=False, interrupted=True), None),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_page_and_the_summary_are_those_of_the_golden_file(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m properties.meta.campaign.test_nightly_page` writes the golden files."""
+    for variable in (command_lines.COMMAND, command_lines.FOLDER, *command_lines.IMPORTS):
+        monkeypatch.delenv(variable, raising=False)
+    assert golden_text(*GOLDEN[name]) == (FILES / f"{name}.txt").read_text(encoding="utf-8")
 
 
 _ERROR = a_property("b", status="ERROR", examples=0)
@@ -177,15 +192,6 @@ def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls_and_its_pi
     assert "step 3, the forward: r0 computes 1 and 1 draft; r1 computes 1 and 1 draft" in html(record)
 
 
-def test_each_cause_has_a_line_on_the_first_screen() -> None:
-    told = first_screen(two_buckets(), a_night(a_bucket(1), began=BEFORE))
-    assert "1 cause, 2 properties: 1 new since commit " in told
-    assert "divide: the call new the call = ValueError" in told
-    assert "breaks 2 properties: toys divide, states stay" in told
-    assert "smallest input: divide(x=5, y=2)" in told
-    assert f"run it: {command_line('replay', '0000000001', subject='toy', device='cuda')}" in told
-
-
 def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     named = [a_bucket(number, property=f"property_{number}") for number in range(8)]
     record = a_record(*named, bucket_of_its_own(9, property="another"))
@@ -208,11 +214,6 @@ def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() 
     )
 
 
-def test_new_causes_come_first() -> None:
-    told = first_screen(a_record(a_bucket(1), bucket_of_its_own(2)), a_night(a_bucket(1), began=BEFORE))
-    assert told.index("divide_2: the call new") < told.index("divide: the call still there")
-
-
 def test_a_saved_case_that_fails_again_is_a_regression_and_told_once() -> None:
     bucket = a_bucket(1, first_seen={"date": "2026-10-02", "commit": "aaaaaaaaaaaa"})
     record = a_record(bucket, corpus=[CorpusRecord(bucket.corpus, "FAILED", "wrong")])
@@ -220,17 +221,6 @@ def test_a_saved_case_that_fails_again_is_a_regression_and_told_once() -> None:
     assert reasons == ("1 cause, 1 property: none new, 1 regression.",)
     assert "regression: a saved case fails, first seen 2026-10-02 (aaaaaaaaaaaa)" in first_screen(record)
     assert "Regressions: a saved case fails again (1)" in part(record, "comparison", a_night(began=BEFORE))
-
-
-def test_a_silent_canary_is_shouted() -> None:
-    assert "CANARY SILENT" in first_screen(a_record(canary=""))
-    assert "CANARY SILENT" not in first_screen(a_record())
-    assert "The canary was SILENT" in markdown(a_record(canary=""))
-
-
-def test_an_interrupted_campaign_says_how_to_go_on() -> None:
-    told = first_screen(a_record(complete=False, interrupted=True))
-    assert "The campaign was interrupted; --resume continues it." in told
 
 
 def test_the_report_of_a_bucket_is_complete() -> None:
@@ -266,12 +256,6 @@ def test_a_case_that_cannot_be_shown_is_shown_as_json() -> None:
     assert '"property_name": "toys_divide"' in told
 
 
-def test_a_bucket_without_a_case_is_told() -> None:
-    bucket = a_bucket(1)
-    bucket.case = {}
-    assert "There is no input to show" in part(a_record(bucket), "reports")
-
-
 def test_a_case_of_which_no_file_is_there_can_be_copied_from_the_page() -> None:
     told = part(a_record(a_bucket(1, corpus="")), "reports")
     assert "No file of its input is on this machine." in told
@@ -293,11 +277,6 @@ def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
     outside = "".join(line.partition("`")[0] for line in text.splitlines() if "Everything else" not in line)
     assert "<script" not in re.sub(r"\\<", "", outside)
     assert visible(text) == text
-
-
-@every_example
-def test_the_summary_is_short(name: str) -> None:
-    assert len(markdown(EXAMPLES[name]).splitlines()) <= 75
 
 
 def test_the_summary_of_much_that_is_wrong_is_short() -> None:
@@ -326,77 +305,6 @@ def test_the_summary_of_much_that_is_wrong_is_short() -> None:
     )
     assert len(text.splitlines()) <= 75
     assert "and 38 more" in text
-
-
-def test_what_changed_since_the_last_campaign_is_told() -> None:
-    before = a_night(
-        a_bucket(7, property="chunks_end"), began=BEFORE, marks=[MarkRecord("null block", "align", 1)]
-    )
-    told = part(two_buckets(), "comparison", before)
-    assert "2 failures are new, 0 regressions, 0 back again, 0 still there, 1 gone, 0 not looked for." in told
-    assert "Marks no longer reached: null block." in told
-    assert "toys divide not there FALSIFIED" in told
-    assert "35.0 examples per second, 25.0 before (× 1.40)" in told
-
-
-def test_the_numbers_of_a_campaign_are_told() -> None:
-    record = a_record()
-    assert "1 missed" in part(record, "marks")
-    assert part(record, "marks").index("null block") < part(record, "marks").index("empty batch")
-    assert "properties that launch kernels 600 5.0 all properties 1,800 15.0" in part(record, "properties")
-    assert "copy_kernel 2 2" in part(record, "kernels")
-    assert "hang 1" in part(record, "kernels")
-    assert "GPU 0 NVIDIA H200" in part(record, "environment")
-    assert "commit 0123456789ab , shard 1/1, 2 rounds" in part(record, "repeat")
-
-
-def test_failed_and_unreadable_cases_come_before_the_others() -> None:
-    verdicts = ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
-    record = a_record(corpus=[CorpusRecord(f"{verdict}.json", verdict, "") for verdict in verdicts])
-    found = re.findall(r"(FAILED|UNREADABLE|NOT APPLICABLE|FIXED)\.json", part(record, "corpus"))
-    assert found == ["FAILED", "UNREADABLE", "NOT APPLICABLE", "FIXED"]
-
-
-def test_a_campaign_without_a_gpu_says_how_each_kernel_was_run_and_why() -> None:
-    told = part(on_a_cpu(), "kernels")
-    assert "copy_kernel toy/kernels.py:10 12,345 0 1 2" in told
-    assert "move_kernel toy/kernels.py:30 0 12 tt.new not known" in told
-    assert "compiled" not in told
-    assert "No kernel was launched." in part(on_a_cpu(launched=[]), "kernels")
-
-
-def test_lines_of_kernels_that_nothing_reached_are_listed() -> None:
-    told = part(on_a_cpu(), "kernels")
-    assert "nothing reached line way source kernel toy/kernels.py:12 then if size < 3: copy_kernel" in told
-    assert "toy/kernels.py:12 else" not in told
-    reached = replace(LAUNCHED[0], branches=[replace(one, taken=True) for one in LAUNCHED[0].branches])
-    assert "Every branch of the executed kernels was taken." in part(on_a_cpu(launched=[reached]), "kernels")
-
-
-def test_the_summary_says_how_kernels_were_run_and_what_nothing_reached() -> None:
-    text = markdown(on_a_cpu())
-    assert (
-        "- 1 executed from their IR (12,345 launches); 1 in Triton's interpreter, unwatched: move_kernel"
-        in text
-    )
-    assert "- 1 of 2 branches taken" in text
-    assert "- nothing reached toy/kernels.py:12 then (copy_kernel): `if size < 3:`" in text
-    assert "## Kernels" not in markdown(a_record())
-
-
-def test_charts_stand_in_the_page_with_words_for_each_line_and_repeat() -> None:
-    elements = [parsed(one) for one in charts.charts(a_record().series)]
-    told = [" ".join(element.itertext()) for element in elements]
-    assert [
-        words_ in text
-        for words_, text in zip(("examples per second", "failures (dashed)"), told, strict=True)
-    ]
-    dashes = [line.get("stroke-dasharray") for line in elements[1].iter(f"{SVG}polyline")]
-    assert dashes == [None, "5 3"]
-    text = html(a_record())
-    assert text.count("<figure>\n<svg") == 2
-    assert "currentColor" in text
-    assert html(a_record()) == text
 
 
 @pytest.mark.parametrize(
@@ -446,6 +354,17 @@ def test_reports_that_are_too_large_are_left_to_their_files() -> None:
     assert "too large for this page" in text
 
 
+@pytest.mark.parametrize("name", ["campaign.json", "report.html", "summary.md", "junit.xml"])
+def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "in the way").mkdir(parents=True)
+    record = a_record()
+    write_reports(record, tmp_path)
+    assert sum(one.is_file() for one in tmp_path.iterdir()) == 3
+    assert record.troubles == [f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"]
+    if name != "campaign.json":
+        assert CampaignRecord.load(tmp_path / "campaign.json").troubles == record.troubles
+
+
 @every_example
 def test_four_files_are_written(tmp_path: Path, name: str) -> None:
     record = EXAMPLES[name]
@@ -463,46 +382,6 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     record = replace(hostile(), id="night", subject="toy", commit="", corpus=[], buckets=buckets)
     write_reports(record, tmp_path)
     assert CampaignRecord.load(tmp_path / "campaign.json") == record
-
-
-@pytest.mark.parametrize("name", ["campaign.json", "report.html", "summary.md", "junit.xml"])
-def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, name: str) -> None:
-    (tmp_path / name / "in the way").mkdir(parents=True)
-    record = a_record()
-    write_reports(record, tmp_path)
-    assert sum(one.is_file() for one in tmp_path.iterdir()) == 3
-    (trouble,) = record.troubles
-    assert trouble == f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"
-    assert name != "campaign.json" or trouble in (tmp_path / "report.html").read_text(encoding="utf-8")
-    if name != "campaign.json":
-        assert CampaignRecord.load(tmp_path / "campaign.json").troubles == [trouble]
-
-
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    record = a_record()
-    write_reports(record, tmp_path / "file" / "one")
-    assert len(record.troubles) == 4
-
-
-_FULL = """
-import resource, sys
-from pathlib import Path
-from properties.meta.campaign.nightly_examples import two_buckets
-from properties.harness.campaign.pages.page import write_reports
-
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-record = two_buckets()
-record.save(Path(sys.argv[1]) / "campaign.json")
-write_reports(record, Path(sys.argv[1]))
-print(*record.troubles, sep="\\n")
-"""
-
-
-def test_a_disk_too_full_for_the_page_still_gets_the_rest(tmp_path: Path) -> None:
-    found = run_python("-c", _FULL, tmp_path, like=COMMANDS)
-    assert re.fullmatch(r"\S*report\.html was not written: OSError: .*File too large\n", found.stdout)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["campaign.json", "junit.xml", "summary.md"]
 
 
 def test_the_page_before_stays_where_a_new_one_cannot_be_made(
@@ -534,12 +413,6 @@ def test_commands_name_what_differs_from_what_is_usual() -> None:
     assert summary.commands(fallback, on_a_cpu(), Path("reports")) == (
         command_line("replay", path, subject="my.engine", device="cpu"),
     )
-
-
-def test_a_name_alone_is_one_of_the_usual_corpus() -> None:
-    bucket = a_bucket(1, subject="impl", corpus="a-0000000001.json")
-    (command,) = summary.commands(bucket, on_a_cpu(), Path("reports"))
-    assert command == command_line("replay", "0000000001", device="cpu")
 
 
 @pytest.fixture
@@ -595,3 +468,9 @@ def test_the_command_of_the_corpus_replays_it(
     monkeypatch.delenv("PYTHONPATH")
     found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (found.returncode, found.stdout[:7]) == (1, "FAILED:"), found
+
+
+if __name__ == "__main__":
+    FILES.mkdir(exist_ok=True)
+    for name, records in GOLDEN.items():
+        (FILES / f"{name}.txt").write_text(golden_text(*records), encoding="utf-8")

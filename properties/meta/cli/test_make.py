@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from properties.harness.cli.options import seconds
 from properties.meta.breakages.broken import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -56,19 +55,6 @@ def test_a_word_that_is_no_target_is_refused_before_anything_runs(words: tuple[s
     found = make(*words, dry=False)
     assert (found.returncode, found.stdout) == (2, "")
     assert told in found.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"), [("5 minutes", 300.0), ("5m", 300.0), ("90", 90.0), ("1.5 h", 5400.0), ("2 sec", 2.0)]
-)
-def test_a_duration_is_a_number_with_a_unit(text: str, wanted: float) -> None:
-    assert seconds(text) == wanted
-
-
-@pytest.mark.parametrize("text", ["5 sin", "minutes", "0s", "5 minutes 3", "-1", "5 days"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^budget = .*, but should be a positive duration"):
-        seconds(text)
 
 
 @pytest.mark.parametrize("given", ["BUDGET", "PYTHONPATH", "SHARD", "CAMPAIGN", "CFLAGS", "TMPDIR"])

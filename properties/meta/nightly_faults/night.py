@@ -12,14 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from properties.harness.campaign.record import FILE, CampaignRecord
 from properties.harness.case import Case
 from properties.harness.case.bucket import bucket_of
+from properties.harness.device.recovered import UNFINISHED
 from properties.meta.breakages.broken import ROOT
-from properties.meta.campaign.kills import CampaignProcess, processes_of
 from properties.meta.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05
@@ -27,6 +28,36 @@ _GONE_SECONDS = 30.0
 _LIMIT_SECONDS = 600.0
 _ANNOUNCED = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 _NO_BUDGET = "--examples", "--budget", "--resume"
+
+
+@dataclass(frozen=True)
+class CampaignProcess:
+    """A process as the system sees it."""
+
+    pid: int
+    parent: int
+    name: str
+    command: str
+
+
+def processes_of(mark: str) -> list[CampaignProcess]:
+    """The processes that run with `mark` in their environment, even if their parents have ended."""
+    processes = (
+        _process(folder, mark.encode()) for folder in Path("/proc").iterdir() if folder.name.isdigit()
+    )
+    return [process for process in processes if process is not None]
+
+
+def _process(folder: Path, mark: bytes) -> CampaignProcess | None:
+    try:
+        if mark not in (folder / "environ").read_bytes():
+            return None
+        name = (folder / "comm").read_text(encoding="utf-8").strip()
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        state, parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return CampaignProcess(int(folder.name), int(parent), name, command) if state not in "ZX" else None
 
 
 class Night:
@@ -120,14 +151,18 @@ class Night:
         self.process.wait()
 
     @property
+    def processes(self) -> list[CampaignProcess]:
+        return processes_of(self.mark)
+
+    @property
     def engines(self) -> list[CampaignProcess]:
         """The processes that search."""
-        return [one for one in processes_of(self.mark) if one.name == "engine"]
+        return [one for one in self.processes if one.name == "engine"]
 
     @property
     def workers(self) -> list[CampaignProcess]:
         """The processes that run the subject."""
-        return [one for one in processes_of(self.mark) if one.name == "worker"]
+        return [one for one in self.processes if one.name == "worker"]
 
     def survivors(self) -> list[str]:
         """What still runs after a while; it is then ended."""
@@ -152,6 +187,12 @@ class Night:
         """Buckets that a line or a record has told of."""
         recorded = {one.id for record in self.records for one in record.buckets}
         return recorded | set(_ANNOUNCED.findall(self.output))
+
+    @property
+    def pending(self) -> set[str]:
+        """Buckets of failing inputs that are not in the corpus yet."""
+        paths = self.reports.glob("campaigns/*/pending/*.*.*.json")
+        return {path.name.split(".")[-3] for path in paths if not path.name.endswith(UNFINISHED)}
 
     @property
     def kept(self) -> set[str]:

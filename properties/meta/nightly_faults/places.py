@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +16,6 @@ from properties.meta.nightly_faults.night import Night
 from properties.meta.nightly_faults.observed import Observed, judged
 
 _UNWRITTEN = "could not be written|was not written|took no case"
-_MANY, _SECONDS = "3000", 3.0
-"""Examples of a campaign that is killed within so many seconds after its first finding."""
 _LIMITED = ("prlimit", "--fsize=512")
 """No file may be longer, and every case and record is."""
 
@@ -160,30 +155,3 @@ def two_at_once(ground: Ground) -> Observed:
     wrong += [] if len(first.records) == 2 else [f"{len(first.records)} records, but should be 2"]
     said = (f"{len(first.records)} records; a file in the corpus for each of {len(ids)} buckets",)
     return seen.and_then(Observed(seen.code, said, wrong=tuple(wrong)))
-
-
-def coordinator_killed(ground: Ground) -> Observed:
-    """SIGKILL at random moments, each time with nothing behind it but the next --resume."""
-    dice, seen = random.Random(os.getpid()), Observed("killed")
-    for number in range(ground.kills):
-        seen = _killed_once(ground, number, dice.random(), seen)
-    return seen
-
-
-def _killed_once(ground: Ground, number: int, moment: float, seen: Observed) -> Observed:
-    name = f"killed_{number}"
-    night = Night(ground, name, "--examples", _MANY)
-    night.wait_for(lambda: night.announced)
-    time.sleep(moment * _SECONDS)
-    night.kill()
-    night.finish()
-    before = night.record.examples if night.record is not None else 0
-    told, survivors = night.announced, night.survivors()
-    lost = [f"bucket {one} is lost in the crash" for one in sorted(told - night.kept)]
-    again = Night(ground, name, "--resume", place=night.place)
-    ended = judged(again, code=1, says=["goes on after"], least=2)
-    after = again.record.examples if again.record is not None else 0
-    forgotten = [f"{one} is forgotten" for one in sorted(told - again.announced)]
-    sums = [] if after >= max(before, int(_MANY)) else [f"{before} and then {after} examples"]
-    wrong = (*survivors, *lost, *forgotten, *sums)
-    return seen.and_then(Observed(ended.code, wrong=wrong, seconds=night.seconds)).and_then(ended)

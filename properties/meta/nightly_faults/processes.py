@@ -94,26 +94,6 @@ def _lose(night: Night, lost: Path, device: str, told: str) -> list[str]:
     return [] if begun and (gone or told in night.output) else [f"{told!r} was not said"]
 
 
-def engines_killed(ground: Ground) -> Observed:
-    """SIGKILL to the engine, as the kernel does where memory runs out, twice."""
-    night = Night(ground, "engines_killed")
-    killed: set[int] = set()
-    for _ in range(2):
-        night.wait_for(lambda: _explores(night, killed))
-        for engine in night.engines:
-            killed.add(engine.pid)
-            with suppress(ProcessLookupError):
-                os.kill(engine.pid, signal.SIGKILL)
-    return judged(night, code=1, says=["a worker died with exit code -9"], least=2)
-
-
-def _explores(night: Night, killed: set[int]) -> bool:
-    """Whether another engine has found something that is not yet shrunk, or something at all."""
-    pending = [path.name.split(".")[-2] for path in night.reports.glob("campaigns/*/pending/*.*.json")]
-    alive = {str(engine.pid) for engine in night.engines if engine.pid not in killed}
-    return bool(alive & set(pending)) or bool(alive and night.record is not None and night.record.examples)
-
-
 def engine_without_memory(ground: Ground) -> Observed:
     """An engine may have no more address space than it has: memory ends anywhere in it."""
     night = Night(ground, "no_memory")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from properties.meta.nightly_faults import places, processes
+from properties.meta.nightly_faults import kills, places, processes
 from properties.meta.nightly_faults.ground import Ground
 from properties.meta.nightly_faults.observed import Observed
 
@@ -92,7 +92,12 @@ FAULTS = {
         InjectedFault(
             "device_of_no_use", "one of two devices never gets a worker ready", processes.device_of_no_use
         ),
-        InjectedFault("engines_killed", "SIGKILL to the engine, twice", processes.engines_killed),
+        InjectedFault("worker_killed", "SIGKILL to a process that runs the subject", kills.worker_killed),
+        InjectedFault("server_killed", "SIGKILL to the process that forks these", kills.server_killed),
+        InjectedFault("engine_killed", "SIGKILL to an engine", kills.engine_killed),
+        InjectedFault(
+            "campaign_killed", "SIGKILL to all processes, then the next campaign", kills.campaign_killed
+        ),
         InjectedFault(
             "engine_without_memory",
             "no more address space for the engine (RLIMIT_AS)",
@@ -119,7 +124,7 @@ FAULTS = {
         InjectedFault(
             "coordinator_killed",
             "SIGKILL to the coordinator at random moments, then --resume",
-            places.coordinator_killed,
+            kills.coordinator_killed,
         ),
     )
 }
