@@ -1,42 +1,30 @@
-"""The bench of align mode: tables, a file of all numbers, and a plot.
-
-`python -m properties.harness.bench.align --one-launch SD` does one launch and nothing else, for profilers.
-"""
+"""The bench of align mode: tables, and a file of all numbers."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from properties.harness.bench import calls as bench_calls
-from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
 from properties.harness.bench import report as bench_report
-from properties.harness.bench.cache import BenchCache, Shape, in_layout
-from properties.harness.bench.device import GDN, LAYOUTS, CopyTimes, Measured, launcher
-from properties.harness.bench.loads import POSTPROCESS, Side, postprocess
+from properties.harness.bench.device import CopyTimes, Measured
+from properties.harness.bench.loads import POSTPROCESS
 from properties.harness.execution.port import choose_device
-from properties.harness.subject import Subject, load
+from properties.harness.subject import Subject
 
-_COUNTED_REQUESTS = 16
 _TITLE = f"{POSTPROCESS}; µs per launch, median"
-_COUNTERS = (
-    f"{POSTPROCESS}, {GDN.name}, all of {_COUNTED_REQUESTS} requests crossing; MB by the memory's counters"
-)
-_NEEDED = _COUNTED_REQUESTS * GDN.moved_bytes(1) // 2
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """`out`: the folder for the file and the plot. `tiny`: small states, on a CPU as well, to try the bench itself.
+    """`out`: the folder for the file. `tiny`: small states, on a CPU as well, to try the bench itself.
 
     `host_only`: nothing of what the device takes.
     """
@@ -44,13 +32,12 @@ class BenchOptions:
     out: Path
     device: str = "auto"
     peer: Subject | None = None
-    counters: bool = False
     tiny: bool = False
     host_only: bool = False
 
 
 def run_align(options: BenchOptions) -> None:
-    """Print the tables and save `align.json` and `align.svg`."""
+    """Print the tables and save `align.json`."""
     device, console = choose_device(options.device), bench_report.console()
     scale = bench_device.TINY if options.tiny else bench_device.FULL
     measured = None
@@ -63,12 +50,9 @@ def run_align(options: BenchOptions) -> None:
     _print(console, bench_host.tables(host))
     calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
     _print(console, bench_calls.tables(calls))
-    counted = bench_counters.measure_counters(LAYOUTS, _NEEDED) if options.counters else []
-    _print(console, bench_counters.tables(counted, _COUNTERS))
     saved = options.out / "align.json"
-    bench_report.save(saved, _content(measured, host, calls, counted, options.peer))
-    drawn = "" if options.host_only else f"; {bench_report.draw(saved)}"
-    console.print(f"saved {saved}{drawn}", highlight=False, soft_wrap=True)
+    bench_report.save(saved, _content(measured, host, calls, options.peer))
+    console.print(f"saved {saved}", highlight=False, soft_wrap=True)
 
 
 def show(measured: Measured | None, console: Console | None = None) -> None:
@@ -86,7 +70,6 @@ def _content(
     measured: Measured | None,
     host: Sequence[bench_host.PreprocessTimes],
     calls: Sequence[bench_calls.CallTimes],
-    counted: Sequence[bench_counters.Counted],
     peer: Subject | None,
 ) -> dict[str, Any]:
     device: dict[str, Any] = {}
@@ -100,7 +83,6 @@ def _content(
         "device": device or None,
         "host": [asdict(row) for row in host],
         "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
-        "counters": [asdict(one) for one in counted],
     }
 
 
@@ -128,14 +110,12 @@ def _shown(measured: Measured | None) -> Iterator[Table | str]:
 
 
 def _table(title: str, rows: Sequence[CopyTimes], with_peer: bool) -> Table:
-    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-    table.add_column("states", no_wrap=True)
-    for name in ("requests", "crossing", "µs", "floor", "of ceiling", *["peer", "ratio"] * with_peer):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("states", "requests", "crossing", "µs", "floor", "of ceiling", *["peer", "ratio"] * with_peer)
+    made = bench_report.table(title, columns, ())
     for number, row in enumerate(rows, 1):
         ends = number < len(rows) and _states(rows[number]) != _states(row)
-        table.add_row(*_cells(row), *_against(row) * with_peer, end_section=ends)
-    return table
+        made.add_row(*_cells(row), *_against(row) * with_peer, end_section=ends)
+    return made
 
 
 def _states(row: CopyTimes) -> str:
@@ -162,21 +142,3 @@ def _notes(measured: Measured) -> Iterator[str]:
     different = sum(row.same is False for row in measured.rows)
     if different:
         yield f"the peer left other bytes than impl in {different} rows"
-
-
-def one_launch(layout: str, device: str = "cuda", shape: Shape = GDN) -> None:
-    """One launch in which all of 16 rows cross."""
-    subject = load("impl")
-    with in_layout([subject], layout):
-        cache = BenchCache(shape, layout, _COUNTED_REQUESTS, device)
-        all_cross = postprocess(_COUNTED_REQUESTS, _COUNTED_REQUESTS)
-        launch, _ = launcher(all_cross, Side(subject, cache.context(subject, subject)), device)
-        launch()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one-launch", choices=LAYOUTS, required=True, dest="layout")
-    one_launch(parser.parse_args().layout)

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from properties.harness.bench.clock import Times, host_clock, no_collection, quartiles
+from properties.harness.bench import report
+from properties.harness.bench.clock import Times, in_turn, quartiles, waiting_for
 from properties.harness.execution.port import InProcess, choose_device
 from properties.harness.subject import Subject, load
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 
 _SEED = 0
-_WARM_UP, _REPEATS = 20, 300
+_REPEATS = 300
 _CONTEXT = 4096
 
 
@@ -112,15 +113,7 @@ def _prefills(drawn: random.Random, rows: int) -> Iterator[StepRequest]:
 
 def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> BuilderTimes:
     builds = [_build(load_, side, device) for side in sides]
-    samples: list[list[float]] = [[] for _ in builds]
-    with no_collection():
-        for _ in range(_WARM_UP + _REPEATS):
-            # In turn, so that a busy machine slows both.
-            for taken, build in zip(samples, builds, strict=True):
-                if device == "cuda":
-                    torch.cuda.synchronize()
-                taken.append(host_clock(build))
-    ours, *others = (quartiles(taken[_WARM_UP:]) for taken in samples)
+    ours, *others = map(quartiles, in_turn(builds, _REPEATS, before=waiting_for(device)))
     enqueued = _enqueued(builds[0], device)
     if not others:
         return BuilderTimes(load_.name, device, ours, *enqueued)
@@ -175,19 +168,19 @@ def tables(results: Sequence[BuilderTimes], beside: str = "") -> list[Table]:
 
 
 def _table(rows: Sequence[BuilderTimes], device: str, beside: str) -> Table:
-    table = Table(
-        title=f"build(), {device}; µs until it returns, median (quartiles)",
-        title_justify="left",
-        show_edge=False,
-        pad_edge=False,
-    )
-    table.add_column("step", no_wrap=True)
     counted = ("kernels", "uploads", "other") if device == "cuda" else ()
-    for column in (*["ratio"] * bool(beside), "host time", *[beside] * bool(beside), *counted):
-        table.add_column(column, justify="right", no_wrap=True)
-    for one in rows:
-        counts = [str(one.kernels), str(one.uploads), str(one.fills)] if counted else []
-        other = "" if one.same in (None, True) else ", other counts"
-        ratio = [] if one.ratio is None else [f"{one.ratio:.2f}x{other}"]
-        table.add_row(one.load, *ratio, str(one.times), *[str(one.beside)] * bool(beside), *counts)
-    return table
+    compared = ("ratio", "host time", beside) if beside else ("host time",)
+    return report.table(
+        f"build(), {device}; µs until it returns, median (quartiles)",
+        ("step", *compared, *counted),
+        [(row.load, *_times(row, beside), *_counted(row, device)) for row in rows],
+    )
+
+
+def _times(row: BuilderTimes, beside: str) -> Sequence[str]:
+    other = "" if row.same in (None, True) else ", other counts"
+    return (f"{row.ratio:.2f}x{other}", str(row.times), str(row.beside)) if beside else (str(row.times),)
+
+
+def _counted(row: BuilderTimes, device: str) -> Sequence[str]:
+    return (str(row.kernels), str(row.uploads), str(row.fills)) if device == "cuda" else ()

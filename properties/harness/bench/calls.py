@@ -9,8 +9,9 @@ import torch
 import triton
 from rich.table import Table
 
+from properties.harness.bench import report
 from properties.harness.bench.cache import BenchCache, Shape, in_layout
-from properties.harness.bench.clock import Action, Times, host_clock, no_collection, quartiles
+from properties.harness.bench.clock import Action, Times, in_turn, quartiles
 from properties.harness.bench.device import launcher
 from properties.harness.bench.loads import (
     CopyLoad,
@@ -25,7 +26,7 @@ from properties.harness.subject import Subject, load
 REQUESTS = 64
 # How large the states are makes no difference to the host; that nothing is copied keeps the GPU ahead of it.
 _SHAPE = Shape("", 2, 8, (2, 2), torch.float32)
-_WARM_UP, _IN_A_ROW = 20, 100
+_IN_A_ROW = 100
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,10 @@ def _row(load_: CopyLoad, sides: Sequence[Side], device: str, repeats: int) -> C
 def _times(calls: Sequence[Action], repeats: int) -> list[Times]:
     """Of each side, the sides in turn; so many calls in a row as leave the GPU's queue room."""
     samples: list[list[float]] = [[] for _ in calls]
-    with no_collection():
-        for _ in range(repeats):
-            for taken, call in zip(samples, calls, strict=True):
-                torch.cuda.synchronize()
-                for _ in range(_WARM_UP):
-                    call()
-                taken += [host_clock(call) for _ in range(_IN_A_ROW)]
+    for _ in range(repeats):
+        for taken, call in zip(samples, calls, strict=True):
+            torch.cuda.synchronize()
+            taken.extend(in_turn([call], _IN_A_ROW)[0])
     return [quartiles(taken) for taken in samples]
 
 
@@ -93,19 +91,11 @@ def tables(rows: Sequence[CallTimes]) -> list[Table]:
     if not rows:
         return []
     with_peer = any(row.peer is not None for row in rows)
-    table = Table(
-        title=f"drivers, {REQUESTS} requests, nothing to copy; µs until the call returns, median (quartiles)",
-        title_justify="left",
-        show_edge=False,
-        pad_edge=False,
-    )
-    for name in ("call", "host time", *["peer", "ratio"] * with_peer):
-        table.add_column(name, justify="left" if name == "call" else "right", no_wrap=True)
-    for row in rows:
-        against = ["-", "-"] if row.peer is None else [_spelled(row.peer), f"{row.ratio:.2f}x"]
-        table.add_row(row.call, _spelled(row.ours), *against * with_peer)
-    return [table]
+    title = f"drivers, {REQUESTS} requests, nothing to copy; µs until the call returns, median (quartiles)"
+    columns = ("call", "host time", *["peer", "ratio"] * with_peer)
+    return [report.table(title, columns, [_cells(row, with_peer) for row in rows])]
 
 
-def _spelled(times: Times) -> str:
-    return f"{times.median:.1f} ({times.low:.1f}-{times.high:.1f})"
+def _cells(row: CallTimes, with_peer: bool) -> Sequence[str]:
+    against = ("-", "-") if row.peer is None else (row.peer.precise, f"{row.ratio:.2f}x")
+    return (row.call, row.ours.precise, *against * with_peer)

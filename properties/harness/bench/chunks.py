@@ -1,15 +1,14 @@
 """Host time of the two chunk builders beside the loops that such code usually is.
 
-A builder runs on the host while the device waits for its step, so what counts is the time until the call returns. On
-a GPU the time until the device has finished is shown as well.
+A builder runs on the host while the device waits for its step, so what counts is the time until the call returns.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise, product, starmap
 from typing import Any
 
@@ -20,7 +19,7 @@ from properties.harness.bench import align as bench_align
 from properties.harness.bench import builders as bench_builders
 from properties.harness.bench import report as bench_report
 from properties.harness.bench.cache import offers_copies
-from properties.harness.bench.clock import Times, no_collection, quartiles
+from properties.harness.bench.clock import Times, in_turn, quartiles, waiting_for
 from properties.harness.rooms import home
 from properties.harness.subject import Subject
 from properties.harness.subject import load as subject
@@ -28,7 +27,7 @@ from properties.harness.subject import load as subject
 RESULTS = home() / "build" / "bench.json"
 REQUESTS, TOKENS, CHUNK_SIZE = (8, 64, 512), (8 * 1024, 64 * 1024), 256
 _SEED = 0
-_WARM_UP, _FEWEST, _MOST, _SECONDS = 5, 30, 2000, 0.3
+_REPEATS = 200
 
 Build = Callable[[torch.Tensor], Any]
 VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
@@ -51,11 +50,9 @@ class ChunkLoad:
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """Times of both sides; `until` is "return", or "device done" where the device was waited for."""
+    """Microseconds until the call returns, of both sides."""
 
     load: ChunkLoad
-    until: str
-    repeats: int
     subject: Times
     plain: Times
 
@@ -87,8 +84,9 @@ def _run_builders(beside: Subject | None) -> int:
         if not same(ours(starts), plain(starts)):
             print(f"the results differ: {load}")
             return 1
-        clocks = measure(ours, plain, starts, torch.cuda.synchronize if load.device == "cuda" else None)
-        results += [ChunkTimes(load, until, len(a), _times(a), _times(b)) for until, (a, b) in clocks.items()]
+        sides = [partial(ours, starts), partial(plain, starts)]
+        times = map(quartiles, in_turn(sides, _REPEATS, before=waiting_for(load.device)))
+        results.append(ChunkTimes(load, *times))
     builders = bench_builders.measure_builders(beside)
     name = f"{beside.name} {beside.release}".rstrip() if beside else ""
     console = bench_report.console()
@@ -173,53 +171,25 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def measure(
-    ours: Build, plain: Build, starts: torch.Tensor, wait: Callable[[], None] | None
-) -> dict[str, tuple[list[int], list[int]]]:
-    """Nanoseconds of each repeat, the two sides in turn so that a busy machine slows both."""
-    clocks = ("return", "device done") if wait else ("return",)
-    samples: dict[str, tuple[list[int], list[int]]] = {until: ([], []) for until in clocks}
-    for build in (ours, plain):
-        for _ in range(_WARM_UP):
-            build(starts)
-    with no_collection():
-        deadline = time.monotonic() + _SECONDS
-        while (done := len(samples["return"][1])) < _FEWEST or (done < _MOST and time.monotonic() < deadline):
-            for side, build in enumerate((ours, plain)):
-                for until, taken in _once(build, starts, wait).items():
-                    samples[until][side].append(taken)
-    return samples
-
-
-def _once(build: Build, starts: torch.Tensor, wait: Callable[[], None] | None) -> dict[str, int]:
-    if wait:
-        wait()
-    begin = time.perf_counter_ns()
-    result = build(starts)
-    taken = {"return": time.perf_counter_ns() - begin}
-    if wait:
-        wait()
-        taken["device done"] = time.perf_counter_ns() - begin
-    # Freeing memory is not what is timed.
-    del result
-    return taken
-
-
-def _times(nanoseconds: list[int]) -> Times:
-    return quartiles([taken / 1000 for taken in nanoseconds])
-
-
 def _tables(results: list[ChunkTimes]) -> Iterator[Table]:
-    kinds = [(one.load.function, one.load.device, one.until) for one in results]
-    for kind in dict.fromkeys(kinds):
-        title = f"{kind[0]}\n{kind[1]}, until {kind[2]}; µs per call, median (quartiles)"
-        table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-        for name in ("requests", "tokens", "impl", "plain Python", "ratio"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for one in (one for one, of in zip(results, kinds, strict=True) if of == kind):
-            where = (str(one.load.requests), f"{one.load.tokens:,}")
-            table.add_row(*where, str(one.subject), str(one.plain), f"{one.ratio:.1f}x")
-        yield table
+    kinds = [(result.load.function, result.load.device) for result in results]
+    for function, device in dict.fromkeys(kinds):
+        rows = [one for one, kind in zip(results, kinds, strict=True) if kind == (function, device)]
+        yield bench_report.table(
+            f"{function}\n{device}; µs until the call returns, median (quartiles)",
+            ("requests", "tokens", "impl", "plain Python", "ratio"),
+            [
+                (
+                    str(row.load.requests),
+                    f"{row.load.tokens:,}",
+                    str(row.subject),
+                    str(row.plain),
+                    f"{row.ratio:.1f}x",
+                )
+                for row in rows
+            ],
+            left=0,
+        )
 
 
 def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes], beside: str) -> None:

@@ -27,6 +27,10 @@ class Times:
     def __str__(self) -> str:
         return f"{self.median:,.0f} ({self.low:,.0f}-{self.high:,.0f})"
 
+    @property
+    def precise(self) -> str:
+        return f"{self.median:.1f} ({self.low:.1f}-{self.high:.1f})"
+
 
 def quartiles(microseconds: Sequence[float]) -> Times:
     return Times(*statistics.quantiles(microseconds, n=4, method="inclusive"))
@@ -49,6 +53,32 @@ def host_clock(action: Action) -> float:
     # Freeing memory is not what is timed.
     del kept
     return (ended - started) / 1000
+
+
+def in_turn(
+    actions: Sequence[Action],
+    repeats: int,
+    *,
+    clock: Clock = host_clock,
+    before: Callable[[], object] = lambda: None,
+    warm_up: int = 20,
+) -> list[list[float]]:
+    """Microseconds of each action, the actions in turn, so that a busy machine slows all of them.
+
+    `before` is done before each, and its time does not count.
+    """
+    samples: list[list[float]] = [[] for _ in actions]
+    with no_collection():
+        for _ in range(warm_up + repeats):
+            for taken, action in zip(samples, actions, strict=True):
+                before()
+                taken.append(clock(action))
+    return [taken[warm_up:] for taken in samples]
+
+
+def waiting_for(device: str) -> Callable[[], object]:
+    """Waits until the device has done all its work."""
+    return torch.cuda.synchronize if device == "cuda" else lambda: None
 
 
 class DeviceClock:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from rich.table import Table
 
+from properties.harness.bench import report
 from properties.harness.bench.cache import COPY_FUNCTIONS, DRAFTS, BenchCache, Shape, in_layout
-from properties.harness.bench.clock import Times, host_clock, no_collection, quartiles
+from properties.harness.bench.clock import Times, in_turn, quartiles, waiting_for
 from properties.harness.case.values import BufferMaker
 from properties.harness.execution.port import InProcess
 from properties.harness.subject import Subject, load
@@ -23,7 +24,7 @@ REQUESTS = 64
 # As many layers as a GDN model has, of small states: how many bytes are copied makes no difference to the host.
 _SHAPE = Shape("", 36, 8, (2, 2), torch.float32)
 _KERNELS = ("batch_memcpy_kernel", "precopy_mamba_align_fused_kernel")
-_WARM_UP, _FEWEST, _MICROSECONDS = 5, 11, 1e6
+_WARM_UP = 5
 # A step of 1 token and 2 drafts behind 31 tokens runs in column 2; 3 tokens were accepted before it.
 _COMPUTED, _SCHEDULED, _ACCEPTED = 31, 1 + DRAFTS, 3
 _RUN, _BEFORE = 2, 1
@@ -140,40 +141,25 @@ def launches(subject: Subject, device: str) -> Iterator[None]:
 
 
 def _times(step: PreprocessStep, device: str, repeats: int) -> Times:
-    """Of so many repeats, or fewer where they would take too long."""
-    samples: list[float] = []
-    with no_collection():
-        while len(samples) < _WARM_UP + repeats and not _long_enough(samples):
-            step.reset()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            samples.append(host_clock(step))
-    return quartiles(samples[_WARM_UP:])
+    wait = waiting_for(device)
 
+    def prepare() -> None:
+        step.reset()
+        wait()
 
-def _long_enough(samples: list[float]) -> bool:
-    return len(samples) >= _WARM_UP + _FEWEST and sum(samples) > _MICROSECONDS
+    return quartiles(in_turn([step], repeats, before=prepare, warm_up=_WARM_UP)[0])
 
 
 def tables(rows: Sequence[PreprocessTimes]) -> list[Table]:
     """A table for each device."""
-    return [
-        _table([row for row in rows if row.device == name], name)
-        for name in dict.fromkeys(r.device for r in rows)
-    ]
+    devices = dict.fromkeys(row.device for row in rows)
+    return [_table([row for row in rows if row.device == name], name) for name in devices]
 
 
 def _table(rows: Sequence[PreprocessTimes], device: str) -> Table:
     left_out = "; the launch of kernels left out" if device == "cpu" else ""
-    table = Table(
-        title=f"preprocess_mamba, {REQUESTS} requests, {_SHAPE.layers} layers of 2 states, {device}\n"
-        f"µs until it returns, median (quartiles){left_out}",
-        title_justify="left",
-        show_edge=False,
-        pad_edge=False,
+    title = (
+        f"preprocess_mamba, {REQUESTS} requests, {_SHAPE.layers} layers of 2 states, {device}\n"
+        f"µs until it returns, median (quartiles){left_out}"
     )
-    table.add_column("step", no_wrap=True)
-    table.add_column("host time", justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(row.case, str(row.times))
-    return table
+    return report.table(title, ("step", "host time"), [(row.case, str(row.times)) for row in rows])

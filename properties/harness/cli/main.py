@@ -171,12 +171,6 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
         "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
     )
     parser.add_argument(
-        "--counters", action="store_true", help="what a GPU's memory read and wrote, if there is ncu"
-    )
-    parser.add_argument(
-        "--plot", type=location, default=None, metavar="FILE", help="only draw a saved align.json"
-    )
-    parser.add_argument(
         "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
     )
     # To try the bench itself, without a GPU.
@@ -222,11 +216,6 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    if options.plot is not None:
-        from properties.harness.bench.report import draw
-
-        print(draw(options.plot))
-        return CLEAN
     require_own(options.out, "bench", "out", "bench")
     mark(options.out, "bench")
     if options.tiny:
@@ -242,7 +231,6 @@ def _bench(options: argparse.Namespace) -> int:
         options.out,
         options.device,
         peer,
-        counters=options.counters,
         tiny=options.tiny,
         host_only=options.only == "host",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,9 @@ import pytest
 import torch
 
 from properties.harness.bench import align as bench_align
-from properties.harness.bench import counters as bench_counters
 from properties.harness.bench import device as bench_device
 from properties.harness.bench import host as bench_host
 from properties.harness.bench import loads as bench_loads
-from properties.harness.bench import report as bench_report
 from properties.harness.bench.cache import BenchCache, in_layout, load_peer
 from properties.harness.bench.clock import DeviceClock
 from properties.harness.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
@@ -244,7 +241,6 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
     out = capsys.readouterr().out
     assert "needs a GPU" in out
     assert "preprocess_mamba" in out
-    assert "no plot: it was measured without a GPU" in out
     saved = json.loads((tmp_path / "align.json").read_text(encoding="utf-8"))
     assert saved["device"] is None
     assert len(saved["host"]) == len(bench_host.CASES)
@@ -265,28 +261,6 @@ def test_all_numbers_are_saved(results: Path) -> None:
     assert saved["peer"] == str(PEER)
     assert saved["device"]["ceiling"] > 0
     assert len(saved["device"]["rows"]) == 2 * len(list(bench_loads.loads(TINY.requests)))
-
-
-def test_a_saved_file_is_drawn(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    assert main(["bench", "--plot", str(results)]) == 0
-    assert capsys.readouterr().out == f"drawn {results.with_suffix('.svg')}\n"
-    assert "<svg" in results.with_suffix(".svg").read_text(encoding="utf-8")
-
-
-def test_without_matplotlib_a_line_says_how_to_get_the_plot(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    told = bench_report.draw(results)
-    assert "matplotlib" in told
-    assert f"bench --plot {results}" in told
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}"])
-def test_a_file_that_is_none_of_ours_is_not_drawn(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match=r"should be a file that `bench` saved"):
-        bench_report.draw(file(tmp_path, text))
 
 
 class Events:
@@ -328,52 +302,3 @@ def test_a_launch_is_timed_again_until_it_was_queued_in_time(
     assert (events.pauses, len(launches)) == (pauses, len(pauses))
     clock(lambda: None)
     assert events.pauses == [*pauses, pauses[-1]]
-
-
-NCU = """#!/bin/sh
-'''exec' '{python}' "$0" "$@"
-' '''
-import sys
-arguments = sys.argv[1:]
-assert arguments[:2] == ["--clock-control", "none"]
-assert arguments[-5:-1] == [{python!r}, "-m", "properties.harness.bench.align", "--one-launch"]
-print("==PROF== Profiling")
-print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
-for name, value in (("dram__bytes_read.sum", "1,234,567"), ("dram__bytes_write.sum", "89"), ("gpu__time_duration.sum", "4,500")):
-    print(f'"0","postprocess_mamba_fused_kernel","{{name}}","","{{value}}"')
-"""
-
-
-def program(folder: Path, text: str) -> str:
-    path = folder / "ncu"
-    path.write_text(text.format(python=sys.executable), encoding="utf-8")
-    path.chmod(0o700)
-    return str(path)
-
-
-def test_counters_are_read_from_what_the_profiler_prints(tmp_path: Path) -> None:
-    found = bench_counters.measure_counters(LAYOUTS, 7, program(tmp_path, NCU))
-    assert found == [bench_counters.Counted(layout, 1234567, 89, 7, 4.5) for layout in LAYOUTS]
-
-
-def test_a_profiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    text = NCU.partition("import")[0] + "import sys\nsys.exit('==ERROR== no permission')\n"
-    found = bench_counters.measure_counters(["SD"], 7, program(tmp_path, text))
-    assert found == [bench_counters.Counted("SD", error="==ERROR== no permission")]
-    assert list(bench_counters.tables(found, "")) == ["SD counters: ==ERROR== no permission"]
-
-
-def test_without_a_profiler_there_are_no_counters(tmp_path: Path) -> None:
-    (found,) = bench_counters.measure_counters(LAYOUTS, 7, str(tmp_path / "ncu"))
-    assert "is not on the PATH" in found.error
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_launch_for_profilers_runs(layout: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(
-        bench_align, "launcher", lambda *arguments: (lambda: seen.append(arguments), lambda: None)
-    )
-    bench_align.one_launch(layout, device, TINY_STATES)
-    ((load_, side, _),) = seen
-    assert (side.subject.name, load_.requests, load_.crossing) == ("impl", 16, 16)

@@ -25,7 +25,6 @@ LINES = {
         "replay", Path("it's $1 of/a b.json"), subject="impl", device="cpu"
     ),
     "sanitize-gpu": lambda: command_line("sanitize-gpu", Path("cases/1.json")),
-    "bench": lambda: command_line("bench", plot=Path("build/a b/align.json")),
     "table": lambda: command_line("table", write=True),
 }
 
