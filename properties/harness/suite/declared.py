@@ -10,7 +10,7 @@ from properties.harness.campaign.known_defects import names_of
 from properties.harness.campaign.stale import GONE, NOT_ENOUGH, TriedProperty, enough, standing_of
 from properties.harness.execution.example import Bench
 from properties.harness.execution.registry import Property, load_properties
-from properties.harness.execution.verdict import Status
+from properties.harness.execution.verdict import TELLING, Status
 from properties.harness.subject import KnownDeviation
 
 KEY = "statecheck declared"
@@ -46,7 +46,7 @@ def run_missing(bench: Bench, tested: Property) -> None:
     wanted, before, seed = examples_wanted(bench, tested, 0), 0, 0
     while before < bench.counts.compared < wanted and not _all_showed(bench, tested):
         before, seed = bench.counts.compared, seed + 1
-        tested.explore(bench, seed=seed, max_examples=wanted - before)
+        tested.explore(bench, seed=seed, max_examples=max(TELLING, wanted - before))
 
 
 def _all_showed(bench: Bench, tested: Property) -> bool:

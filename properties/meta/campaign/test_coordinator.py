@@ -30,6 +30,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.values import call
 from properties.harness.device.log import State
 from properties.harness.execution.counts import Counts
+from properties.harness.execution.verdict import TELLING
 from properties.harness.kernels.coverage import EXECUTED, Coverage, How
 from properties.meta.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from properties.meta.subjects.pretended import Actor, falsifies, found_in, passes, pretended
@@ -455,3 +456,27 @@ def test_what_is_known_is_on_disk_while_it_runs(tmp_path: Path) -> None:
 
     pretended(tmp_path, falsifies, watch, budget=0.3)
     assert set(seen) == {1}
+
+
+@pytest.mark.parametrize(
+    ("examples", "fails", "code"),
+    [(TELLING - 1, False, 0), (TELLING, False, 2), (TELLING - 1, True, 1), (TELLING, True, 1)],
+)
+def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
+    tmp_path: Path, examples: int, fails: bool, code: int
+) -> None:
+    tried: list[Explore] = []
+
+    def compares_exact_only(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT:
+            passes(task, actor)
+            return
+        tried.append(task)
+        left_out = Counter({"an input that the contract leaves out": examples})
+        counts = Counts(examples=examples, outside=left_out) if len(tried) == 1 else Counts()
+        actor.say(Explored(task.property, "passed", 0.02, counts=counts))
+
+    only = f"{EXACT} or {ROUNDS_UP}"
+    record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
+    assert {one.name: one.status for one in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
+    assert verdict(record, Comparison(None)).exit_code == code

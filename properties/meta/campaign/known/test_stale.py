@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,8 @@ from properties.harness.execution.registry import load_properties
 from properties.harness.execution.verdict import Status
 from properties.harness.subject.deviation import ONE_IN
 from properties.harness.suite.declared import DeclaredDefects, examples_wanted, report_of
-from properties.meta.breakages.broken import toy
+from properties.harness.suite.items import SuitePlace, suite_of
+from properties.meta.breakages.broken import module, toy
 from properties.meta.processes import run_pytest
 from properties.subjects import KnownDeviation, Symptom
 
@@ -114,6 +116,18 @@ def test_a_test_run_gives_a_property_the_examples_that_its_defects_need(
 def test_kernels_that_are_executed_on_a_cpu_get_no_more_examples() -> None:
     launching = next(one for one in load_properties().values() if one.launches)
     assert examples_wanted(_bench(launching.name), launching, 20) == 20 < enough(ONE_IN)
+
+
+def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(tmp_path: Path) -> None:
+    contract = "(Outside('cdiv', 'x is even', lambda call: call.named['x'] % 2 == 0),)"
+    source = PORT.replace("import KnownDeviation,", "import Outside, KnownDeviation,")
+    with module(tmp_path, "own_port", f"{source}SUBJECT.outside = {contract}\n") as port:
+        test = suite_of(port, SuitePlace("", 1), device="cpu", known=None, require=(), max_examples=None)
+        bench = test.bench  # type: ignore[attr-defined]
+        getoption = {}.get
+        test(EITHER, SimpleNamespace(config=SimpleNamespace(getoption=getoption)))
+    assert sum(bench.counts.outside.values()) > 0
+    assert bench.counts.compared >= enough(ONE_IN)
 
 
 @pytest.mark.parametrize(
