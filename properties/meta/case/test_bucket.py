@@ -110,7 +110,6 @@ def rules(defect: str, name: str) -> set[str]:
 @pytest.mark.parametrize(("defect", "name"), ONE_PLACE)
 def test_all_failing_cases_of_a_defect_fall_into_one_bucket(defect: str, name: str) -> None:
     found = rules(defect, name)
-    print(found)
     assert len(found) == 1
 
 
@@ -119,7 +118,6 @@ def test_a_defect_that_shows_in_several_places_makes_a_bucket_of_each(
     defect: str, name: str, most: int
 ) -> None:
     found = rules(defect, name)
-    print(found)
     assert 1 < len(found) <= most
 
 
@@ -162,70 +160,48 @@ def shrinking(defect: str, name: str) -> list[Case]:
     return found
 
 
-DIFFERS = a_case(
-    expected=(Returned(3),),
-    actual=(Returned(4),),
-    message="result = 4, but should be 3 [divide(x=5, y=2)]",
-)
-FAULTED = a_case(
-    expected=(Returned(3),),
-    actual=(Raised(DEVICE_FAULT, "illegal access: memory was touched that is not there"),),
-    message="the call = DeviceFault: illegal access: memory was touched that is not there, but should be a result, 3 "
-    "[divide(x=5, y=2)]",
-)
+def told(message: str, expected: Returned | Refusal, actual: Returned | Raised) -> Case:
+    """A case whose call has these outcomes."""
+    return a_case(expected=(expected,), actual=(actual,), message=f"{message} [divide(x=5, y=2)]")
+
+
+def raised(exception: str, message: str) -> Case:
+    words = f"the call = {exception}: {message}, but should be a result, 3"
+    return told(words, Returned(3), Raised(exception, message))
 
 
 def with_finding(tensor: str, index: int, line: int) -> Case:
-    told = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}` at copies.py:{line}, behind it"
-    return a_case(
-        expected=(Returned(3),),
-        actual=(Raised("OutsideView", told),),
-        message=f"the call = OutsideView: {told}, but should be a result, 3 [divide(x=5, y=2)]",
-    )
+    access = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}`"
+    return raised("OutsideView", f"{access} at copies.py:{line}, behind it")
 
 
-def test_an_answer_that_differs_is_told_by_its_function_and_its_place() -> None:
-    assert bucket_of(DIFFERS) == Bucket("toys_divide", "divide: result", "", "toy")
+DIFFERS = told("result = 4, but should be 3", Returned(3), Returned(4))
+FAULTED = raised(DEVICE_FAULT, "illegal access: memory was touched that is not there")
+BUCKETS = [
+    (DIFFERS, "divide: result", ""),
+    (
+        raised("IndexError", "index 7 is out of bounds for dimension 0 with size 3"),
+        "divide: raises IndexError: index # is out of bounds for dimension # with size #",
+        "",
+    ),
+    (
+        told("result = 4, but should be ValueError that names starts[3]", Refusal("starts[3]"), Returned(4)),
+        "divide: returns, but should raise ValueError that names starts",
+        "",
+    ),
+    (FAULTED, "divide: device fault", "illegal access"),
+    (raised(DEVICE_FAULT, "hang: no answer within 30 s"), "divide: device fault", "hang"),
+    (with_finding("pool0", 3, 36), "divide: copy_kernel stores pool", "OutsideView"),
+    (with_finding("pool1", 64, 40), "divide: copy_kernel stores pool", "OutsideView"),
+    (a_case(steps=(), expected=(), actual=(), message=""), "", ""),
+]
 
 
-def test_a_wrong_exception_is_told_by_its_function_and_its_name() -> None:
-    raised = a_case(
-        expected=(Returned(3),),
-        actual=(Raised("IndexError", "index 7 is out of bounds for dimension 0 with size 3"),),
-        message="the call = IndexError: index 7 is out of bounds for dimension 0 with size 3, but should be a result, 3 [",
-    )
-    told = "divide: raises IndexError: index # is out of bounds for dimension # with size #"
-    assert bucket_of(raised).rule == told
-
-
-def test_bad_input_that_is_taken_is_told_by_its_function_and_its_argument() -> None:
-    taken = a_case(
-        expected=(Refusal("starts[3]"),),
-        actual=(Returned(4),),
-        message="result = 4, but should be ValueError that names starts[3] [divide(x=5, y=2)]",
-    )
-    assert bucket_of(taken).rule == "divide: returns, but should raise ValueError that names starts"
-
-
-def test_a_fault_of_the_device_is_told_by_its_kind() -> None:
-    assert bucket_of(FAULTED) == Bucket("toys_divide", "divide: device fault", "illegal access", "toy")
-
-
-def test_two_kinds_of_fault_are_two_buckets() -> None:
-    told = "hang: no answer within 30 s"
-    message = f"the call = DeviceFault: {told}, but should be a result, 3 [divide(x=5, y=2)]"
-    hang = a_case(expected=(Returned(3),), actual=(Raised(DEVICE_FAULT, told),), message=message)
-    assert (bucket_of(hang).rule, bucket_of(hang).fault) == (bucket_of(FAULTED).rule, "hang")
-
-
-def test_a_finding_of_the_sanitizer_is_told_by_its_name_and_by_who_touched_what() -> None:
-    rule = "divide: copy_kernel stores pool"
-    assert bucket_of(with_finding("pool0", 3, 36)) == Bucket("toys_divide", rule, "OutsideView", "toy")
-
-
-def test_programs_elements_and_lines_of_a_finding_make_no_difference() -> None:
-    cases = (with_finding("pool0", 3, 36), with_finding("pool1", 64, 40))
-    assert len({bucket_of(case).id for case in cases}) == 1
+@pytest.mark.parametrize(("case", "rule", "fault"), BUCKETS, ids=[rule + fault for _, rule, fault in BUCKETS])
+def test_a_bucket_is_what_was_broken_and_how_without_what_belongs_to_one_input(
+    case: Case, rule: str, fault: str
+) -> None:
+    assert bucket_of(case) == Bucket("toys_divide", rule, fault, "toy")
 
 
 def test_the_seed_and_the_device_make_no_difference() -> None:
@@ -238,17 +214,8 @@ def test_another_subject_and_another_property_are_other_buckets() -> None:
     assert len({bucket_of(case).id for case in cases}) == 3
 
 
-def test_a_case_whose_calls_nobody_heard_of_has_a_bucket() -> None:
-    assert bucket_of(a_case(steps=(), expected=(), actual=(), message="")).rule == ""
-
-
 def test_an_id_is_the_same_in_every_process() -> None:
-    cases = [
-        DIFFERS,
-        FAULTED,
-        with_finding("pool0", 3, 36),
-        a_case(message="{'a', 'b'} has {0, 1}, but should be -1"),
-    ]
+    cases = [case for case, _, _ in BUCKETS] + [a_case(message="{'a', 'b'} has {0, 1}, but should be -1")]
     here = [bucket_of(case).id for case in cases]
     assert [ids_elsewhere(cases, seed) for seed in ("1", "2")] == [here, here]
 
