@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -147,62 +148,74 @@ def test_a_slot_handed_out_by_an_atomic_depends_on_the_order() -> None:
     )
 
 
+INT16 = torch.zeros(8, dtype=torch.int16)
+DEPEND: dict[str, tuple[Any, Callable[[], tuple[Any, ...]], str, str]] = {
+    "the last wins": (last_wins_kernel, lambda: (zeros(1),), "3", "0"),
+    "the first wins": (first_wins_kernel, lambda: (zeros(1),), "1", "4"),
+    "a sum of floats": (
+        total_kernel, lambda: (torch.tensor([1.0, 2.0**24, -(2.0**24), 0.0]), torch.zeros(1)), "0.0", "1.0",
+    ),
+    "a race": (racing_kernel, lambda: (zeros(1),), "3", "0"),
+    "slots of a strided view": (slots_kernel, lambda: (INT16[2:6], zeros(1)), "0", "3"),
+}  # fmt: skip
+"""What the first element is in row-major order, and in the reversed one."""
+
+
+@pytest.mark.parametrize("name", DEPEND)
+def test_what_depends_on_the_order_is_told_with_both_values(name: str) -> None:
+    kernel, arguments, plain, reversed_ = DEPEND[name]
+    found = dependence(kernel, *arguments(), orders=("reversed",))
+    assert found.access.index == (0,)
+    assert f"it is {plain} in row-major order" in str(found)
+    assert f"{reversed_} in the order reversed" in str(found)
+
+
 @pytest.mark.parametrize("order", [*ONE_BY_ONE, "interleaved:1", "interleaved:2"])
 def test_one_order_is_enough_to_see_it(order: str) -> None:
     assert f"in the order {order}" in str(dependence(slots_kernel, zeros(4), zeros(1), orders=(order,)))
 
 
-@pytest.mark.parametrize(("kernel", "values"), [(last_wins_kernel, (3, 0)), (first_wins_kernel, (1, 4))])
-def test_an_atomic_of_which_one_wins_depends_on_the_order(kernel: Any, values: tuple[int, int]) -> None:
-    message = str(dependence(kernel, zeros(1), orders=("reversed",)))
-    assert f"it is {values[0]} in row-major order" in message
-    assert f"{values[1]} in the order reversed" in message
-
-
-def test_a_sum_of_floats_depends_on_the_order() -> None:
-    numbers = torch.tensor([1.0, 2.0**24, -(2.0**24), 0.0])
-    found = dependence(total_kernel, numbers, torch.zeros(1), orders=("reversed",))
-    assert "it is 0.0 in row-major order" in str(found)
-    assert "1.0 in the order reversed" in str(found)
-    assert found.access.kind == "atomic"
-
-
 def test_what_a_few_interleavings_show_is_found_among_all_of_them() -> None:
     apart = zeros(2)
-    with (
-        pytest.raises(
-            OrderDependence, match=r"it is 1 in row-major order, .*, and 3 in the order switches:1>1,"
-        ),
-        every_order(),
-    ):
+    words = r"it is 1 in row-major order, .*, and 3 in the order switches:1>1,"
+    with pytest.raises(OrderDependence, match=words), every_order():
         apart_kernel[(2,)](zeros(1), apart)
     assert apart.tolist() == [1, 1]
 
 
-def test_a_sum_of_integers_does_not() -> None:
-    total = zeros(1)
-    launch(total_kernel, torch.arange(4, dtype=torch.int32), total)
-    assert total.tolist() == [6]
+def numbers(size: int = 4) -> torch.Tensor:
+    return torch.arange(size, dtype=torch.int32)
 
 
-def test_every_run_starts_from_the_same_memory() -> None:
-    numbers = torch.arange(6, dtype=torch.int32)
-    launch(increment_kernel, numbers)
-    assert numbers.tolist() == [1, 2, 3, 4, 4, 5]
+RIGHT: dict[str, tuple[Any, Callable[[], tuple[Any, ...]], list[int]]] = {
+    "its own elements": (own_kernel, lambda: (numbers(), zeros(4)), [0, 1, 2, 3]),
+    "an update of its own": (increment_kernel, lambda: (numbers(6),), [1, 2, 3, 4, 4, 5]),
+    "a sum of integers": (total_kernel, lambda: (numbers(), zeros(1)), [6]),
+    "a sum by the last to finish": (
+        last_to_finish_kernel, lambda: (numbers(), zeros(1), zeros(1), zeros(1)), [6],
+    ),
+}  # fmt: skip
+"""What the last tensor holds after one launch."""
+
+
+@pytest.mark.parametrize("contexts", [(), (sanitize, every_order), (every_order, sanitize)], ids=len)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_kernel_that_is_right_is_left_in_peace(name: str, contexts: tuple[Any, ...]) -> None:
+    kernel, arguments, left = RIGHT[name]
+    given = arguments()
+    with contextlib.ExitStack() as stack:
+        for context in contexts or (every_order,):
+            stack.enter_context(context())
+        kernel[(4,)](*given)
+    assert given[-1].tolist() == left
 
 
 def test_launches_that_follow_each_other_each_have_their_own_memory() -> None:
-    numbers = torch.arange(4, dtype=torch.int32)
+    updated = numbers()
     with every_order():
         for _ in range(3):
-            increment_kernel[(4,)](numbers)
-    assert numbers.tolist() == [3, 4, 5, 6]
-
-
-def test_who_finishes_last_may_tell_the_sum() -> None:
-    out, ticket = zeros(1), zeros(1)
-    launch(last_to_finish_kernel, torch.arange(4, dtype=torch.int32), zeros(1), ticket, out)
-    assert (out.tolist(), ticket.tolist()) == ([6], [0])
+            increment_kernel[(4,)](updated)
+    assert updated.tolist() == [3, 4, 5, 6]
 
 
 def test_in_the_end_memory_holds_what_row_major_order_has_left() -> None:
@@ -217,12 +230,6 @@ def test_the_element_is_named_and_not_its_neighbours() -> None:
         launch(masked_kernel, out, zeros(1), orders=("reversed",), SIZE=4)
     assert caught.value.access.index == (0, 1)
     assert out.tolist() == [[0, program, 2, 0] for program in range(4)]
-
-
-def test_an_element_of_a_strided_view_is_named() -> None:
-    whole = torch.zeros(8, dtype=torch.int16)
-    found = dependence(slots_kernel, whole[2:6], zeros(1))
-    assert found.access.index == (0,)
 
 
 def test_memory_reached_through_a_table_is_named_if_it_is_registered() -> None:
@@ -261,22 +268,10 @@ def test_a_failure_in_every_order_is_what_it_was() -> None:
     assert out.tolist() == [1, 0, 0, 0]
 
 
-def racing() -> None:
-    racing_kernel[(4,)](zeros(1))
-
-
-def test_a_race_comes_first_where_the_sanitizer_is_around() -> None:
-    with pytest.raises(RaceBetweenPrograms), sanitize(), every_order():
-        racing()
-
-
-def test_a_race_comes_first_where_the_sanitizer_is_inside() -> None:
-    with pytest.raises(RaceBetweenPrograms), every_order(), sanitize():
-        racing()
-
-
-def test_without_the_sanitizer_a_race_shows_as_a_dependence() -> None:
-    assert dependence(racing_kernel, zeros(1)).access.index == (0,)
+@pytest.mark.parametrize("contexts", [(sanitize, every_order), (every_order, sanitize)])
+def test_a_race_comes_first_where_the_sanitizer_is_around_or_inside(contexts: tuple[Any, ...]) -> None:
+    with pytest.raises(RaceBetweenPrograms), contexts[0](), contexts[1]():
+        racing_kernel[(4,)](zeros(1))
 
 
 def test_what_the_sanitizer_finds_in_another_order_stays_what_it_is() -> None:
@@ -285,16 +280,6 @@ def test_what_the_sanitizer_finds_in_another_order_stays_what_it_is() -> None:
         far_kernel[(4,)](count, out[:4])
     assert caught.value.__notes__ == ["In the order reversed; in row-major order nothing was found."]
     assert (count.tolist(), out.tolist()) == ([4], [0] * 8)
-
-
-@pytest.mark.parametrize("around", [True, False])
-def test_a_kernel_that_is_right_is_left_in_peace(around: bool) -> None:
-    numbers, out = torch.arange(4, dtype=torch.int32), zeros(4)
-    contexts = (sanitize, every_order) if around else (every_order, sanitize)
-    with contexts[0](), contexts[1]():
-        own_kernel[(4,)](numbers, out)
-        last_to_finish_kernel[(4,)](numbers, zeros(1), zeros(1), zeros(1))
-    assert out.tolist() == [0, 1, 2, 3]
 
 
 def test_a_single_program_runs_once() -> None:
@@ -311,10 +296,10 @@ def test_a_schedule_around_or_inside_changes_nothing(schedule: str, around: bool
     with contextlib.ExitStack() as both:
         for context in contexts if around else contexts[::-1]:
             both.enter_context(context)
-        numbers, out = torch.arange(20, dtype=torch.int32), zeros(20)
-        own_kernel[(20,)](numbers, out)
+        out = zeros(20)
+        own_kernel[(20,)](numbers(20), out)
         first_fails_kernel[(20,)](zeros(1), 20)
-    assert out.tolist() == numbers.tolist()
+    assert out.tolist() == list(range(20))
 
 
 @pytest.mark.parametrize("around", [True, False])
@@ -347,14 +332,14 @@ def test_a_launch_that_is_interpreted_is_made_once_and_told(monkeypatch: pytest.
 
 
 def test_hooks_before_a_run_are_called_once() -> None:
-    heard: list[int] = []
+    called: list[int] = []
     hooks = own_kernel.pre_run_hooks
-    own_kernel.add_pre_run_hook(lambda *_, **__: heard.append(1))
+    own_kernel.add_pre_run_hook(lambda *_, **__: called.append(1))
     try:
         launch(own_kernel, zeros(4), zeros(4))
     finally:
         hooks.clear()
-    assert heard == [1]
+    assert called == [1]
 
 
 def test_a_dependence_travels_between_processes() -> None:

@@ -7,15 +7,12 @@ import inspect
 from functools import cache
 
 import pytest
-import torch
 
 from properties.harness.execution.example import Bench
 from properties.meta.gallery import detectors, results, table
 from properties.meta.gallery.detectors import CPU, CUDA, Detection
 from properties.meta.gallery.exhibit import TWINS, Exhibit, Twin
 from properties.meta.gallery.exhibits import EXHIBITS
-from properties.meta.gallery.memory import ExhibitMemory
-from properties.meta.gallery.results import Result
 
 SAVED = {one.key: one for one in results.load()}
 
@@ -162,42 +159,3 @@ def test_a_report_of_compute_sanitizer_comes_to_a_verdict(output: str, verdict: 
 def test_a_script_that_compute_sanitizer_says_nothing_about_was_not_looked_at() -> None:
     verdict = detectors._summary("ModuleNotFoundError: No module named 'torch'")
     assert verdict == Detection(None, "no report: ModuleNotFoundError: No module named 'torch'")
-
-
-def overwritten(start: int) -> str:
-    """What is told of a byte that has changed, counted from the start of int32[2]."""
-    memory = ExhibitMemory("cpu")
-    memory.put("counts", torch.int32, [5, 6])
-    wanted = memory.contents()
-    memory.watched["counts"].raw[64 + start] = 1
-    return memory.difference(wanted)
-
-
-def test_a_changed_byte_is_told_by_its_element() -> None:
-    assert overwritten(4) == "counts[1] = 1, but should be 6"
-    assert overwritten(-64) == "memory before the start of counts is overwritten"
-    assert overwritten(8) == "memory behind the end of counts is overwritten"
-
-
-def test_results_of_another_machine_are_kept_and_those_of_this_one_replaced() -> None:
-    old = [result("sanitizer", False, "here"), result("gpu", True, "there")]
-    new = [result("sanitizer", True, "here"), result("gpu", None, "here")]
-    assert results.merged(old, new) == [result("sanitizer", True, "here"), result("gpu", True, "there")]
-
-
-def result(detector: str, found: bool | None, machine: str) -> Result:
-    return Result(EXHIBITS[0].name, detector, "broken", found, "", machine)
-
-
-@pytest.mark.parametrize(
-    ("found", "blamed", "cell"),
-    [(True, False, "found"), (False, False, "–"), (None, False, ""), (True, True, "**false alarm**")],
-)
-def test_a_cell_says_whether_a_detector_has_found_it(found: bool | None, blamed: bool, cell: str) -> None:
-    name = EXHIBITS[0].name
-    text = table.table([
-        Result(name, "differential", "broken", found, "", ""),
-        Result(name, "differential", "intact", blamed, "", ""),
-    ])  # fmt: skip
-    row = next(line for line in text.splitlines() if line.startswith(f"| `{name}`"))
-    assert row.split(" | ")[2] == cell
