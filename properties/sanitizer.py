@@ -5,8 +5,8 @@
 
     with sanitize() as watch:
         watch.register(state, "state")              # kernels reach it through a table of addresses
-        watch.unwritten(state[3])                   # a block that nobody has written
-        watch.free(state[5], "request 7 ended")     # a block that nobody may touch
+        watch.unwritten(state[3])                   # a block that has not been written
+        watch.free(state[5], "request 7 ended")     # a block that no kernel may touch
         copy_kernel[(4,)](table, out, BLOCK=64)     # raises a Finding, or is as good as it looks
 
 It works on any kernel with `@triton.jit`, on CPU tensors. From the first `sanitize()` on, the process executes its kernels
@@ -25,7 +25,7 @@ executed runs in Triton's interpreter, unwatched, with a warning. What is found 
                           gets wrong. It is not made. What is executed computes bfloat16 as a GPU does.
 
 An access outside is reported before it is made. Lanes that are masked out touch nothing. What is watched is the IR that a
-GPU's code is made from, optimised: a load whose value nobody uses is not in it, and two equal loads with no store between
+GPU's code is made from, optimised: a load whose value is not used is not in it, and two equal loads with no store between
 are one. Neither is made on a GPU. Lines are those of the kernel, or of a function that it calls; for what a function of Triton's
 own library does, the line that calls it.
 """
@@ -75,10 +75,10 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
     from properties.harness.kernels import coverage, triton_mode
 
     triton_mode.prepare("cpu")
-    from properties.harness.kernels.watched import listening
+    from properties.harness.kernels.watched import watching
 
     watch, before = Sanitizer(record=record), coverage.interpreted()
-    with listening(watch):
+    with watching(watch):
         yield watch
     for launch in coverage.interpreted() - before:
         message = (

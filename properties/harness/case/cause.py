@@ -18,7 +18,7 @@ class Cause:
         function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
         place: where in its result or in memory, without indices.
         fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
-        own: what a port itself calls that function, where the case tells.
+        own: what a port itself calls that function, if that is known.
         raised: the function of the subject whose line raised, with that line, see `Bucket`.
     """
 

@@ -181,12 +181,12 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
     if expected.is_dense and actual.is_dense and expected.elements == actual.elements:
         return None
     want, got = expected.values(), actual.values()
-    spelled = hexadecimal if isinstance(expected.elements, bytes) else str
+    write = hexadecimal if isinstance(expected.elements, bytes) else str
     indices = itertools.product(*map(range, expected.shape))
     for index, one, other in zip(indices, want, got, strict=True):
         if one != other:
             where = ", ".join(map(str, index))
-            return Difference(f"{place}[{where}]", spelled(other), spelled(one), (expected, actual))
+            return Difference(f"{place}[{where}]", write(other), write(one), (expected, actual))
     return None
 
 
@@ -219,8 +219,8 @@ def brief_outcome(outcome: Outcome | Refusal) -> str:
 
 def brief_raised(raised: Raised) -> str:
     """Type and message of the exception, and the line of the subject that it came from."""
-    told = f"{raised.exception}: {raised.message}"
-    return f"{told} ({raised.at})" if raised.at is not None else told
+    message = f"{raised.exception}: {raised.message}"
+    return f"{message} ({raised.at})" if raised.at is not None else message
 
 
 def brief(value: Value, limit: int = 24) -> str:

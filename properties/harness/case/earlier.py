@@ -14,12 +14,12 @@ from properties.harness.case.values import Call, Expected, Outcome, Raised
 def failure_in(
     message: str, calls: Sequence[Call], expected: Sequence[Expected], actual: Sequence[Outcome], device: str
 ) -> Failure:
-    """What a case's message says, as far as outcomes and sentence tell; its rule is the one that its bucket had."""
+    """What a case's message says, as far as outcomes and sentence say; its rule is the one that its bucket had."""
     places = device != "cpu"
     functions = dict.fromkeys(call.function for call in calls)
-    spelled = next((name for name in functions if f" [{name}(" in message), "")
-    sentence, _, shown = message.partition(f" [{spelled}(") if spelled else (message, "", "")
-    shown = f"{spelled}({shown.removesuffix(']')}" if spelled else ""
+    function = next((name for name in functions if f" [{name}(" in message), "")
+    sentence, _, shown = message.partition(f" [{function}(") if function else (message, "", "")
+    shown = f"{function}({shown.removesuffix(']')}" if function else ""
     for number, (call, wanted, seen) in enumerate(zip(calls, expected, actual, strict=False)):
         found = outcome_difference(wanted, seen, places=places)
         fatal = isinstance(seen, Raised) and (seen.exception == DEVICE_FAULT or seen.exception in FINDINGS)
@@ -29,4 +29,4 @@ def failure_in(
     if isinstance(last, Raised) and message.startswith(f"the call = {last.exception}: {last.message}"):
         return raised_instead(last, function=calls[-1].function, call=len(calls) - 1, shown=shown)
     observed, _, rest = sentence.partition(", but ")
-    return stated(observed, rest, function=spelled, shown=shown)
+    return stated(observed, rest, function=function, shown=shown)

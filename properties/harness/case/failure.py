@@ -22,7 +22,7 @@ class Failure:
 
     Args:
         kind: "value" (a result, or something observed, is wrong), "refusal" (a call raised that should return, or the other way
-            round, or did not name the argument), "memory" (what nobody may touch was touched), "race", "fault" or "hang".
+            round, or did not name the argument), "memory" (memory was touched that a call must not touch), "race", "fault" or "hang".
         observed: what was seen, such as "result[0] = 4".
         expected: what the property says instead, such as "should be 3"; "" where `observed` says it all.
         function: the function that was called, "" where no single call shows it.
@@ -199,7 +199,7 @@ def _what_faulted(fault: Raised) -> str:
     if access is None:
         return plain(fault.message)
     kernel, verb, tensor = access.groups()
-    # Which side of a race is told first depends on the input.
+    # Which side of a race comes first depends on the input.
     return f"{kernel} {'races for' if fault.exception in RACES else verb} {without_indices(tensor)}"
 
 
@@ -210,7 +210,7 @@ def _touched(raised: Raised | None) -> str:
 
 
 def without_indices(place: str) -> str:
-    """A place without indices, and without the numbers that tell things of a kind apart: `pool0[3]` is `pool`."""
+    """A place without indices, and without the numbers of things of a kind: `pool0[3]` is `pool`."""
     place = re.sub(r"^byte \d+ (before|behind) |\.shape$", "", place)
     place = re.sub(r"^len\((.*)\)$", r"\1", place)
     while (shorter := re.sub(r"\[[^][]*\]", "", place)) != place:

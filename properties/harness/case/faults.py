@@ -40,7 +40,7 @@ class Fault:
 
     @property
     def from_outside(self) -> bool:
-        """Whether others may be to blame: who has killed the worker, or has the memory that it asked for."""
+        """Whether another process may be the cause: it killed the worker, or holds the memory that the worker asked for."""
         return self.kind == MEMORY or self in (UNSEEN, Fault(DIED, signal.SIGKILL.name))
 
     @property
@@ -49,9 +49,9 @@ class Fault:
         return Raised(DEVICE_FAULT, f"{self.kind}: {self.message}")
 
 
-UNSEEN = Fault(DIED, "nobody saw of what")
-"""Who forked the worker has died as well."""
-INTERRUPTED = Fault(DIED, "of what somebody else ran")
+UNSEEN = Fault(DIED, "of an unknown cause")
+"""The process that forked the worker has died as well."""
+INTERRUPTED = Fault(DIED, "of another example's call")
 """A worker that is shared; the example has to be run anew, however often that happens."""
 
 

@@ -8,8 +8,8 @@ Program = tuple[int, int, int]
 _VERBS = {"load": "loads", "store": "stores", "atomic": "changes atomically", "arithmetic": "computes"}
 
 
-def told_bytes(count: int) -> str:
-    """So many bytes."""
+def byte_count(count: int) -> str:
+    """Such as "4 bytes"."""
     return "1 byte" if count == 1 else f"{count} bytes"
 
 
@@ -22,7 +22,7 @@ class Access:
     program: Program
     kernel: str
     tensor: str
-    """Name of the tensor, empty where the address is nobody's."""
+    """Name of the tensor, empty where the address is in no known tensor."""
     index: tuple[int, ...] | None
     """In the tensor's view; None for an address in none of its elements."""
     address: int
@@ -37,9 +37,9 @@ class Access:
     @property
     def what(self) -> str:
         if not self.tensor:
-            return f"{told_bytes(self.nbytes)} at address {self.address:#x}"
+            return f"{byte_count(self.nbytes)} at address {self.address:#x}"
         if self.index is None:
-            return f"{told_bytes(self.nbytes)} of `{self.tensor}`"
+            return f"{byte_count(self.nbytes)} of `{self.tensor}`"
         return f"element {list(self.index)} of `{self.tensor}`" if self.index else f"`{self.tensor}`"
 
     @property
@@ -51,7 +51,7 @@ class Access:
 
 
 class Finding(Exception):
-    """Something that a kernel did and may not do. `str()` of it is a sentence for whoever maintains the kernel."""
+    """Something that a kernel did and may not do. `str()` of it is a sentence for the kernel's maintainer."""
 
     def __init__(self, message: str, access: Access, other: Access | None = None) -> None:
         # All three are arguments of the exception, which pickle then passes on.
@@ -79,7 +79,7 @@ class RaceWithinProgram(Finding):
 
 
 class UnwrittenRead(Finding):
-    """A load of bytes that nobody has written."""
+    """A load of bytes that have not been written."""
 
 
 class FreedBlock(Finding):

@@ -1,4 +1,4 @@
-"""What an outcome holds that no rule says anything about, so that nobody takes it for checked."""
+"""What an outcome holds that no rule says anything about, so that it is not taken for checked."""
 
 from __future__ import annotations
 

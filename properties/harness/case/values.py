@@ -45,7 +45,7 @@ class Tensor:
 
     `elements` is the whole storage in elements (integer and bool dtypes; bytes say the same of "uint8" in less
     space), or None where the contents do not matter, or are written through a `View` (state pools that are too large to
-    spell); `shape`, `strides` and `offset`, in elements, select the view.
+    write out); `shape`, `strides` and `offset`, in elements, select the view.
     """
 
     dtype: str

@@ -265,7 +265,7 @@ def pools_after(
 def launch_vector(value: Value, name: str, least: int) -> Tensor:
     """An argument of a launch: a contiguous int32 vector with at least `least` entries.
 
-    An attribute whose contents nobody has changed holds zeros, `least` of which are as good as any number.
+    An attribute whose contents have not changed holds zeros, `least` of which are as good as any number.
     """
     if isinstance(value, Attribute):
         return Tensor("int32", (least,), (0,) * least)

@@ -92,7 +92,7 @@ def _base_fields(found: base.BaseMetadata, config: batch.BuilderConfig, table_wi
 
 
 def _own_width(found: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> int:
-    """Columns of the decode rows: what a matrix without rows cannot tell by itself."""
+    """Columns of the decode rows: which a matrix without rows does not say by itself."""
     if config.mode != "all":
         return 1 + config.num_spec
     captured = base.kept_width(config)

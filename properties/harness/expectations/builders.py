@@ -101,7 +101,7 @@ def owned_fields(profile: Profile, owner: Call, result: Call) -> Value:
 
 
 @answers("harness.capture")
-def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG001 - capturing tells nothing
+def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG001 - a graph has no values yet
     """A graph, whatever it reads."""
     return record("Graph")
 

@@ -33,7 +33,7 @@ _compiled: dict[str, Compilation] = {}
 
 
 def count() -> None:
-    """Count from now on; calling it again changes nothing. Other listeners to Triton's compilations stay."""
+    """Count from now on; calling it again changes nothing. Other hooks on Triton's compilations stay."""
     from triton import knobs
 
     before = knobs.runtime.jit_post_compile_hook
@@ -48,14 +48,14 @@ class _Hook:
     def __init__(self, before: Any) -> None:
         self.before = before
 
-    def __call__(self, **told: Any) -> Any:
-        compiled, name = told["compile"], told["fn"].name.rpartition(".")[2]
-        variant = (_spelled(compiled["signature"]), _spelled(compiled["constants"] or {}))
+    def __call__(self, **event: Any) -> Any:
+        compiled, name = event["compile"], event["fn"].name.rpartition(".")[2]
+        variant = (_text(compiled["signature"]), _text(compiled["constants"] or {}))
         _compiled[name] = _compiled.get(name, Compilation()) + Compilation(frozenset({variant}), 1)
-        return self.before(**told) if self.before is not None else None
+        return self.before(**event) if self.before is not None else None
 
 
-def _spelled(mapping: Mapping[Any, Any]) -> str:
+def _text(mapping: Mapping[Any, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in mapping.items())
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from properties.harness.kernels import launch
 from properties.harness.kernels.private import JITFunction
 from properties.harness.kernels.sanitizer.watch import Sanitizer
-from properties.harness.kernels.watched import listening
+from properties.harness.kernels.watched import watching
 
 _FIXED_NOREPLACE = 0x100000
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
@@ -58,7 +58,7 @@ def launch_again(recorded: GpuLaunch, watch: Sanitizer) -> None:
         CannotLaunch: the executor does not know an operation, the kernel is not found, or its addresses are taken here.
     """
     kernel = _compiled(recorded)
-    with _mapped(recorded.memory), listening(watch):
+    with _mapped(recorded.memory), watching(watch):
         # Where stream, function, metadata and hooks stand on a GPU.
         kernel.run(*recorded.grid, *(None,) * 6, *recorded.arguments)
 

@@ -153,7 +153,7 @@ def is_run(site: Site, pointers: Array, active: Array) -> bool:
     step, size = site.step, len(pointers)
     if step != site.nbytes or not step:
         return False
-    # The tile's ends tell that no number has wrapped around on the way, and those of the active lanes that none is left out.
+    # The tile's ends show that no number has wrapped around on the way, and those of the active lanes that none is left out.
     whole = int(pointers[-1]) - int(pointers[0]) == (size - 1) * step
     return whole and int(active[-1]) - int(active[0]) == (len(active) - 1) * step
 
@@ -228,7 +228,7 @@ _WITHOUT_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 @cache
 def change_of(operation: str, element: str) -> Callable[[Any, Any], Any] | None:
-    """What an atomic operation makes of what it finds and its operand; None where nobody knows."""
+    """What an atomic operation makes of what it finds and its operand; None if the operation is not known."""
     return _WITHOUT_ARITHMETIC.get(operation) or atomic(operation, element)
 
 

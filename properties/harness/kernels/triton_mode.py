@@ -30,7 +30,7 @@ def prepare(device: str) -> None:
     every launch.
 
     Raises:
-        ValueError: this process runs kernels in the other way, Triton has been told to interpret them, or a variable says
+        ValueError: this process runs kernels in the other way, TRITON_INTERPRET is set, or a variable says
             what cannot be.
     """
     on_cpu = device == "cpu"

@@ -21,7 +21,7 @@ _lowest, _highest = np.minimum.reduce, np.maximum.reduce
 
 
 @contextlib.contextmanager
-def listening(watch: Sanitizer) -> Iterator[None]:
+def watching(watch: Sanitizer) -> Iterator[None]:
     """Every access of an executed launch in this context is shown to the sanitizer before it is made."""
     with launch.running(memory=lambda one: WatchedMemory(watch, one), unwatched=watch.all_written):
         yield

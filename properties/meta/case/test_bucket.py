@@ -160,14 +160,14 @@ def shrinking(defect: str, name: str) -> list[Case]:
     return found
 
 
-def told(message: str, expected: Returned | Refusal, actual: Returned | Raised) -> Case:
+def with_outcome(message: str, expected: Returned | Refusal, actual: Returned | Raised) -> Case:
     """A case whose call has these outcomes."""
     return a_case(expected=(expected,), actual=(actual,), message=f"{message} [divide(x=5, y=2)]")
 
 
 def raised(exception: str, message: str) -> Case:
     words = f"the call = {exception}: {message}, but should be a result, 3"
-    return told(words, Returned(3), Raised(exception, message))
+    return with_outcome(words, Returned(3), Raised(exception, message))
 
 
 def with_finding(tensor: str, index: int, line: int) -> Case:
@@ -175,7 +175,7 @@ def with_finding(tensor: str, index: int, line: int) -> Case:
     return raised("OutsideView", f"{access} at copies.py:{line}, behind it")
 
 
-DIFFERS = told("result = 4, but should be 3", Returned(3), Returned(4))
+DIFFERS = with_outcome("result = 4, but should be 3", Returned(3), Returned(4))
 FAULTED = raised(DEVICE_FAULT, "illegal access: memory was touched that is not there")
 BUCKETS = [
     (DIFFERS, "divide: result", ""),
@@ -185,7 +185,9 @@ BUCKETS = [
         "",
     ),
     (
-        told("result = 4, but should be ValueError that names starts[3]", Refusal("starts[3]"), Returned(4)),
+        with_outcome(
+            "result = 4, but should be ValueError that names starts[3]", Refusal("starts[3]"), Returned(4)
+        ),
         "divide: returns, but should raise ValueError that names starts",
         "",
     ),
@@ -275,7 +277,7 @@ def test_two_inputs_of_one_sentence_read_the_same(message: str, same: str) -> No
 
 
 def test_sentences_that_say_different_things_stay_apart() -> None:
-    told = [
+    messages = [
         "chunk_offsets[1] = 2, but should be 3",
         "chunk_indices[1] = 2, but should be 3",
         "after the step, row 1 of r0 = zeros, but should be that of token 1",
@@ -283,7 +285,7 @@ def test_sentences_that_say_different_things_stay_apart() -> None:
         "cu[0] = 1, but should be 0",
         "cu = (0, 1, 1), but should increase strictly",
     ]
-    assert len(set(map(plain, told))) == len(told)
+    assert len(set(map(plain, messages))) == len(messages)
 
 
 def test_a_long_message_is_plain_within_a_moment() -> None:

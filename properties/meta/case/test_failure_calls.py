@@ -59,9 +59,9 @@ def test_a_condition_on_two_calls_shows_the_one_that_is_wrong(function: str, wro
     for one in (case, with_own_calls(case, subject)):
         assert f"[{function}(cu_seqlens=" in one.message
         assert "prepare_" not in one.message
-        told = lines(one)
-        assert [line for line in told if line.startswith("  expected")] != [
-            line.replace("actual  ", "expected") for line in told if line.startswith("  actual")
+        printed = lines(one)
+        assert [line for line in printed if line.startswith("  expected")] != [
+            line.replace("actual  ", "expected") for line in printed if line.startswith("  actual")
         ]
         assert cause_of(one).title.startswith(f"{function}: ")
 

@@ -62,9 +62,9 @@ def test_what_is_no_case_is_told_of_and_the_other_cases_of_the_corpus_are_replay
     written(tmp_path / "a.json", hostile)
     a_case().save(tmp_path / "b.json")
     first, second = Corpus(tmp_path).entries()
-    told, _ = replayed(first, "impl", "cpu")
-    assert (told.file, told.verdict) == ("a.json", "UNREADABLE")
-    assert hostile.refused in told.message
+    replay, _ = replayed(first, "impl", "cpu")
+    assert (replay.file, replay.verdict) == ("a.json", "UNREADABLE")
+    assert hostile.refused in replay.message
     assert second.case == a_case()
 
 

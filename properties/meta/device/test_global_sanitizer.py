@@ -37,7 +37,7 @@ from properties.harness.execution.registry import load_properties
 from properties.harness.kernels import private
 from properties.harness.kernels.gpu_launch import CannotLaunch, GpuLaunch, launch_again
 from properties.harness.kernels.sanitizer.cells import CellSanitizer, Race
-from properties.harness.kernels.watched import listening
+from properties.harness.kernels.watched import watching
 from properties.subjects import load
 
 PROPERTY = "the_kernel_that_stores_states_may_be_launched_as_documented"
@@ -121,7 +121,7 @@ def test_a_log_without_reports_is_whole() -> None:
 
 def seen(name: str) -> CellSanitizer:
     watch = CellSanitizer(4)
-    with listening(watch):
+    with watching(watch):
         controls.CONTROLS[name]("cpu")
     return watch
 

@@ -39,7 +39,7 @@ def unwritten_row() -> Exhibit:
 
     return Exhibit(
         "unwritten_row",
-        "a request without computed tokens (`>=` for `>`) starts from a block that nobody has written",
+        "a request without computed tokens (`>=` for `>`) starts from a block that has not been written",
         initial_states_broken,
         initial_states_intact,
         lay_out,

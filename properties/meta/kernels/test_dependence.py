@@ -26,7 +26,7 @@ ONE_BY_ONE = ("reversed", "shuffled:1")
 
 @triton.jit
 def slots_kernel(out_ptr, count_ptr):  # type: ignore[no-untyped-def]
-    """Every program puts its number where it is told to: no race, but another place each time."""
+    """Every program puts its number into the next slot: no race, but another slot in each order."""
     tl.store(out_ptr + tl.atomic_add(count_ptr, 1), tl.program_id(0))
 
 
@@ -72,7 +72,7 @@ def racing_kernel(out_ptr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def last_to_finish_kernel(in_ptr, total_ptr, ticket_ptr, out_ptr):  # type: ignore[no-untyped-def]
-    """The last program, whoever it is, tells everybody's sum, and leaves the ticket as it was."""
+    """The last program to finish stores the sum, and leaves the ticket as it was."""
     tl.atomic_add(total_ptr, tl.load(in_ptr + tl.program_id(0)))
     if tl.atomic_add(ticket_ptr, 1) == tl.num_programs(0) - 1:
         tl.store(out_ptr, tl.load(total_ptr))

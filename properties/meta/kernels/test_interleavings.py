@@ -149,7 +149,7 @@ def brute(launch: Launched) -> tuple[set[Class], set[bytes], int]:
 
 
 class Choosing:
-    """Goes on as it is told, and where it is told no more, in one of the ways that there are: the others have to wait."""
+    """Goes on by a prefix of choices, then by the first program that can; the other choices are kept for later runs."""
 
     def __init__(self, prefix: list[int], waiting: list[list[int]], memory: TouchedMemory) -> None:
         self.prefix, self.waiting, self.memory = prefix, waiting, memory

@@ -36,7 +36,7 @@ class Watched:
             kept: the call leaves an object behind, which may remember their addresses.
         """
         # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
-        from properties.harness.kernels.watched import listening
+        from properties.harness.kernels.watched import watching
 
         views = {_key(view): (path, view) for path, (_, view) in scope.found.items()}
         new = {key: found for key, found in views.items() if key not in self._kept}
@@ -45,7 +45,7 @@ class Watched:
         if kept:
             self._kept.update(new)
         try:
-            with listening(self.sanitizer):
+            with watching(self.sanitizer):
                 yield
         finally:
             if not kept:

@@ -90,7 +90,7 @@ class Originals:
 
 
 class TouchedMemory(ObservedMemory):
-    """Tells the footprint of an operation, if that is `asked`, and keeps what it overwrites. For programs that are whole."""
+    """Has the footprint of each operation, if that is `asked`, and keeps what it overwrites. For programs that are whole."""
 
     def __init__(self, originals: Originals, footprints: Footprints) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from properties.harness.case.findings import told_bytes
+from properties.harness.case.findings import byte_count
 from properties.harness.kernels.sanitizer.provenance import UNKNOWN, Provenance
 from properties.harness.kernels.sanitizer.touches import Touch
 from properties.harness.kernels.sanitizer.views import Booleans, Integers, TensorView
@@ -84,12 +84,12 @@ def _beside(address: int, nbytes: int, view: TensorView) -> str:
     if not view.geometry.span:
         return f"of `{view.name}`, which has no element"
     if address < view.base:
-        return f"{told_bytes(view.base - address)} before the start of `{view.name}`"
+        return f"{byte_count(view.base - address)} before the start of `{view.name}`"
     if address >= view.end:
-        distance = told_bytes(address - view.end) if address > view.end else "right"
+        distance = byte_count(address - view.end) if address > view.end else "right"
         return f"{distance} behind the end of `{view.name}`"
     if address + nbytes > view.end:
-        return f"reaching {told_bytes(address + nbytes - view.end)} behind the end of `{view.name}`"
+        return f"reaching {byte_count(address + nbytes - view.end)} behind the end of `{view.name}`"
     rows, rest = [], address - view.base
     for count, stride in view.geometry.outer:
         rows.append(min(rest // stride, count - 1))

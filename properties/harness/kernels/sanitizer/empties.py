@@ -4,7 +4,7 @@ The functions of `_EMPTIES` return memory that has not been written. Every torch
 what it writes: in place, into `out=`, or through a view. A tensor that leaves torch's sight (`numpy()`, its storage) counts
 as written from then on, since what happens to it cannot be seen. So do writes that only torch's internals make.
 Not seen are writes through `data_ptr()` by ctypes or an extension that is no torch operation, through a capsule of
-`torch.utils.dlpack.to_dlpack`, and by threads that were running before: tell those to the sanitizer by `written`.
+`torch.utils.dlpack.to_dlpack`, and by threads that were running before: declare those by `Sanitizer.written`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Races within a program: lanes that touch each other's bytes, with no barrier between.
 
 A program's lanes run at once on a GPU. Two tiles of the same shape have the same lanes, element by element; tiles of
-different shapes are spread over lanes differently, so that the same byte is another lane's. Two scalars are everybody's.
+different shapes are spread over lanes differently, so that the same byte is another lane's. A scalar belongs to all lanes.
 An atomic of a single element and a reduction to one end in a barrier of their own, since every lane gets the result.
 """
 

@@ -101,10 +101,10 @@ def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from properties.harness.kernels.orders.schedule import program_schedule
     from properties.harness.kernels.sanitizer.empties import empties_unwritten
     from properties.harness.kernels.sanitizer.watch import Sanitizer
-    from properties.harness.kernels.watched import listening
+    from properties.harness.kernels.watched import watching
 
     watch = Sanitizer()
-    with listening(watch), contextlib.ExitStack() as more:
+    with watching(watch), contextlib.ExitStack() as more:
         if script.empties:
             more.enter_context(empties_unwritten(watch))
         more.enter_context(program_schedule(script.order))

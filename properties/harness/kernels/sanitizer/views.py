@@ -2,7 +2,7 @@
 
 A view's bytes are runs: its innermost dimensions that leave no gap make one run, its outer dimensions repeat that.
 Offsets are taken apart by the outer dimensions, largest stride first. That is exact where each stride reaches past
-everything inside it; dimensions that interleave (sliding windows, overlapping pages) are spelled out as intervals.
+everything inside it; dimensions that interleave (sliding windows, overlapping pages) are written out as intervals.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class StridedBytes:
             elif stride > span:
                 self.outer.insert(0, (count, stride))
             else:
-                self._spell_out(count, stride)
+                self._write_out(count, stride)
 
     def _inner_span(self) -> int:
         return int(self.ends[-1])
 
-    def _spell_out(self, count: int, stride: int) -> None:
+    def _write_out(self, count: int, stride: int) -> None:
         steps: Integers = np.arange(count, dtype=np.int64) * stride
         for n, s in self.outer:
             steps = np.add.outer(steps, np.arange(n, dtype=np.int64) * s).reshape(-1)
@@ -108,7 +108,7 @@ class TensorView:
     base: int
     geometry: StridedBytes
     tensor: Any = None
-    """Kept, so that nobody else gets its memory as long as the view is known."""
+    """Kept, so that its memory is not used again as long as the view is known."""
 
     end: int = field(init=False)
 

@@ -1,4 +1,4 @@
-"""The sanitizer itself: what users tell it, and what it makes of every access."""
+"""The sanitizer itself: what users declare, and what is found in every access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from properties.harness.case.findings import (
     RaceBetweenPrograms,
     RaceWithinProgram,
     UnwrittenRead,
-    told_bytes,
+    byte_count,
 )
 from properties.harness.kernels.sanitizer.bounds import first_misaligned, first_outside, where
 from properties.harness.kernels.sanitizer.lanes import Lanes, written_twice
@@ -166,7 +166,7 @@ class Sanitizer:
         element = f", as element {list(index)}" if index else ""
         place = where(address, touch.nbytes, views, self.provenance.known())
         message = (
-            f"program {touch.program} of {self._kernel} {access.verb} {told_bytes(touch.nbytes)} at {access.place}{element}, "
+            f"program {touch.program} of {self._kernel} {access.verb} {byte_count(touch.nbytes)} at {access.place}{element}, "
             f"{place}{self._owned(address)}"
         )
         raise OutsideView(message, access)
@@ -189,7 +189,7 @@ class Sanitizer:
 
     def _refuse_unwritten(self, touch: Touch, byte: int) -> NoReturn:
         access = self._access(touch, byte)
-        raise UnwrittenRead(f"{access}, but nobody has written it yet{self._owned(byte)}", access)
+        raise UnwrittenRead(f"{access}, but it has not been written yet{self._owned(byte)}", access)
 
     def _refuse_twice(self, touch: Touch, byte: int) -> NoReturn:
         access = self._access(touch, byte)

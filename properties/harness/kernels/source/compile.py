@@ -34,7 +34,7 @@ from properties.harness.kernels.source.parse import parsed
 from properties.harness.kernels.source.sites import Arithmetic, BranchSite, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
-"""The IR depends on it a little, and the newest of those that everybody has is what most run."""
+"""The IR depends on it a little; most users run this one."""
 _CAPABILITY = 90
 
 

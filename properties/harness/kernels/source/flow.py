@@ -105,9 +105,9 @@ class Flow:
         self._solve_steps()
 
     def step(self, value: Value) -> int | None:
-        """By how much each element of a tile of one dimension exceeds the one before it; None where nobody knows.
+        """By how much each element of a tile of one dimension exceeds the one before it; None if that is not known.
 
-        For pointers in bytes. Integers may wrap around on the way, which the first and the last element tell.
+        For pointers in bytes. Integers may wrap around on the way, which the first and the last element show.
         """
         return self._steps.get(value) if self.form(value) else 0
 

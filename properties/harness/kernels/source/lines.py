@@ -81,11 +81,11 @@ class Lines:
         else:
             self._names[value] = self._module.constant(constant, ("value", value))
 
-    def _exchange(self, one: Operation, *, everybody: bool = False) -> None:
+    def _exchange(self, one: Operation, *, one_result: bool = False) -> None:
         """Lanes of the program have to meet here."""
-        site = self._module.site("exchange", one.place, everybody=everybody)
+        site = self._module.site("exchange", one.place, one_result=one_result)
         self._line(f"yield {site.number}")
-        if everybody:
+        if one_result:
             self._line("exchange()")
 
     def _operation(self, one: Operation) -> None:

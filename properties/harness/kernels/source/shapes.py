@@ -53,7 +53,7 @@ class Shapes(Lines):
         self._shaped(one, f"{self._full(one.operands[0])}.transpose({order})")
 
     def _tt_reduce(self, one: Operation) -> None:
-        self._exchange(one, everybody=all(value.type.shape is None for value in one.results))
+        self._exchange(one, one_result=all(value.type.shape is None for value in one.results))
         axis = tiles.integer(one.text, "axis")
         operands = [self._full(value) for value in one.operands]
         if (simple := self._simple(one)) is not None:

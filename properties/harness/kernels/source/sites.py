@@ -27,8 +27,8 @@ class Site:
     """Of an atomic: and, or, xor, add, fadd, max, min, umax, umin, exch; cas, load, store, poll."""
     sem: str = ""
     step: int = 0
-    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 where nobody knows."""
-    everybody: bool = False
+    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 if that is not known."""
+    one_result: bool = False
     """Of an exchange: every lane has the one result."""
 
     @cached_property

@@ -70,7 +70,7 @@ def touched(touch: Touch) -> set[int]:
 
 
 def suspicious(byte: int, all_touches: list[Touch]) -> bool:
-    """Two programs touch it, somebody writes it, and not everybody does so atomically."""
+    """Two programs touch it, one of them writes it, and not all do so atomically."""
     here = [touch for touch in all_touches if byte in touched(touch)]
     plain = any(touch.kind != "atomic" for touch in here)
     others = any(one.program != other.program for one, other in combinations(here, 2))

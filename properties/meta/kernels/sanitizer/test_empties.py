@@ -50,7 +50,7 @@ def read(tensor: torch.Tensor) -> None:
 
 
 def first_unwritten(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The first element of which a kernel is told that nobody has written it."""
+    """The first element that is found unwritten."""
     with pytest.raises(UnwrittenRead) as caught:
         read(tensor)
     return caught.value.access.index
@@ -200,7 +200,7 @@ def layer() -> torch.Tensor:
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("make", EMPTIES.values(), ids=EMPTIES)
-def test_reading_what_nobody_has_written_is_reported(make: Callable[[], torch.Tensor]) -> None:
+def test_reading_unwritten_memory_is_reported(make: Callable[[], torch.Tensor]) -> None:
     assert first_unwritten(make()) == (0, 0)
 
 
@@ -333,12 +333,12 @@ FUNCTIONAL: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("make", FUNCTIONAL.values(), ids=FUNCTIONAL)
-def test_tensors_that_stand_for_others_are_nobodys_business(make: Callable[[], torch.Tensor]) -> None:
+def test_tensors_that_stand_for_others_are_left_alone(make: Callable[[], torch.Tensor]) -> None:
     read(make())
 
 
 @pytest.mark.usefixtures("watch")
-def test_tensors_without_memory_of_the_cpu_are_nobodys_business() -> None:
+def test_tensors_without_memory_of_the_cpu_are_left_alone() -> None:
     torch.empty(3, device="meta").fill_(1)
     torch.empty(0, 5).fill_(1)
     with FakeTensorMode():

@@ -106,7 +106,7 @@ def counted_kernel(data_ptr, count_ptr, COUNT: tl.constexpr, SIZE: tl.constexpr)
 
 @triton.jit
 def unused_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Loads what nobody needs: no compiler keeps that, for a GPU either."""
+    """Loads what is not used: no compiler keeps that, for a GPU either."""
     tl.load(data_ptr + SIZE + tl.arange(0, SIZE))
     tl.store(data_ptr, 0)
 

@@ -155,8 +155,8 @@ def test_an_order_is_the_order_of_programs(command: Command) -> None:
 
 def test_options_may_precede_the_script_and_its_own_follow(command: Command) -> None:
     path = command.write(f"print(sys.argv[1:])\n{COPY}")
-    told = ["--size", "4", "--no-empties", "a", "--", "--order", "x"]
-    outcome = command.run(["--order", "reversed", str(path), *told])
+    given = ["--size", "4", "--no-empties", "a", "--", "--order", "x"]
+    outcome = command.run(["--order", "reversed", str(path), *given])
     assert outcome.out.startswith("['--size', '4', 'a', '--order', 'x']\n")
 
 
