@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import HealthCheck, seed, settings
@@ -13,29 +12,29 @@ from properties.harness.case import Case
 from properties.harness.case.values import Device, call
 from properties.harness.diagnose.rerun import replay
 from properties.harness.execution.example import Bench, Falsified, Trial
-from properties.harness.execution.objects.embedded import LAST_TRUE_SONG
+from properties.harness.execution.objects.embedded import LARGEST_RIGHT_NUMBER
 from properties.harness.execution.port import Port
 from properties.harness.execution.registry import Property
 from properties.harness.report.markdown import write_report
 
-NAME = "the_canary_sings_every_number_as_it_is"
+NAME = "the_canary_returns_every_number_as_it_is"
 _EXAMPLES = 200
 _FILES = ("case.json", "repro.py", "test_repro.py", "report.md", "report.html")
 
 
 class CanaryNotFound(Exception):
-    """The canary was not found, or not as it should be."""
+    """The canary was not found, shrunk, reported and replayed."""
 
 
 def _body(trial: Trial, number: int) -> None:
-    trial.agrees(call("harness.sing", number=number, device=Device()))
+    trial.agrees(call("harness.canary_identity", number=number, device=Device()))
 
 
 CANARY = Property(
     NAME,
-    "Every number is sung as it is. (It is not: this property has to fail, or no other one can be trusted.)",
+    "Every number is returned as it is. (It is not: this property has to fail, or no other property can be trusted.)",
     "agreement",
-    ("harness.sing",),
+    ("harness.canary_identity",),
     _body,
     {"number": st.integers(0, 10**6)},
     __name__,
@@ -43,19 +42,19 @@ CANARY = Property(
 
 
 def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
-    """Have the canary found, shrunk, reported in `folder` and replayed; how that went, in a few words.
+    """Find, shrink, report in `folder` and replay the canary; a summary in a few words.
 
     Args:
         port: to replay it on; the bench's own without one.
 
     Raises:
-        CanaryNotFound: which of these did not happen.
+        CanaryNotFound: names what did not happen.
     """
     started, before = time.monotonic(), bench.examples
-    case = _found(bench)
+    case = _failing_case(bench)
     smallest = case.calls[-1].named["number"]
-    if smallest != LAST_TRUE_SONG + 1:
-        raise CanaryNotFound(f"it was shrunk to {smallest}, but should be to {LAST_TRUE_SONG + 1}")
+    if smallest != LARGEST_RIGHT_NUMBER + 1:
+        raise CanaryNotFound(f"it was shrunk to {smallest}, but should be to {LARGEST_RIGHT_NUMBER + 1}")
     directory = write_report(case, folder, bench.subject.module)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:
@@ -66,9 +65,13 @@ def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
     return f"found and shrunk to {smallest} in {bench.examples - before} examples, reported and replayed, {seconds:.1f} s"
 
 
-def _found(bench: Bench) -> Case:
-    unwatched: Callable[[Case], None] = lambda case: None  # noqa: E731 - in place of the bench's
-    watched, bench.on_falsified = bench.on_falsified, unwatched
+def _ignore(case: Case) -> None:
+    """In place of what the bench does with a failing case."""
+
+
+def _failing_case(bench: Bench) -> Case:
+    """The case of the canary, which is no finding of the campaign."""
+    on_falsified, bench.on_falsified = bench.on_falsified, _ignore
     # It has to be found, not remembered.
     chosen = settings(max_examples=_EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     try:
@@ -76,5 +79,5 @@ def _found(bench: Bench) -> Case:
     except Falsified as error:
         return error.case
     finally:
-        bench.on_falsified = watched
+        bench.on_falsified = on_falsified
     raise CanaryNotFound(f"{_EXAMPLES} examples of it passed")

@@ -186,7 +186,7 @@ def hostile() -> CampaignRecord:
 EXAMPLES = {
     "clean": a_record(),
     "two buckets": two_buckets(),
-    "canary silent": a_record(canary=""),
+    "canary not found": a_record(canary=""),
     "resumed": a_record(complete=False, interrupted=True, rounds=5),
     "empty": empty(),
     "CPU": on_a_cpu(),

@@ -1,4 +1,4 @@
-"""The property that must fail: heard where all is well, and told of where anything is wrong with the search."""
+"""The property that must fail: found where all is well; where it is not, the campaign says why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from properties.harness.case.values import Outcome, Returned, Step
 from properties.harness.execution import profiles
 from properties.harness.execution.example import Bench
 from properties.harness.execution.objects import embedded
-from properties.harness.execution.objects.embedded import LAST_TRUE_SONG
+from properties.harness.execution.objects.embedded import LARGEST_RIGHT_NUMBER
 from properties.harness.execution.port import InProcess
 from properties.harness.execution.registry import load_properties
 from properties.harness.report.markdown import write_report
@@ -36,9 +36,11 @@ def bench() -> Bench:
 
 def test_the_canary_is_found_shrunk_reported_and_replayed_each_time(bench: Bench, tmp_path: Path) -> None:
     results = [run_canary(bench, tmp_path).partition(",")[0] for _ in range(2)]
-    assert results == [f"found and shrunk to {LAST_TRUE_SONG + 1} in {bench.examples // 2} examples"] * 2
+    assert (
+        results == [f"found and shrunk to {LARGEST_RIGHT_NUMBER + 1} in {bench.examples // 2} examples"] * 2
+    )
     (path,) = tmp_path.glob("*/case.json")
-    assert Case.load(path).calls[0].named["number"] == LAST_TRUE_SONG + 1
+    assert Case.load(path).calls[0].named["number"] == LARGEST_RIGHT_NUMBER + 1
 
 
 def test_the_canary_is_no_finding_and_no_property_and_changes_no_profile(
@@ -52,33 +54,32 @@ def test_the_canary_is_no_finding_and_no_property_and_changes_no_profile(
     assert NAME not in load_properties()
 
 
-def silence(bench: Bench, folder: Path) -> str:
-    """Why the canary was silent."""
+def why_not_found(bench: Bench, folder: Path) -> str:
     with pytest.raises(CanaryNotFound) as caught:
         run_canary(bench, folder)
     return str(caught.value)
 
 
-def test_a_canary_that_never_fails_is_silent(
+def test_a_canary_that_never_fails_is_not_found(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 10**9)
-    assert silence(bench, tmp_path) == "200 examples of it passed"
+    monkeypatch.setattr(embedded, "LARGEST_RIGHT_NUMBER", 10**9)
+    assert why_not_found(bench, tmp_path) == "200 examples of it passed"
 
 
-def test_a_canary_that_is_not_shrunk_is_silent(
+def test_a_canary_that_is_not_shrunk_is_not_found(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 11)
-    assert silence(bench, tmp_path) == "it was shrunk to 12, but should be to 10"
+    monkeypatch.setattr(embedded, "LARGEST_RIGHT_NUMBER", 11)
+    assert why_not_found(bench, tmp_path) == "it was shrunk to 12, but should be to 10"
 
 
 @pytest.mark.parametrize("name", ["case.json", "repro.py", "test_repro.py", "report.md", "report.html"])
-def test_a_canary_whose_report_is_incomplete_is_silent(
+def test_a_canary_whose_report_is_incomplete_is_not_found(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(canary, "write_report", without(name))
-    assert silence(bench, tmp_path) == f"its report lacks {name}"
+    assert why_not_found(bench, tmp_path) == f"its report lacks {name}"
 
 
 def without(name: str) -> Callable[..., Path]:
@@ -93,23 +94,23 @@ def without(name: str) -> Callable[..., Path]:
 
 
 class TruePort(InProcess):
-    """Where every number is sung as it is."""
+    """Returns every number as it is."""
 
     def execute(self, step: Step) -> Outcome | None:
         return Returned(dict(step.named)["number"]) if hasattr(step, "named") else None
 
 
-def test_a_canary_whose_case_passes_when_it_is_replayed_is_silent(bench: Bench, tmp_path: Path) -> None:
+def test_a_canary_whose_case_passes_in_a_replay_is_not_found(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(CanaryNotFound, match=r"^its case did not fail when it was replayed$"):
         run_canary(bench, tmp_path, TruePort(bench.subject, "cpu"))
 
 
-def test_a_campaign_whose_canary_is_silent_is_not_to_be_trusted(
+def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     if device != "cpu":
-        pytest.skip("on a GPU the canary sings in a process of its own, which the test cannot silence")
-    monkeypatch.setattr(embedded, "LAST_TRUE_SONG", 10**9)
+        pytest.skip("on a GPU the canary runs in a process of its own, which the test cannot change")
+    monkeypatch.setattr(embedded, "LARGEST_RIGHT_NUMBER", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
     setting, pipe = Setting("impl", device, str(tmp_path)), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]

@@ -95,10 +95,10 @@ def test_the_verdict_of_a_replay_decides_what_its_test_is(verdict: str, kind: li
     assert kinds(found) == kind
 
 
-def test_a_silent_canary_is_a_failure() -> None:
-    (silent,) = cases(a_record(canary=""), "canary").values()
+def test_a_canary_that_was_not_found_is_a_failure() -> None:
+    (missing,) = cases(a_record(canary=""), "canary").values()
     (found,) = cases(a_record(), "canary").values()
-    assert (kinds(silent), kinds(found)) == (["failure"], [])
+    assert (kinds(missing), kinds(found)) == (["failure"], [])
 
 
 def test_characters_that_xml_forbids_are_shown_as_escapes() -> None:

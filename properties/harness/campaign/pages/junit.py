@@ -132,6 +132,6 @@ def _canary(record: CampaignRecord) -> Element:
     if record.canary:
         _element(case, "system-out", record.canary)
     else:
-        why = "SILENT: it was not reported, so that nothing in this campaign that passed is proof"
+        why = "NOT FOUND: it was not reported, so that nothing in this campaign that passed is proof"
         _element(case, "failure", message=why, type="canary")
     return case

@@ -57,11 +57,11 @@ class CampaignVerdict:
 
 def verdict(record: CampaignRecord, comparison: Comparison) -> CampaignVerdict:
     """What the campaign says of the subject, or why it says nothing."""
-    wrong, silent = list(_wrong(record, comparison)), list(_silent(record))
+    wrong, untrusted = list(_wrong(record, comparison)), list(_untrusted(record))
     missing = list(_missing(record))
-    words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": silent, "INCOMPLETE": missing}
+    words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": untrusted, "INCOMPLETE": missing}
     word = next((word for word, reasons in words.items() if reasons), "CLEAN")
-    return CampaignVerdict(word, (*wrong, *silent, *missing))
+    return CampaignVerdict(word, (*wrong, *untrusted, *missing))
 
 
 def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
@@ -105,9 +105,9 @@ def _standings(comparison: Comparison) -> str:
     return ", ".join(told)
 
 
-def _silent(record: CampaignRecord) -> Iterator[str]:
+def _untrusted(record: CampaignRecord) -> Iterator[str]:
     if not record.canary:
-        yield "The canary was SILENT: the property that must fail was not reported, so nothing that passed is proof."
+        yield "The canary was NOT FOUND: the property that must fail was not reported, so nothing that passed is proof."
 
 
 def _missing(record: CampaignRecord) -> Iterator[str]:

@@ -267,8 +267,8 @@ def _troubles(parts: Sequence[Part]) -> list[str]:
     commits = _told(part.record.commit for part in parts)
     told = [f"{part.name}: {text}" for part in parts for text in part.record.troubles]
     if any(part.record.canary for part in parts):
-        silent = [part.name for part in parts if not part.record.canary]
-        told += [f"{name}: the canary was not found" for name in silent]
+        lacking = [part.name for part in parts if not part.record.canary]
+        told += [f"{name}: the canary was not found" for name in lacking]
     return told if " | " not in commits else [f"the parts ran different commits: {commits}", *told]
 
 

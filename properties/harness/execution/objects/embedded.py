@@ -68,9 +68,9 @@ def replay(graph: Graph, latest: Any) -> GraphReads:  # noqa: ARG001 - the rules
     return GraphReads({name: tensor.clone() for name, tensor in graph.reads.items()})
 
 
-LAST_TRUE_SONG = 9
+LARGEST_RIGHT_NUMBER = 9
 
 
-def sing(number: int, device: torch.device) -> int:
-    """The number, by way of the device; of those above `LAST_TRUE_SONG`, another one: a campaign has to find that."""
-    return int((torch.tensor(number, device=device) + (number > LAST_TRUE_SONG)).item())
+def canary_identity(number: int, device: torch.device) -> int:
+    """The number, by way of the device; above `LARGEST_RIGHT_NUMBER` it is wrong, which a campaign has to find."""
+    return int((torch.tensor(number, device=device) + (number > LARGEST_RIGHT_NUMBER)).item())

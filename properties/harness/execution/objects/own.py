@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from properties.harness.execution.objects.embedded import capture, owned_fields, replay, sing
+from properties.harness.execution.objects.embedded import canary_identity, capture, owned_fields, replay
 from properties.harness.subject import Subject
 
 
@@ -35,5 +35,7 @@ OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "owned_fields": owned_fields,
     "capture": capture,
     "replay": replay,
-    "sing": sing,
+    "canary_identity": canary_identity,
+    # Its name in cases that were saved before.
+    "sing": canary_identity,
 }

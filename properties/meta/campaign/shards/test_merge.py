@@ -141,7 +141,7 @@ def test_troubles_say_whose_they_are() -> None:
     assert pair({}, {"troubles": ["slow disk"]}).troubles == ["shard 2/2: slow disk"]
 
 
-def test_a_canary_that_one_shard_did_not_hear_was_silent() -> None:
+def test_a_canary_that_one_shard_did_not_find_was_not_found() -> None:
     whole = pair({}, {"canary": ""})
     assert (whole.canary, whole.troubles) == ("", ["shard 2/2: the canary was not found"])
 

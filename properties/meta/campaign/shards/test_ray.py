@@ -48,7 +48,7 @@ def _pretended(
     row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", plan.examples or 0)
     found = [_bucket(seed % 5, seed % 7), _bucket(seed % 3, seed % 4)]
     record = CampaignRecord(
-        plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], buckets=found
+        plan.id, plan.subject, plan.device, "", canary="found", properties=[row], buckets=found
     )
     if watch is not None:
         watch(record)
@@ -82,7 +82,7 @@ def _interrupting(_: CampaignRecord) -> None:
 def _finished(plan: Plan) -> CampaignRecord:
     row = PropertyRecord("toys_divide", "Toys divide.", "", "passed", plan.examples or 0)
     return CampaignRecord(
-        plan.id, plan.subject, plan.device, "", canary="sung", properties=[row], complete=True
+        plan.id, plan.subject, plan.device, "", canary="found", properties=[row], complete=True
     )
 
 
@@ -133,7 +133,7 @@ def test_a_unit_that_always_fails_is_told_and_what_it_found_is_kept(found: Machi
     record = _run(found, tmp_path, _failing)
     assert not record.complete
     assert "unit 2 failed 3 times and is given up: RuntimeError: out of toys" in record.troubles
-    assert (record.examples, record.canary) == (1001 - 143, "sung")
+    assert (record.examples, record.canary) == (1001 - 143, "found")
     assert [one.property for one in record.buckets] == ["toys_divide_9"]
     assert len(Corpus(tmp_path / "corpus").entries()) == 1
 
