@@ -57,6 +57,6 @@ def message_of(error: BaseException) -> str:
     return f"{text[:LONGEST_MESSAGE]} ... {len(text)} characters in all"
 
 
-def spelled(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Type and message, as tracebacks end."""
     return f"{name_of(type(error))}: {message_of(error)}"

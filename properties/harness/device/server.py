@@ -23,7 +23,7 @@ from properties.harness.case.faults import (
     fault_told_by,
     wants_memory,
 )
-from properties.harness.case.raised import message_of, name_of, spelled
+from properties.harness.case.raised import error_text, message_of, name_of
 from properties.harness.case.values import Outcome, Raised, Step
 from properties.harness.device.compiling import tell_compilations
 from properties.harness.device.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
@@ -177,7 +177,9 @@ def _pickled(letter: bytes, value: Any) -> bytes:
 def _portable(error: BaseException) -> Exception:
     """The exception, or one that says the same where it cannot be sent, or would end the parent; a note has its traceback."""
     note = "".join(traceback.format_exception(error))
-    portable = error if isinstance(error, Exception) and _can_be_sent(error) else RuntimeError(spelled(error))
+    portable = (
+        error if isinstance(error, Exception) and _can_be_sent(error) else RuntimeError(error_text(error))
+    )
     portable.add_note(f"in the worker:\n{note}")
     return portable
 

@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import cast
 
-from properties.harness.case.raised import from_outside, message_of, spelled
+from properties.harness.case.raised import error_text, from_outside, message_of
 from properties.harness.subject.subject import Subject, offers, safe_getattr
 from properties.harness.subject.surroundings import kept_at_once
 
@@ -39,7 +39,7 @@ def load(name: str) -> Subject:
     except BaseException as error:
         if from_outside(error):
             raise
-        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {spelled(error)}") from error
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error_text(error)}") from error
     return adapted(module, name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from properties.harness.case import Case
-from properties.harness.case.raised import from_outside, spelled
+from properties.harness.case.raised import error_text, from_outside
 from properties.harness.subject.apart import NoAnswerError, answer_apart
 from properties.harness.subject.deviation import KnownDeviation, Symptom
 
@@ -95,6 +95,6 @@ class KnownDefectIndex:
             if from_outside(error):
                 raise
             name = one.id or one.alone or one.link
-            told = f"a condition of known defect {name} raised {spelled(error)}: the case counts as new"
+            told = f"a condition of known defect {name} raised {error_text(error)}: the case counts as new"
             self.errors.setdefault(name, told)
             return False

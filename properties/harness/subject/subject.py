@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from oracle.profile import DOCUMENTS, Profile
 from properties.harness.case import Case
-from properties.harness.case.raised import from_outside, spelled
+from properties.harness.case.raised import error_text, from_outside
 from properties.harness.case.values import Call
 from properties.harness.subject.deviation import KnownDeviation
 from properties.harness.subject.matching import KnownDefectIndex
@@ -202,7 +202,7 @@ def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:
             raise
         if absent:
             return absent[0]
-        raise AttributeError(f"{name} = {spelled(error)}, but should be found [safe_getattr]") from error
+        raise AttributeError(f"{name} = {error_text(error)}, but should be found [safe_getattr]") from error
 
 
 def offers(owner: Any, name: str) -> bool:

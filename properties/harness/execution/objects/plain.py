@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from properties.harness.case.raised import from_outside, name_of, plain_text, spelled
+from properties.harness.case.raised import error_text, from_outside, name_of, plain_text
 from properties.harness.case.values import Record, Value, record
 
 SCALARS = (type(None), bool, int, float, str)
@@ -41,7 +41,7 @@ def subject_code() -> Iterator[None]:
     except BaseException as error:
         if from_outside(error):
             raise
-        raise NotPlainError(spelled(error)) from error
+        raise NotPlainError(error_text(error)) from error
 
 
 def attribute(found: Any, name: str) -> Any:
