@@ -22,7 +22,7 @@ from properties.harness.case.bucket import bucket_of
 from properties.harness.case.failure import stated
 from properties.harness.case.values import Refusal, Returned, call
 from properties.harness.cli import main as cli
-from properties.harness.data.files import HOST
+from properties.harness.data.files import HOST, write_whole
 from properties.harness.execution import registry
 from properties.harness.execution.port import ordinary_port
 from properties.meta.breakages.broken import ROOT, a_case, earlier_json, toy
@@ -234,13 +234,13 @@ print(kept.troubles)
 def test_a_case_that_a_folder_refuses_goes_to_the_fallback_and_those_there_stay_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    folder, fallback, write = tmp_path / "corpus", tmp_path / "fallback", corpus.write_whole
+    folder, fallback = tmp_path / "corpus", tmp_path / "fallback"
     Corpus(folder).add(of_bucket(1), first_seen=SEEN)
 
     def refuses(path: Path, *arguments: Any, **options: Any) -> None:
         if path.parent == folder:
             raise OSError(number, os.strerror(number))
-        write(path, *arguments, **options)
+        write_whole(path, *arguments, **options)
 
     monkeypatch.setattr(corpus, "write_whole", refuses)
     kept = Corpus(folder, fallback)
