@@ -22,44 +22,32 @@ from properties.subjects.vllm.engine.settings import (
 )
 from properties.subjects.vllm.release import find, optional
 
+_MODEL_LACKS = """
+    uses_mrope is_encoder_decoder is_diffusion is_deepseek_mla use_mla is_moe is_mm_prefix_lm
+    is_multimodal_model is_attention_free supports_multimodal_inputs enable_prompt_embeds
+    enable_return_routed_experts use_fp64_gumbel enable_trace_replay return_sampling_mask
+    trust_remote_code is_multimodal_raw_input_only_model uses_alibi uses_xdrope
+"""
+"""What the model is not, and does not have: attributes that are False."""
+_MODEL_NONE = """
+    pooler_config logits_processors rswa_window quantization multimodal_config attention_chunk_size
+"""
+"""Attributes that are None."""
 _MODEL = {
-    "uses_mrope": False,
-    "is_encoder_decoder": False,
-    "is_diffusion": False,
+    **dict.fromkeys(_MODEL_LACKS.split(), False),
+    **dict.fromkeys(_MODEL_NONE.split()),
     "is_hybrid": True,
-    "is_deepseek_mla": False,
-    "use_mla": False,
-    "is_moe": False,
-    "is_mm_prefix_lm": False,
-    "is_multimodal_model": False,
-    "is_attention_free": False,
     "enforce_eager": True,
-    "supports_multimodal_inputs": False,
-    "enable_prompt_embeds": False,
-    "enable_return_routed_experts": False,
     "runner_type": "generate",
-    "pooler_config": None,
-    "logits_processors": None,
     "logprobs_mode": "raw_logprobs",
-    "use_fp64_gumbel": False,
-    "enable_trace_replay": False,
-    "return_sampling_mask": False,
-    "rswa_window": None,
     "disable_cascade_attn": True,
     "skip_tokenizer_init": True,
-    "quantization": None,
     "seed": 0,
     "dtype": torch.float32,
-    "multimodal_config": None,
-    "attention_chunk_size": None,
     "architecture": "Toy",
     "architectures": ["Toy"],
     "model": "toy",
     "served_model_name": "toy",
-    "trust_remote_code": False,
-    "is_multimodal_raw_input_only_model": False,
-    "uses_alibi": False,
-    "uses_xdrope": False,
     "uses_xdrope_dim": 0,
     "mrope_num_dims": 0,
 }

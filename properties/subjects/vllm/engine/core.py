@@ -8,11 +8,8 @@ a scheduler's output and returns a model runner's; `drafts`, for the scheduler; 
 """
 
 import collections
-import hashlib
-import pickle
 from collections.abc import Iterator
 from dataclasses import asdict
-from types import SimpleNamespace
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken, in_sentences
@@ -22,10 +19,10 @@ from oracle.lifecycle.observed import Decided, ObservedStep, Place
 from properties.harness.subject.not_offered import NotOffered
 from properties.subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from properties.subjects.vllm.engine.connection import LiveConnection
-from properties.subjects.vllm.engine.contents import accessed, held
+from properties.subjects.vllm.engine.scheduler import block_hasher, made_scheduler
 from properties.subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings, require_mode
 from properties.subjects.vllm.engine.states import LiveMemory
-from properties.subjects.vllm.engine.step import LiveStep
+from properties.subjects.vllm.engine.step import LiveStep, accessed, held
 from properties.subjects.vllm.engine.v1 import LiveWorkerV1
 from properties.subjects.vllm.engine.v2 import LiveWorkerV2
 from properties.subjects.vllm.layout import get_conv_state_layout
@@ -68,49 +65,14 @@ class LiveEngine:
         self.requests: list[Any] = []
         self.known: dict[bytes, tuple[str, int]] = {}
         """By block hash, the request and the number of its tokens that it stands for."""
-        self.scheduler = self._scheduler(scheduler, hashes)
+        self.scheduler = made_scheduler(settings, self.config, self.caches, scheduler, hashes)
         self.pool = self.scheduler.kv_cache_manager.block_pool
         if self.connection is not None:
             self.connection.bind(self.scheduler)
         self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
-        self.hasher = self._hasher(hashes)
+        self.hasher = block_hasher(settings, self.config, hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
         self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
-
-    def _scheduler(self, block_size: int, hash_block_size: int) -> Any:
-        name = "async_scheduler:AsyncScheduler" if self.settings.async_scheduling else "scheduler:Scheduler"
-        cls = find(f"vllm.v1.core.sched.{name}")
-        for place in (self.config.cache_config, self.caches):
-            if hasattr(place, "hash_block_size"):
-                place.hash_block_size = hash_block_size
-        grammars = SimpleNamespace(
-            should_advance=lambda *_, **__: False,
-            accept_tokens=lambda *_: True,
-            grammar_bitmask=lambda *_: None,
-            validate_tokens=lambda _, tokens: tokens,
-            reasoner_cls=None,
-        )
-        keywords = {} if hash_block_size == block_size else {"hash_block_size": hash_block_size}
-        made = cls(
-            vllm_config=self.config,
-            kv_cache_config=self.caches,
-            structured_output_manager=grammars,
-            block_size=block_size,
-            **keywords,
-        )
-        unit = getattr(made.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", block_size)
-        for place in (self.config.cache_config, self.caches):
-            if hasattr(place, "cache_hit_alignment_tokens"):
-                place.cache_hit_alignment_tokens = unit
-        return made
-
-    def _hasher(self, size: int) -> Any:
-        if not self.settings.prefix_caching:
-            return None
-        find("vllm.v1.core.kv_cache_utils:init_none_hash")(_digest)
-        lookahead = getattr(self.config, "num_hash_lookahead_tokens", 0)
-        hasher = find("vllm.v1.core.kv_cache_utils:get_request_block_hasher")
-        return hasher(size, _digest, lookahead) if lookahead else hasher(size, _digest)
 
     def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
         """A request comes in."""
@@ -293,11 +255,6 @@ class LiveEngine:
             prefix = bytes(split[1](key))
             for one in blocks.values() if isinstance(blocks, dict) else [blocks]:
                 yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
-
-
-def _digest(value: Any) -> bytes:
-    """The release's hash of a block, so that a scenario is the same in every process."""
-    return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
 
 
 def _worker(runner: str) -> Any:

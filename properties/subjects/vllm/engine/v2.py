@@ -31,6 +31,22 @@ from properties.subjects.vllm.release import find
 
 _STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
 ON_CPU = torch.device("cpu")
+_CONFIGURATIONS = """
+    model cache compilation lora load parallel scheduler speculative observability
+"""
+"""Parts of the configuration that the runner keeps."""
+_OFF = """
+    use_pp check_ep_fault use_dcp supports_mm_inputs uses_inputs_embeds is_pooling_model
+    is_encoder_decoder is_encoder_only use_aux_hidden_state_outputs
+"""
+"""Attributes of the runner that are False."""
+_ABSENT = """
+    pp_handler intermediate_tensors ubatch_runner encoder_cache pcp_manager pooling_runner
+    adaptive_verification fast_prefill rejection_sampler batch_sharder structured_outputs_worker
+    execute_model_state aux_output_connector routed_experts_capturer output_copy_stream main_stream
+    kv_block_zeroer
+"""
+"""Attributes of the runner that are None."""
 
 
 class LiveWorkerV2(LiveWorker):
@@ -58,54 +74,16 @@ class LiveWorkerV2(LiveWorker):
         settings, config = self.settings, self.config
         without_a_device()
         runner = bare(find(f"{GPU_FOLDER}.model_runner:GPUModelRunner"))
-        for name in (
-            "model",
-            "cache",
-            "compilation",
-            "lora",
-            "load",
-            "parallel",
-            "scheduler",
-            "speculative",
-            "observability",
-        ):
+        for name in _CONFIGURATIONS.split():
             setattr(runner, f"{name}_config", getattr(config, f"{name}_config"))
         runner.vllm_config, runner.device = config, ON_CPU
         runner.dtype = runner.kv_cache_dtype = torch.float32
         runner.vocab_size = config.model_config.get_vocab_size()
         runner.max_model_len, runner.max_num_tokens = settings.max_model_len, settings.max_num_batched_tokens
         runner.max_num_reqs = settings.max_num_seqs
-        for name in (
-            "use_pp",
-            "check_ep_fault",
-            "use_dcp",
-            "supports_mm_inputs",
-            "uses_inputs_embeds",
-            "is_pooling_model",
-            "is_encoder_decoder",
-            "is_encoder_only",
-            "use_aux_hidden_state_outputs",
-        ):
+        for name in _OFF.split():
             setattr(runner, name, False)
-        for name in (
-            "pp_handler",
-            "intermediate_tensors",
-            "ubatch_runner",
-            "encoder_cache",
-            "pcp_manager",
-            "pooling_runner",
-            "adaptive_verification",
-            "fast_prefill",
-            "rejection_sampler",
-            "batch_sharder",
-            "structured_outputs_worker",
-            "execute_model_state",
-            "aux_output_connector",
-            "routed_experts_capturer",
-            "output_copy_stream",
-            "main_stream",
-            "kv_block_zeroer",
-        ):
+        for name in _ABSENT.split():
             runner.__dict__[name] = None
         runner.is_first_pp_rank = runner.is_last_pp_rank = True
         if not hasattr(type(runner), "dp_size"):
