@@ -129,14 +129,6 @@ def test_what_is_executed_is_right(operation: str) -> None:
     assert out.tolist() == RIGHT[operation]().tolist()
 
 
-@pytest.mark.parametrize("number", [0.1, -0.1, 1 + 1 / 128 + 1 / 256, 3.4e38, 1 + 1 / 129, 1.5])
-def test_a_cast_that_is_executed_rounds_to_the_nearest(number: float) -> None:
-    numbers, out = torch.tensor([number]), torch.zeros(1, dtype=BF16)
-    with sanitize():
-        cast_kernel[(1,)](numbers, out, SIZE=1)
-    assert out.tolist() == numbers.to(BF16).tolist()
-
-
 @pytest.mark.usefixtures("not_understood")
 @pytest.mark.parametrize(
     "operation",

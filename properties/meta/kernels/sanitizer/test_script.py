@@ -56,6 +56,7 @@ COPY = "copy_kernel[(4,)](zeros(8), zeros(8), SIZE=2)\n"
 OUTSIDE = "copy_kernel[(5,)](zeros(8), zeros(10), SIZE=2)\n"
 RACE = "racing_kernel[(2,)](zeros(1))\n"
 SLOTS = "slots_kernel[(4,)](zeros(4), zeros(1))\n"
+PRINT_SLOTS = "out = zeros(4)\nslots_kernel[(4,)](out, zeros(1))\nprint(out.tolist())\n"
 UNWRITTEN = "copy_kernel[(4,)](torch.empty(8, dtype=torch.int32), zeros(8), SIZE=2)\n"
 
 
@@ -102,12 +103,28 @@ def line_of(body: str) -> int:
     return next(i for i, line in enumerate(KERNELS.splitlines(), 1) if line.strip().startswith(body))
 
 
-def test_a_clean_script_is_counted(command: Command) -> None:
-    assert command(COPY * 3) == (0, "CLEAN: 3 launches, 12 programs\n", "")
-
-
-def test_one_launch_of_one_program_is_not_launches(command: Command) -> None:
-    assert command("copy_kernel[(1,)](zeros(8), zeros(8), SIZE=8)\n").out == "CLEAN: 1 launch, 1 program\n"
+@pytest.mark.parametrize(
+    ("body", "arguments", "code", "out"),
+    [
+        (COPY * 3, (), 0, "CLEAN: 3 launches, 12 programs\n"),
+        ("copy_kernel[(1,)](zeros(8), zeros(8), SIZE=8)\n", (), 0, "CLEAN: 1 launch, 1 program\n"),
+        (COPY, ("--every-order",), 0, "CLEAN: 1 launch, 4 programs\n"),
+        (UNWRITTEN, ("--no-empties",), 0, "CLEAN: 1 launch, 4 programs\n"),
+        (UNWRITTEN, (), 1, "UnwrittenRead: "),
+        (SLOTS, (), 0, "CLEAN: 1 launch, 4 programs\n"),
+        (SLOTS, ("--every-order",), 1, "OrderDependence: element [0] of `out_ptr` depends on"),
+        (f"try:\n    {OUTSIDE}except Exception:\n    pass\n{COPY}", (), 1, "OutsideView: "),
+        (PRINT_SLOTS, ("--order", "reversed"), 0, "[3, 2, 1, 0]\n"),
+        (f"{COPY}sys.exit()\n", (), 0, "CLEAN: 1 launch, 4 programs\n"),
+        (f"{COPY}sys.exit(0)\n", (), 0, "CLEAN: 1 launch, 4 programs\n"),
+        (f"{COPY}sys.exit(3)\n", (), 2, ""),
+    ],
+)
+def test_a_script_ends_with_what_was_found(
+    command: Command, body: str, arguments: tuple[str, ...], code: int, out: str
+) -> None:
+    outcome = command(body, *arguments)
+    assert (outcome.code, outcome.out.startswith(out)) == (code, True)
 
 
 def test_a_finding_ends_the_script_and_shows_its_line(command: Command) -> None:
@@ -126,31 +143,6 @@ def test_a_race_shows_both_lines(command: Command) -> None:
     assert (code, out.startswith("RaceBetweenPrograms: ")) == (1, True)
     assert f"> {first:4}         tl.store(out_ptr, 1)" in out
     assert f"> {first + 2:4}         tl.store(out_ptr, 2)" in out
-
-
-def test_a_finding_that_the_script_catches_is_told_all_the_same(command: Command) -> None:
-    code, out, _ = command(f"try:\n    {OUTSIDE}except Exception:\n    pass\n{COPY}")
-    assert (code, out.startswith("OutsideView: ")) == (1, True)
-
-
-def test_empties_are_unwritten_unless_told_otherwise(command: Command) -> None:
-    assert command(UNWRITTEN).out.startswith("UnwrittenRead: ")
-    assert command(UNWRITTEN, "--no-empties").out == "CLEAN: 1 launch, 4 programs\n"
-
-
-def test_what_depends_on_the_order_is_found_in_every_order(command: Command) -> None:
-    assert command(SLOTS).code == 0
-    code, out, _ = command(SLOTS, "--every-order")
-    assert (code, out.startswith("OrderDependence: element [0] of `out_ptr` depends on")) == (1, True)
-
-
-def test_launches_in_every_order_count_once(command: Command) -> None:
-    assert command(COPY, "--every-order") == (0, "CLEAN: 1 launch, 4 programs\n", "")
-
-
-def test_an_order_is_the_order_of_programs(command: Command) -> None:
-    body = "out = zeros(4)\nslots_kernel[(4,)](out, zeros(1))\nprint(out.tolist())\n"
-    assert command(body, "--order", "reversed").out.startswith("[3, 2, 1, 0]\n")
 
 
 def test_options_may_precede_the_script_and_its_own_follow(command: Command) -> None:
@@ -178,19 +170,19 @@ def test_a_script_that_fails_is_not_clean(command: Command) -> None:
     assert "runpy" not in err
 
 
-@pytest.mark.parametrize(("end", "code"), [("sys.exit()", 0), ("sys.exit(0)", 0), ("sys.exit(3)", 2)])
-def test_the_exit_code_of_a_script_counts(command: Command, end: str, code: int) -> None:
-    assert command(f"{COPY}{end}\n").code == code
-
-
-def test_a_script_without_a_launch_is_not_clean(command: Command) -> None:
-    code, _, err = command("print(zeros(3).sum().item())\n")
-    assert (code, "error: no kernel was launched by" in err) == (2, True)
-
-
-def test_a_script_that_wants_a_gpu_is_told_where_tensors_have_to_be(command: Command) -> None:
-    code, _, err = command("raise AssertionError('Torch not compiled with CUDA enabled')\n")
-    assert (code, err.splitlines()[-1]) == (2, "hint: tensors have to be on the CPU (DEVICE=cpu)")
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        ("print(zeros(3).sum().item())\n", "error: no kernel was launched by"),
+        (
+            "raise AssertionError('Torch not compiled with CUDA enabled')\n",
+            "hint: tensors have to be on the CPU (DEVICE=cpu)",
+        ),
+    ],
+)
+def test_a_script_that_launches_nothing_is_not_clean(command: Command, body: str, last: str) -> None:
+    code, _, err = command(body)
+    assert (code, err.splitlines()[-1].startswith(last)) == (2, True)
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
