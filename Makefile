@@ -50,7 +50,7 @@ endif
 
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 ifneq ($(GIVEN),)
-MISSPELT := $(shell $(if $(PYTHON),$(PY),python3) properties/harness/cli/make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
+MISSPELT := $(shell $(if $(PYTHON),$(PY),python3) statecheck/cli/make.py $(firstword $(MAKEFILE_LIST)) $(GIVEN) 2>/dev/null)
 $(if $(MISSPELT),$(error $(MISSPELT)))
 endif
 
@@ -59,7 +59,7 @@ VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
 # What whoever calls make has to type again; every command line that a run prints begins with it.
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
-RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m properties
+RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
 RELEASED = vllm$(addprefix +,$(INSIDE))
@@ -160,7 +160,7 @@ lint: $(READY)  ## ruff, formatting, import contracts, one class name for one co
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-	@$(PY) -m properties.meta.class_names
+	@$(PY) -m tools.class_names
 
 types: $(READY)  ## mypy
 	@$(PY) -m mypy

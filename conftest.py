@@ -1,3 +1,3 @@
 """Options, profiles and fixtures of the whole suite."""
 
-pytest_plugins = ("properties.harness.suite.options",)
+pytest_plugins = ("statecheck.suite.options",)

@@ -9,10 +9,6 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Fake, Let, Step, Value, record
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Group, Setup, setups
 from properties.strategies.align_batches import (
     OUT,
@@ -43,6 +39,10 @@ from properties.strategies.align_pointers import (
 from properties.strategies.align_runner import COPY_BUFFERS, RunnerStep, runner_steps
 from properties.strategies.align_steps import afters, befores, far_afters, far_befores
 from properties.strategies.orders import orders
+from statecheck.case.values import Call, Fake, Let, Step, Value, record
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 CREATE = f"{CONTEXT}.create"
 INITIALIZE = f"{CONTEXT}.initialize_from_forward_context"

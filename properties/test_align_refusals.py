@@ -8,25 +8,6 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import (
-    Attribute,
-    Call,
-    Device,
-    DType,
-    Function,
-    Let,
-    Name,
-    Record,
-    Step,
-    Tensor,
-    Value,
-    View,
-    int32,
-    int64,
-    record,
-)
-from properties.harness.execution.example import Bench, Trial
-from properties.harness.execution.registry import PROPERTIES, prop, written_examples
 from properties.strategies.align import CONTEXT, Group, Kept, Setup
 from properties.strategies.align_batches import (
     POSTPROCESS,
@@ -55,6 +36,25 @@ from properties.strategies.align_runner import (
     scheduler_output,
     stage,
 )
+from statecheck.case.values import (
+    Attribute,
+    Call,
+    Device,
+    DType,
+    Function,
+    Let,
+    Name,
+    Record,
+    Step,
+    Tensor,
+    Value,
+    View,
+    int32,
+    int64,
+    record,
+)
+from statecheck.execution.example import Bench, Trial
+from statecheck.execution.registry import PROPERTIES, prop, written_examples
 
 CREATE = f"{CONTEXT}.create"
 INITIALIZE = f"{CONTEXT}.initialize_from_forward_context"

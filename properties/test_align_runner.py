@@ -7,10 +7,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT, Setup, setups
 from properties.strategies.align_batches import After
 from properties.strategies.align_runner import (
@@ -35,6 +31,10 @@ from properties.strategies.align_runner import (
     stage,
 )
 from properties.strategies.align_steps import afters
+from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 GROUPS = "get_mamba_groups"
 ALL = "postprocess_mamba_all"

@@ -6,10 +6,6 @@ from collections.abc import Callable
 
 from hypothesis import assume
 
-from properties.harness.case.values import Let, Value
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import CONTEXT
 from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
 from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
@@ -21,6 +17,10 @@ from properties.strategies.align_sessions import (
     histories,
     look,
 )
+from statecheck.case.values import Let, Value
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
 SLOTS = (

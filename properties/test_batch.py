@@ -6,10 +6,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Let, Name, Overwrite, Tensor, call, int32
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -22,6 +18,10 @@ from properties.strategies.batch import (
     shuffled_batches,
     splittings,
 )
+from statecheck.case.values import Let, Name, Overwrite, Tensor, call, int32
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
 COMPUTED, LENGTHS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from properties.harness.case.values import Call, Name, Tensor
-from properties.harness.execution.machines import TrialMachine, machine_prop
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, captured_step, setups, steps
+from statecheck.case.values import Call, Name, Tensor
+from statecheck.execution.machines import TrialMachine, machine_prop
 
 BUILDERS = tuple(CLASSES.values())
 UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))

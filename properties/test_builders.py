@@ -9,10 +9,6 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Name, Record, Tensor, Value, call
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.builders import (
     CLASSES,
     BuildCall,
@@ -24,6 +20,10 @@ from properties.strategies.builders import (
     setups,
     steps,
 )
+from statecheck.case.values import Call, Name, Record, Tensor, Value, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 BUILDERS = tuple(CLASSES.values())
 BUILD = tuple(f"{name}.build" for name in BUILDERS)

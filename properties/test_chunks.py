@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
+from statecheck.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 VARLEN = "compute_varlen_chunk_metadata"
 CONV = "compute_causal_conv1d_metadata"

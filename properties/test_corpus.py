@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from properties.harness.campaign.corpus import Corpus, CorpusFile, replayed
-from properties.harness.execution.example import Bench
+from statecheck.campaign.corpus import Corpus, CorpusFile, replayed
+from statecheck.execution.example import Bench
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,10 +8,6 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Address, call
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
     Copy,
@@ -20,6 +16,10 @@ from properties.strategies.layout import (
     layouts,
     temporal_copies,
 )
+from statecheck.case.values import Address, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 CONV, TEMPORAL = "get_conv_copy_spec", "get_temporal_copy_spec"
 LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"

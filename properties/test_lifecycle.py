@@ -18,15 +18,15 @@ from properties.engine.reduction import Failing, reduced
 from properties.engine.runners import Execute
 from properties.engine.scenarios import Arrive, EngineStep, Event, Finish, Reset, Scenario, Turn
 from properties.engine.world import World
-from properties.harness.case.values import Outcome
-from properties.harness.case.values import Step as AnyStep
-from properties.harness.execution.domain import not_offered
-from properties.harness.execution.example import Bench, KnownFailure, OutsideDomain, Trial
-from properties.harness.execution.machines import TrialMachine, machine_prop
-from properties.harness.execution.registry import Property
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import turns, worlds
 from properties.test_align_sessions import ROWS, SLOTS
+from statecheck.case.values import Outcome
+from statecheck.case.values import Step as AnyStep
+from statecheck.execution.domain import not_offered
+from statecheck.execution.example import Bench, KnownFailure, OutsideDomain, Trial
+from statecheck.execution.machines import TrialMachine, machine_prop
+from statecheck.execution.registry import Property
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
 REDUCTION_SECONDS = 30.0

@@ -10,10 +10,10 @@ from properties.engine.recurrent import Recurrent
 from properties.engine.runners import Execute
 from properties.engine.scenarios import GreedyScenario, Scenario
 from properties.engine.world import World
-from properties.harness.execution.machines import machine_prop
 from properties.strategies.lifecycle import with_blocks, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from properties.test_lifecycle import BUILDERS, Scenarios
+from statecheck.execution.machines import machine_prop
 
 VOCABULARY = 24
 SEEDS = 8

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from properties.harness.case.failure import stated
-from properties.harness.case.values import Call, Name, Record, Returned, Value, call
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
 from properties.strategies.live import (
     LONGEST,
     LiveAbort,
@@ -19,6 +15,10 @@ from properties.strategies.live import (
 )
 from properties.strategies.live_connectors import connected_stories
 from properties.strategies.live_situations import stories_with_situations
+from statecheck.case.failure import stated
+from statecheck.case.values import Call, Name, Record, Returned, Value, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
 
 ENGINE = "LiveEngine"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
-from properties.harness.execution.example import Bench, Trial
-from properties.harness.execution.registry import PROPERTIES, prop, written_examples
 from properties.strategies.batch import Batch, BlockTable, RequestRow, metadata
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
+from statecheck.case.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record
+from statecheck.execution.example import Bench, Trial
+from statecheck.execution.registry import PROPERTIES, prop, written_examples
 
 VARLEN, CONV = "compute_varlen_chunk_metadata", "compute_causal_conv1d_metadata"
 SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, call
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
 from properties.strategies.layout import environment, layouts
 from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, ShapeArguments, models
+from statecheck.case.values import Call, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
 
 FAMILIES = tuple(
     f"{CALCULATOR}.{family}_state_shape"

@@ -6,12 +6,12 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import DType, Record, Tensor, call, record
-from properties.harness.execution.example import Trial
-from properties.harness.execution.registry import prop
-from properties.harness.execution.statements import statement, statements
 from properties.strategies.align import DTYPES as BYTES
 from properties.strategies.layout import DTYPES, ONE_BYTE_DTYPES
+from statecheck.case.values import DType, Record, Tensor, call, record
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+from statecheck.execution.statements import statement, statements
 
 PAGE = "MambaSpec.page_size_bytes.fget"
 BUDGET = "MambaSpec.max_memory_usage_bytes"

@@ -49,7 +49,7 @@ def properties(
     """
     caller = sys._getframe(1)
     open_rooms()
-    from properties.harness.suite.items import SuitePlace, suite_of
+    from statecheck.suite.items import SuitePlace, suite_of
 
     return suite_of(
         port,

@@ -17,7 +17,7 @@ def main() -> int:
     sys.path.insert(0, str(FOLDER))
     # How commands that are printed begin.
     os.environ["STATECHECK_COMMAND"] = "statecheck" if _is_script() else "python -m statecheck"
-    from properties.__main__ import run
+    from statecheck.cli.process import run
 
     return run()
 

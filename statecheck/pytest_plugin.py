@@ -15,7 +15,7 @@ from statecheck._rooms import FOLDER, open_rooms, with_working_folder
 
 _PACKAGE = "statecheck"
 _TESTS = FOLDER / "properties"
-_OPTIONS = "properties.harness.suite.options"
+_OPTIONS = "statecheck.suite.options"
 _VERDICTS = "statecheck properties"
 _TOLD = "statecheck property"
 
@@ -74,7 +74,7 @@ class _Suites:
         manager = self._config.pluginmanager
         if not manager.has_plugin(_VERDICTS):
             open_rooms()
-            from properties.harness.suite.verdicts import PropertyTests
+            from statecheck.suite.verdicts import PropertyTests
 
             manager.register(PropertyTests(Path(self._config.getoption("--statecheck-reports"))), _VERDICTS)
             return manager.get_plugin(_VERDICTS)

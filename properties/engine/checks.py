@@ -11,7 +11,7 @@ from properties.engine.metadata import StateAccess
 from properties.engine.models import Model
 from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import Words
-from properties.harness.case.suspect import Suspect
+from statecheck.case.suspect import Suspect
 
 
 @dataclass(eq=False)

@@ -25,8 +25,8 @@ from properties.engine.report.story import Story
 from properties.engine.report.words import Words
 from properties.engine.runners import RUNNERS, Execute, Runner
 from properties.engine.world import World
-from properties.harness.case.values import Call, Outcome, Overwrite, Raised
-from properties.harness.case.values import Step as CaseStep
+from statecheck.case.values import Call, Outcome, Overwrite, Raised
+from statecheck.case.values import Step as CaseStep
 
 Sampler = Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]
 """From a row and the model's token after each of its tokens to the accepted drafts and one token more."""

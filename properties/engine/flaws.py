@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from properties.harness.case.failure import Failure, exception_of, kind_of_exception, stated
-from properties.harness.case.suspect import Suspect
-from properties.harness.case.values import Raised
+from statecheck.case.failure import Failure, exception_of, kind_of_exception, stated
+from statecheck.case.suspect import Suspect
+from statecheck.case.values import Raised
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import tokens
 from properties.engine.runners import Runner, WorkerState
 from properties.engine.world import World
-from properties.harness.case.values import Let, Raised, Tensor
+from statecheck.case.values import Let, Raised, Tensor
 
 Touched = set[tuple[int, int]]
 

@@ -10,7 +10,7 @@ from typing import Any
 from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Misled
 from properties.engine.world import World
-from properties.harness.case.values import Call, Name, Record, Tensor, Value, boolean, int32, record
+from statecheck.case.values import Call, Name, Record, Tensor, Value, boolean, int32, record
 
 
 @dataclass(frozen=True)

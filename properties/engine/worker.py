@@ -11,7 +11,7 @@ from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.flaws import SubjectFailed, subject_raised
 from properties.engine.metadata import ForwardBatch
 from properties.engine.world import World
-from properties.harness.case.values import (
+from statecheck.case.values import (
     Call,
     Outcome,
     Overwrite,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from oracle.lifecycle.requests import Geometry
 from oracle.profile import DOCUMENTS, Profile
 from oracle.types import cdiv
-from properties.harness.case.values import Let, Step, Tensor
 from properties.strategies import builders
 from properties.strategies.align import Setup
 from properties.strategies.situations import NamedSituations
+from statecheck.case.values import Let, Step, Tensor
 
 NEVER = 0xEE
 """What every byte of a page holds that nobody has written since the block was used before."""

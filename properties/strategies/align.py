@@ -9,7 +9,9 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import (
+from properties.strategies.layout import environment
+from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import (
     BufferMaker,
     Call,
     Device,
@@ -21,8 +23,6 @@ from properties.harness.case.values import (
     View,
     record,
 )
-from properties.strategies.layout import environment
-from properties.strategies.situations import NamedSituations, noted
 
 CONTEXT = "MambaSpecDecodeGPUContext"
 DTYPES = {

@@ -11,11 +11,11 @@ from typing import Self, TypeVar
 
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
-from properties.harness.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from properties.strategies.align import CONTEXT, Setup
 from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
 from properties.strategies.align_requests import FLAWS, Sampled, Starting
 from properties.strategies.situations import NamedSituations, named
+from statecheck.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -10,8 +10,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
 from properties.strategies.align import Group, Setup
+from statecheck.case.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
 
 HUGE = 2**31 + 2**12
 HUGE_ID_PAGE = 64

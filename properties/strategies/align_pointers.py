@@ -9,7 +9,12 @@ from itertools import accumulate
 from hypothesis import strategies as st
 
 from oracle.situations.align import pointers
-from properties.harness.case.values import (
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_cache import Cache, pattern
+from properties.strategies.align_runner import copy_buffers
+from properties.strategies.orders import schedules, without_warps
+from properties.strategies.situations import NamedSituations, named, noted
+from statecheck.case.values import (
     Attribute,
     Call,
     Let,
@@ -22,11 +27,6 @@ from properties.harness.case.values import (
     call,
     record,
 )
-from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_cache import Cache, pattern
-from properties.strategies.align_runner import copy_buffers
-from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, named, noted
 
 COLLECT = "collect_mamba_copy_meta"
 OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)

@@ -10,7 +10,12 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 
 from oracle.situations.align import decisions, runner
-from properties.harness.case.values import (
+from properties.strategies.align import KINDS, Setup, setups
+from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
+from properties.strategies.align_requests import Starting, starting
+from properties.strategies.orders import schedules, without_warps
+from properties.strategies.situations import NamedSituations, named, noted
+from statecheck.case.values import (
     Attribute,
     BufferMaker,
     Call,
@@ -26,11 +31,6 @@ from properties.harness.case.values import (
     int32,
     record,
 )
-from properties.strategies.align import KINDS, Setup, setups
-from properties.strategies.align_cache import PLAIN, Cache, Filling, fillings, spread
-from properties.strategies.align_requests import Starting, starting
-from properties.strategies.orders import schedules, without_warps
-from properties.strategies.situations import NamedSituations, named, noted
 
 PREPROCESS = "preprocess_mamba"
 POSTPROCESS_GPU = "postprocess_mamba_align_gpu"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from properties.harness.case.values import Call, Let, Overwrite, Record, Step, int32
 from properties.strategies.align import Setup
 from properties.strategies.align_batches import (
     POSTPROCESS_ALIGN,
@@ -20,6 +19,7 @@ from properties.strategies.align_batches import (
     preprocess_launch,
 )
 from properties.strategies.align_runner import Blocks, Scheduled, buffers, postprocess, preprocess, stage
+from statecheck.case.values import Call, Let, Overwrite, Record, Step, int32
 
 TILE = 256
 """Rows of a program of the preprocess kernel."""

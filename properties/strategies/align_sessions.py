@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
-from properties.harness.case.values import Call, Let, Overwrite, Step, Value, int32
 from properties.strategies.align import Setup, column_of, setups
 from properties.strategies.align_batches import After, BatchLayout, table_by_slot
 from properties.strategies.align_cache import PLAIN, Cache, Filling
@@ -22,6 +21,7 @@ from properties.strategies.align_runners import InRows, InSlots
 from properties.strategies.align_states import Recurrence, places
 from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, named, noted
+from statecheck.case.values import Call, Let, Overwrite, Step, Value, int32
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from properties.harness.case.values import Let, Overwrite, Step, View
 from properties.strategies.align_cache import Cache, pattern
+from statecheck.case.values import Let, Overwrite, Step, View
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
 
 POISON = 0x7EADBEE
 """Fills memory that nobody may read; no block has this id."""

@@ -9,7 +9,9 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import (
+from properties.strategies.batch import POISON
+from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import (
     Call,
     Device,
     DType,
@@ -22,8 +24,6 @@ from properties.harness.case.values import (
     int32,
     record,
 )
-from properties.strategies.batch import POISON
-from properties.strategies.situations import NamedSituations, noted
 
 CLASSES = {
     "mamba1": "Mamba1AttentionMetadataBuilder",

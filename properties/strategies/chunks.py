@@ -8,8 +8,8 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Tensor, call, int32
 from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import Call, Tensor, call, int32
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call, Tensor, call
 from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import Call, Tensor, call
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 LAYOUTS = ("SD", "DS")

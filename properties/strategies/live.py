@@ -9,7 +9,7 @@ from typing import Any, Self
 from hypothesis import strategies as st
 
 from oracle.profile import Profile
-from properties.harness.case.values import Record, record
+from statecheck.case.values import Record, record
 
 LONGEST = 32
 """Tokens of a request, at most."""

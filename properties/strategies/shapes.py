@@ -7,10 +7,10 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from properties.harness.case.values import Call
 from properties.strategies.layout import environment, layouts
 from properties.strategies.situations import NamedSituations, noted
-from properties.subjects.impl import PUBLISHED_MODELS
+from statecheck.case.values import Call
+from subjects.impl import PUBLISHED_MODELS
 
 CALCULATOR = "MambaStateShapeCalculator"
 TP_SIZES = (1, 2, 3, 4, 8)

@@ -14,7 +14,7 @@ from properties.engine.flaws import Flaw
 from properties.engine.metadata import ForwardBatch
 from properties.engine.report.contents import Content, Contents, Pools
 from properties.engine.report.words import tokens as told
-from properties.harness.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
 """Moments that a picture shows at most."""

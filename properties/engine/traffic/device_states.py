@@ -24,11 +24,11 @@ from properties.engine.report.words import Words
 from properties.engine.runners import Runner
 from properties.engine.traffic.claims import Claim, LayerPools, Refuted, seed_of
 from properties.engine.world import World
-from properties.harness.case.values import Call, Let, Step, Value
-from properties.harness.execution.objects.blocks import Named, Scope
-from properties.harness.execution.port import InProcess
 from properties.strategies.align import Setup
-from properties.subjects import Subject
+from statecheck.case.values import Call, Let, Step, Value
+from statecheck.execution.objects.blocks import Named, Scope
+from statecheck.execution.port import InProcess
+from subjects import Subject
 
 _AT_ONCE = 128
 """Promises that are asked for together at the end of a run."""

@@ -17,12 +17,12 @@ from properties.engine.traffic.claims import LayerPools
 from properties.engine.traffic.device_states import DeviceEngine, Direct, UnseenSetup, UnseenWorld
 from properties.engine.traffic.requests import BLOCK
 from properties.engine.world import World
-from properties.harness.execution.port import InProcess
 from properties.strategies.align import Group, Kept, Setup
 from properties.strategies.layout import environment
-from properties.subjects import Subject
-from properties.subjects.impl import PUBLISHED_MODELS
-from properties.subjects.impl import SUBJECT as IMPL
+from statecheck.execution.port import InProcess
+from subjects import Subject
+from subjects.impl import PUBLISHED_MODELS
+from subjects.impl import SUBJECT as IMPL
 
 CONV, TEMPORAL = "bfloat16", "float32"
 SMALL, TINY, ON_DEVICE = "small", "tiny", "Qwen3-Next-80B-A3B"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from properties.harness.report.line_chart import ticks
-from properties.harness.report.picture import fit, plain
+from statecheck.report.line_chart import ticks
+from statecheck.report.picture import fit, plain
 
 _LEFT, _TOP, _WIDTH, _ROW, _LEGEND = 60, 34, 900, 22, 70
 _COLORS = ("#7fb3d5", "#f5cba7", "#a9dfbf", "#d7bde2", "#f9e79f", "#aeb6bf")

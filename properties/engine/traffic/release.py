@@ -17,12 +17,12 @@ from properties.engine.traffic.release_report import release_line, tell_violatio
 from properties.engine.traffic.report import Histories, HistoryRow, Progress, finish, print_headline
 from properties.engine.traffic.requests import Arrival, Summary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
-from properties.harness.case.values import Call, Name, Outcome, Raised, Record, Returned, call
-from properties.harness.execution.domain import not_offered
-from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-from properties.harness.execution.port import InProcess, Port
-from properties.harness.subject import Subject
 from properties.strategies.live import LiveWorld
+from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
+from statecheck.execution.domain import not_offered
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.port import InProcess, Port
+from statecheck.subject import Subject
 
 WAITING = 2
 """Requests that wait beside those that run."""

@@ -12,13 +12,13 @@ from rich.console import Console
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.report import print_text
 from properties.engine.traffic.violations import STEP, LiveViolation
-from properties.harness.case import Case
-from properties.harness.case.failure import stated
-from properties.harness.case.values import Call, Outcome, Record, Returned, call
-from properties.harness.report.picture import svg
-from properties.harness.report.scenario_timeline import timeline_of
-from properties.harness.subject import Subject
 from properties.strategies.live import LiveWorld
+from statecheck.case import Case
+from statecheck.case.failure import stated
+from statecheck.case.values import Call, Outcome, Record, Returned, call
+from statecheck.report.picture import svg
+from statecheck.report.scenario_timeline import timeline_of
+from statecheck.subject import Subject
 
 _SHOWN = 10
 

@@ -30,9 +30,9 @@ from properties.engine.traffic.report import (
     told,
 )
 from properties.engine.traffic.requests import Arrival, arrivals, summary
-from properties.harness.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-from properties.harness.execution.port import choose_device
-from properties.subjects import Subject, load
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.port import choose_device
+from subjects import Subject, load
 
 WAITING = 2
 """Requests that wait beside those that run."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from properties.harness.case import Case, Failure
-from properties.harness.case.failure import raised_instead, stated
-from properties.harness.case.values import Call, Raised, Record, Returned, Value, call, record
-from properties.harness.subject import KnownDeviation, Subject
+from statecheck.case import Case, Failure
+from statecheck.case.failure import raised_instead, stated
+from statecheck.case.values import Call, Raised, Record, Returned, Value, call, record
+from statecheck.subject import KnownDeviation, Subject
 
 STEP = "LiveEngine.step"
 _LATEST = 6

@@ -1,1 +1,0 @@
-"""The machinery around the properties: execution port, trials, campaigns, reports, command line."""

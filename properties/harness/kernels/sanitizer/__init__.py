@@ -1,1 +1,0 @@
-"""What `properties.sanitizer` is made of."""

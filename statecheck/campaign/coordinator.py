@@ -1,0 +1,261 @@
+"""A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to a ledger.
+
+First the workers start, which takes nothing of the budget. Then the canary is run and the corpus replayed; then every property
+gets an example or a few, and rounds follow until the time is up. Known defects that show are reported towards the end.
+
+When the budget ends, no new example begins, and those that run get their full time limit. The pool decides about hangs from
+outside; `device.log` has the input of each call, whatever becomes of its worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from statecheck.campaign.outcomes import Outcomes
+from statecheck.campaign.pending import pending_of
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.recovery import Recovery
+from statecheck.campaign.schedule import GRACE_SECONDS, Schedule
+from statecheck.campaign.start import begun, first_seen, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.task_queue import TaskQueue
+from statecheck.campaign.workers.gpus import Gpus
+from statecheck.campaign.workers.handle import START_SECONDS, WorkerHandle
+from statecheck.campaign.workers.pool import WorkerPool
+from statecheck.campaign.workers.tasks import Explore, Setting
+from statecheck.case import Case
+
+_POLL_SECONDS = 0.2
+_TIMES_THE_LIMIT = 3
+"""After the end of the budget, calls are waited for so many times as long as each may take, if other processes have the CPU."""
+_SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.2
+
+Watch = Callable[["Campaign"], None]
+
+
+def run(plan: Plan, watch: Watch | None = None, *, resumed: CampaignRecord | None = None) -> CampaignRecord:
+    """Run one shard, or unit, on this machine to its end; its folder `reports/campaigns/<name>/` holds what is known.
+
+    Args:
+        watch: called several times a second with the campaign.
+        resumed: go on from there; what it has used of the budget is gone.
+
+    Raises:
+        ValueError: a plan that cannot be carried out.
+    """
+    return Campaign(plan, watch or (lambda campaign: None), resumed).run()
+
+
+class Campaign:
+    """A campaign while it runs."""
+
+    def __init__(self, plan: Plan, watch: Watch, resumed: CampaignRecord | None = None) -> None:
+        self.plan, self.watch = plan, watch
+        self.folder = Path(plan.reports) / "campaigns" / plan.name
+        self.pending = pending_of(self.folder)
+        start = begun(plan)
+        self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
+        self._spent_before = 0.0
+        if resumed is not None:
+            self.ledger.resume(resumed)
+            self._spent_before, self.record.began = resumed.seconds, resumed.began
+            self.record.rounds = resumed.rounds
+        self._started: float | None = None
+        self._ended: float | None = None
+        self._schedule = Schedule(plan, self.ledger, start.scenarios, self.record.rounds)
+        self._queue = TaskQueue(plan, self._schedule, self.defects)
+        self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
+        self._saved_at = self._shown_at = self._noted_at = float("-inf")
+        self._saved_buckets = 0
+        self._gpus: Gpus
+        self._pool: WorkerPool
+        self._outcomes: Outcomes
+
+    @property
+    def at(self) -> float:
+        """Seconds that the campaign has run; none until its workers are ready."""
+        if self._started is None:
+            return self._spent_before
+        now = self._ended if self._ended is not None else time.monotonic()
+        return self._spent_before + max(0.0, now - self._started)
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return float("inf") if self.plan.budget is None else self.plan.budget - self.at
+
+    @property
+    def examples(self) -> int:
+        return self.ledger.examples
+
+    @property
+    def reporting(self) -> set[str]:
+        """The names of the known defects whose reports are being written."""
+        return {one.task.shown for one in self._pool.busy if isinstance(one.task, Explore)} - {""}
+
+    def run(self) -> CampaignRecord:
+        """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
+        self._recovery.adopt()
+        self._line_up()
+        plan, setting = self.plan, self._setting()
+        self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
+        self._pool = WorkerPool(setting, self._gpus)
+        self._outcomes = Outcomes(self, self._pool, self._schedule, self._queue, self._recovery)
+        try:
+            with terminated_like_interrupted():
+                for _ in range(plan.engines):
+                    # One by one: each goes where the fewest are.
+                    self._pool.spawn()
+                self._warm_up()
+                self._loop()
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+        finally:
+            with uninterrupted():
+                self._end()
+        return self.current()
+
+    def _setting(self) -> Setting:
+        plan = self.plan
+        return Setting(
+            plan.subject,
+            plan.device,
+            plan.reports,
+            str(self.pending),
+            plan.kept or plan.corpus,
+            plan.isolated,
+            plan.time_limit,
+            plan.sanitized,
+            as_new=plan.as_new,
+            first_seen=tuple(first_seen(plan).items()),
+            steps=plan.steps,
+        )
+
+    def _line_up(self) -> None:
+        # A campaign that goes on has replayed some, and found others. What a crash kept out of its record is there too.
+        done = {one.file for one in self.ledger.corpus}
+        done |= {Path(one.corpus).name for one in self.ledger.buckets.values()}
+        canary = self.plan.canary and not self.ledger.canary
+        self._queue.begin(self.folder, done, self._is_chosen, canary=canary)
+
+    def _is_chosen(self, case: Case) -> bool:
+        some = bool(self.plan.only) or self.plan.scenarios
+        return not some or case.property_name in self.ledger.standings
+
+    def _warm_up(self) -> None:
+        """Wait until the workers are ready; the clock starts then."""
+        until = time.monotonic() + START_SECONDS
+        spawned = list(self._pool.workers)
+        while time.monotonic() < until and not all(one.ready for one in self._pool.workers):
+            self._pool.wait(_POLL_SECONDS)
+            for worker, event in self._pool.events():
+                self._outcomes.apply(worker, event)
+            self._outcomes.retire()
+            if self._pool.workers != spawned:
+                # A worker has ended; another one may take as long again.
+                break
+        self._started = time.monotonic()
+
+    def _loop(self) -> None:
+        while True:
+            for trouble in self._gpus.watch():
+                self.ledger.trouble(trouble)
+            self._outcomes.retire()
+            for worker in self._pool.workers:
+                if worker.ready and worker.task is None:
+                    self._assign(worker)
+            if self._is_over():
+                return
+            self._pool.wait(_POLL_SECONDS)
+            for worker, event in self._pool.events():
+                self._outcomes.apply(worker, event)
+            self._show()
+
+    def _assign(self, worker: WorkerHandle) -> None:
+        task = self._queue.next(worker, self._pool.workers, self.at - self._spent_before, self.left)
+        self.record.rounds = self._schedule.done
+        if task is None:
+            return
+        if isinstance(task, Explore) and not task.shown:
+            self.ledger.standings[task.property].begin()
+        worker.assign(task)
+
+    def _is_over(self) -> bool:
+        """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""
+        busy, over = self._pool.busy, -self.left
+        if over < 0 and self._pool.is_starting:
+            return False
+        # By the clock, since a call that waits for its turn on a busy machine has not had its time.
+        if not busy or over > GRACE_SECONDS + _TIMES_THE_LIMIT * self.plan.time_limit:
+            return True
+        return over > GRACE_SECONDS and not any(map(self._runs_an_example, busy))
+
+    def _runs_an_example(self, worker: WorkerHandle) -> bool:
+        # Where a failing input is on disk, its report may be cut short.
+        return worker.in_call or (worker.in_example and not self._recovery.has_pending(worker))
+
+    def _end(self) -> None:
+        self._ended = time.monotonic()
+        for worker in list(self._pool.workers):
+            for event in self._pool.end(worker):
+                self._outcomes.apply(worker, event)
+            self._outcomes.cut_short(worker)
+        self._gpus.close()
+        self._outcomes.conclude()
+        self._recovery.report_known()
+        self._recovery.restore()
+        if self._queue.left_out:
+            self.ledger.trouble(
+                f"{self._queue.left_out} cases of the corpus were not replayed for want of time"
+            )
+        self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
+        self._conclude()
+        self.ledger.moment(self.at)
+        with suppress(OSError):
+            # Where there is nothing left in it.
+            self.pending.rmdir()
+        self._save()
+
+    def _is_done(self) -> bool:
+        return (
+            self.plan.budget is not None
+            or self.examples >= (self.plan.examples or 0)
+            or not any(one.open for one in self.ledger.standings.values())
+        )
+
+    def _conclude(self) -> None:
+        self.defects.conclude(self.ledger.standings)
+        for defect in self.defects.all.values():
+            alone = defect.declared.alone
+            about = (one for one in self.ledger.standings.values() if alone in (one.name, one.tested.id))
+            standing = next(about, None) if alone else None
+            if defect.stale and standing is not None:
+                standing.stale = f"declared as known, but no example failed: {defect.declared.link}"
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._noted_at > max(1.0, (self.plan.budget or 0) / 300):
+            self._noted_at = now
+            self.ledger.moment(self.at)
+        # What people have been shown must not be forgotten in a crash.
+        if now - self._saved_at > _SAVE_SECONDS or len(self.ledger.buckets) > self._saved_buckets:
+            self._saved_at, self._saved_buckets = now, len(self.ledger.buckets)
+            self._save()
+        if now - self._shown_at > _SHOW_SECONDS:
+            self._shown_at = now
+            self.watch(self)
+
+    def current(self) -> CampaignRecord:
+        """What is known by now."""
+        self.record.seconds = round(self.at, 3)
+        self.record.known = self.defects.records()
+        return self.ledger.fill(self.record)
+
+    def _save(self) -> None:
+        try:
+            self.current().save(self.folder / FILE)
+        except OSError as error:
+            self.ledger.trouble(f"{self.folder / FILE} could not be written: {error.strerror or error}")

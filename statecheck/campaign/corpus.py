@@ -1,0 +1,321 @@
+"""Failing cases that are kept for good: a file for each bucket, in a folder that many may write to at once.
+
+Whoever is killed and whatever is full, a case that was added stands somewhere: in the corpus, in the fallback folder, in a
+temporary one, or at last on the standard error. `Corpus.troubles` tells where it is not in the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from statecheck.campaign.record import CorpusRecord
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.codec import encode
+from statecheck.case.former_names import first_name
+from statecheck.case.places import Places, print_case
+from statecheck.data.files import HOST, in_file_name, require_inside, write_whole
+from statecheck.data.locks import lock_within
+from statecheck.diagnose.replay import replay_case
+from statecheck.execution.port import Port
+from statecheck.subject import Subject, load
+
+_LOCK = ".lock"
+_LOCK_SECONDS = 2.0
+"""A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
+_held_by_others: set[Path] = set()
+_ATTEMPTS = 5
+_BESIDE = 100
+_HOUR, _DAY = 3600.0, 86400.0
+
+Weight = tuple[int, str]
+"""What makes one case of a bucket smaller than another: the length of its steps in JSON, and then their text."""
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """A file of the corpus; `problem` says why there is no case in it that can be read."""
+
+    path: Path
+    case: Case | None
+    problem: str = ""
+
+
+class Corpus:
+    """The cases in a folder.
+
+    Args:
+        folder: made when the first case is added.
+        fallback: where cases go that cannot be written there.
+    """
+
+    def __init__(self, folder: Path, fallback: Path | None = None) -> None:
+        self.folder = folder
+        self._places = Places(folder, fallback, prefix="statecheck-corpus-")
+        self._kept: dict[str, _SeenCase] = {}
+        self._swept: set[Path] = set()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong, a sentence for each folder and reason."""
+        return self._places.troubles
+
+    def add(self, case: Case, *, first_seen: dict[str, str]) -> Path:
+        """Keep the case, unless the one of its bucket that is kept already is no larger; the bucket's file.
+
+        There is no such file only where no folder took it: then the case was printed to the standard error.
+
+        Args:
+            first_seen: {"date", "commit"}, for a bucket that nobody has met before.
+        """
+        name, weight = file_name(case), _weight(case)
+        kept = self._kept.get(name)
+        if kept is not None and kept.weight <= weight and kept.stands:
+            return kept.path
+        kept = self._put(name, replace(case, first_seen=first_seen or case.first_seen), weight)
+        self._kept[name] = kept
+        return kept.path
+
+    def _put(self, name: str, case: Case, weight: Weight) -> _SeenCase:
+        kept = self._places.put(lambda folder: self._put_into(folder, name, case, weight))
+        if kept is not None:
+            return kept
+        print_case(case)
+        return _SeenCase(self.folder / name, weight, None)
+
+    def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _SeenCase:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder not in self._swept:
+            self._swept.add(folder)
+            sweep(folder)
+        for _ in range(_ATTEMPTS):
+            with suppress(FileExistsError, FileNotFoundError), _locked(folder):
+                return _smaller_of_both(folder / name, case, weight)
+        raise OSError(f"others keep on changing {name}")
+
+    def entries(self) -> list[CorpusFile]:
+        """Every file, by name; those that cannot be read with what is wrong with them."""
+        try:
+            names = sorted(one.name for one in os.scandir(self.folder) if one.name.endswith(".json"))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            return [CorpusFile(self.folder, None, f"cannot be listed: {error.strerror}")]
+        return [entry for entry in (read(self.folder / name) for name in names) if entry is not None]
+
+    def find(self, wanted: str) -> Path:
+        """The file of a bucket, by its id, the first digits of it, the file's name, or the name or id of its property.
+
+        Raises:
+            ValueError: there is none, or more than one.
+        """
+        entries = [entry for entry in self.entries() if entry.path != self.folder]
+        paths = [entry.path for entry in entries]
+        named = [path for path in paths if wanted in (path.name, path.stem)]
+        tested = _property_called(wanted)
+        named = named or [one.path for one in entries if one.case and one.case.property_name == tested]
+        found = named or [path for path in paths if wanted and _id_of(path).startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        those = (
+            f"one of {', '.join(path.name for path in found or paths)}"
+            if paths
+            else "of a case, and there is none"
+        )
+        raise ValueError(f"id = {wanted!r}, but should be {those} [{self.folder}]")
+
+
+def _property_called(wanted: str) -> str:
+    """The name of the property of that id; anything else is taken for a name."""
+    if "/" not in wanted:
+        return wanted
+    from statecheck.execution.registry import load_properties
+
+    return next((one.name for one in load_properties().values() if one.id == wanted), wanted)
+
+
+def path_of(text: str, folder: Path) -> Path:
+    """What a person means: the path of a case, or one of the corpus in `folder` by `Corpus.find`.
+
+    Raises:
+        ValueError: no such file, though what looks like a path is left to whoever opens it.
+    """
+    path = Path(text).absolute()
+    if path.is_file():
+        return path
+    try:
+        return Corpus(folder).find(text)
+    except ValueError:
+        if path.suffix or path.name != text:
+            return path
+        raise
+
+
+def replayed(
+    entry: CorpusFile, subject: Subject | str, device: str, port: Port | None = None
+) -> tuple[CorpusRecord, Case | None]:
+    """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; and the case as it fails now, if it does. Never raises.
+
+    Args:
+        device: "cpu" or "cuda", for which the process is prepared.
+        port: an open one of that subject and device, see `replay_case`.
+    """
+    if entry.case is None:
+        return CorpusRecord(entry.path.name, "UNREADABLE", entry.problem), None
+    try:
+        target = load(subject) if isinstance(subject, str) else subject
+        found = replay_case(entry.case, target, device, port)
+    except Exception as error:
+        # A file may say anything, and one that means nothing is no reason to give up all the others.
+        return CorpusRecord(entry.path.name, "UNREADABLE", f"{type(error).__name__}: {error}"), None
+    told = CorpusRecord(entry.path.name, found.verdict, found.message)
+    if found.verdict != "FAILED":
+        return told, None
+    same = bucket_of(found.case) == bucket_of(entry.case)
+    return told, found.case if same else replace(found.case, subject=target.name)
+
+
+def file_name(case: Case) -> str:
+    """The name of the file that a case's bucket has in every corpus."""
+    return f"{in_file_name(first_name(case.property_name))}-{bucket_of(case).id}.json"
+
+
+def _id_of(path: Path) -> str:
+    found = re.search(r"-([0-9a-f]{10})(-\d+)?$", path.stem)
+    return found[1] if found else ""
+
+
+def _weight(case: Case) -> Weight:
+    text = json.dumps(encode(case.steps))
+    return len(text), text
+
+
+def read(path: Path) -> CorpusFile | None:
+    """A file of a corpus, or what is wrong with it; None where there is no such file."""
+    try:
+        require_inside(path, path.parent)
+        return CorpusFile(path, Case.load(path))
+    except FileNotFoundError:
+        return None if not path.is_symlink() else CorpusFile(path, None, "a link to nothing")
+    except OSError as error:
+        return CorpusFile(path, None, f"cannot be read: {error.strerror}")
+    except ValueError as error:
+        return CorpusFile(path, None, str(error))
+
+
+@dataclass(frozen=True)
+class _SeenCase:
+    """The case of a bucket as this process has last seen it; `seen` identifies the file's contents."""
+
+    path: Path
+    weight: Weight
+    seen: tuple[int, ...] | None
+
+    @property
+    def stands(self) -> bool:
+        return self.seen == _contents(self.path)
+
+
+def _contents(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
+    path, held = _place_of(path)
+    if held is None or weight < _weight(held):
+        first_seen = held.first_seen if held is not None and held.first_seen else case.first_seen
+        write_whole(path, replace(case, first_seen=first_seen).to_json(), new=held is None)
+    else:
+        weight = _weight(held)
+    return _SeenCase(path, weight, _contents(path))
+
+
+def _place_of(path: Path) -> tuple[Path, Case | None]:
+    """Where the bucket's case stands or should, beside files that cannot be read: they are nobody's to overwrite."""
+    stem, problem = path.stem, ""
+    for number in range(2, _BESIDE):
+        entry = read(path)
+        if entry is None or entry.case is not None:
+            return path, entry.case if entry is not None else None
+        path, problem = path.with_name(f"{stem}-{number}.json"), entry.problem
+    raise OSError(f"{stem}: {problem}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Alone, as far as the file system can tell; where it cannot, files stay whole, if not always the smallest.
+
+    Raises:
+        OSError: another process holds the lock.
+    """
+    lock = _opened(folder / _LOCK)
+    try:
+        if lock is not None and not _lock_in_time(lock, folder):
+            raise OSError(f"another process has held its lock for {_LOCK_SECONDS:g} s and written nothing")
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock_in_time(lock: int, folder: Path) -> bool:
+    """Take the lock, as long as the processes that hold it write something; in vain once, and then without waiting."""
+    try:
+        taken = lock_within(lock, 0.0)
+        while not taken and folder not in _held_by_others:
+            before = _contents(folder)
+            taken = lock_within(lock, _LOCK_SECONDS)
+            if not taken and _contents(folder) == before:
+                break
+    except OSError:
+        # This file system has no locks.
+        return True
+    (_held_by_others.discard if taken else _held_by_others.add)(folder)
+    return taken
+
+
+def _opened(path: Path) -> int | None:
+    """The lock file, of which another user may be the owner."""
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+        with suppress(OSError):
+            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    return None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers have left behind that were killed."""
+    with suppress(OSError):
+        for path in folder.glob("*.tmp"):
+            if _left_behind(path):
+                path.unlink(missing_ok=True)
+
+
+def _left_behind(path: Path) -> bool:
+    """Old enough, and of nobody who lives. Of writers elsewhere nobody knows; who loses a file writes it again."""
+    age = time.time() - path.stat().st_mtime
+    found = re.search(r"\.(\w+)\.(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
+    if found is None or found[1] != HOST:
+        return age > _DAY
+    return age > _HOUR and not lives(int(found[2]))
+
+
+def lives(process: int) -> bool:
+    """Whether there is a process of that number on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        """It is somebody else's."""
+    return True

@@ -1,0 +1,87 @@
+"""Known defects of a subject, as a worker meets them in examples."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from oracle.profile import Profile
+from statecheck.case import Case
+from statecheck.subject import KnownDefectIndex, KnownDeviation
+from statecheck.subject.matching import Asking
+
+
+def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
+    """A name for each, unlike the others', that may name a file."""
+    names: dict[str, None] = {}
+    for number, one in enumerate(declared, 1):
+        name = re.sub(r"[^\w.-]", "_", one.id or one.alone or f"known-{number}").lstrip(".") or "known"
+        while name in names:
+            name = f"{name}-{number}"
+        names[name] = None
+    return tuple(names)
+
+
+def _ignored(_: str, __: Case) -> None:
+    pass
+
+
+class KnownDefectMatcher:
+    """Counts the failing examples that show a declared defect.
+
+    `hidden`: the sanitizer's finding was one of them.
+
+    Args:
+        profile: the rules of the subject's release, for conditions that ask about them.
+        on_first: called with the name of a defect and the first case that shows it.
+        asking: see `KnownDefectIndex`.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[KnownDeviation],
+        profile: Profile,
+        on_first: Callable[[str, Case], None] = _ignored,
+        asking: Asking = nullcontext,
+    ) -> None:
+        self.declared = dict(zip(names_of(declared), declared, strict=True))
+        self.shown: Counter[str] = Counter()
+        self.hidden = False
+        self._names = {id(one): name for name, one in reversed(self.declared.items())}
+        self._index = KnownDefectIndex(declared, profile, asking)
+        self._on_first = on_first
+        self._met: set[str] = set()
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What conditions raised, a sentence for each declaration."""
+        return tuple(self._index.errors.values())
+
+    def clear(self) -> None:
+        self.shown.clear()
+        self.hidden = False
+
+    def known(self, case: Case) -> KnownDeviation | None:
+        """The defect that a failing example shows, which is counted; None where it is new."""
+        name = self.name_of(case)
+        if name is None:
+            return None
+        self.shown[name] += 1
+        self.hidden = self.hidden or case.sanitized
+        if name not in self._met:
+            self._met.add(name)
+            self._on_first(name, case)
+        return self.declared[name]
+
+    def name_of(self, case: Case) -> str | None:
+        """The name of the known defect that a case shows."""
+        return self._name(self._index.find(case))
+
+    def name_apart(self, case: Case) -> str | None:
+        """As `name_of`, whatever becomes of the process in which conditions are asked."""
+        return self._name(self._index.find_apart(case))
+
+    def _name(self, found: KnownDeviation | None) -> str | None:
+        return None if found is None else self._names[id(found)]

@@ -1,0 +1,249 @@
+"""What a campaign knows: of every property, of every bucket, of marks, kernels, faults and troubles."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oracle.situations.registry import Situation
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.launched import coverage_of, records_of
+from statecheck.campaign.record import (
+    BucketRecord,
+    CampaignRecord,
+    CompiledRecord,
+    CorpusRecord,
+    MarkRecord,
+    ProgressPoint,
+)
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.workers.tasks import Explored, Found
+from statecheck.case import Case
+from statecheck.case.bucket import Bucket, bucket_of
+from statecheck.execution.registry import Property
+from statecheck.kernels.compilations import Compilation, Kernels, added
+from statecheck.kernels.coverage import Coverage
+from statecheck.subject.surroundings import take_remarks
+
+_MOST_MOMENTS = 400
+REPLAYED = "Replayed from the corpus."
+
+
+class Ledger:
+    """All of it. `record` is what it comes to.
+
+    Args:
+        skipped: reasons by property that does not apply.
+        expected: the marks that should be reached.
+        first_seen: date and commit of buckets that nobody has met before.
+        corpus: takes cases that workers could not write.
+    """
+
+    def __init__(
+        self,
+        properties: Iterable[Property],
+        skipped: dict[str, str],
+        expected: Iterable[Situation],
+        first_seen: dict[str, str],
+        corpus: Corpus | None = None,
+    ) -> None:
+        self.standings = {one.name: Standing(one, skipped.get(one.name, "")) for one in properties}
+        self.buckets: dict[str, BucketRecord] = {}
+        self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
+        self.corpus: list[CorpusRecord] = []
+        self.kernels: Kernels = {}
+        self.covered = Coverage()
+        self.faults: Counter[str] = Counter()
+        self.troubles: list[str] = []
+        self.remarks: dict[str, str] = {}
+        """About the subject, by kind: the first sentence of each."""
+        self.canary = ""
+        self.series: list[ProgressPoint] = []
+        self._first_seen, self._corpus = first_seen, corpus
+        # This process has imported the subject, too.
+        self.remark(take_remarks())
+
+    @property
+    def examples(self) -> int:
+        return sum(one.examples for one in self.standings.values())
+
+    @property
+    def behaviours(self) -> int:
+        return sum(one.earlier_behaviours + len(one.behaviours) for one in self.standings.values())
+
+    def trouble(self, sentence: str) -> None:
+        if sentence not in self.troubles:
+            self.troubles.append(sentence)
+
+    def remark(self, remarks: dict[str, str]) -> None:
+        self.remarks = remarks | self.remarks
+
+    def progress(self, name: str, examples: int, compared: int = 0) -> None:
+        """So many more examples of a property; the canary's count for nothing."""
+        if name in self.standings:
+            self.standings[name].counts.examples += examples
+            self.standings[name].counts.compared += compared
+
+    def explored(self, message: Explored, at: float) -> None:
+        """An exploration has ended."""
+        self.standings[message.property].explored(message)
+        self.kernels = added(self.kernels, message.compiled)
+        self.cover(message.covered)
+        self.faults.update(message.faults)
+        for trouble in message.troubles:
+            self.trouble(trouble)
+        self.remark(message.remarks)
+        self._mark(message, at)
+        for found in message.found:
+            self.find(found, at)
+        self._count(message.failing)
+
+    def cover(self, covered: Coverage) -> None:
+        """Kernels were launched."""
+        self.covered += covered
+
+    def _mark(self, message: Explored, at: float) -> None:
+        for name, examples in message.marks.items():
+            mark = self.marks.get(name)
+            if mark is not None:
+                if mark.at is None:
+                    mark.at, mark.property = round(at, 1), message.property
+                mark.examples += examples
+
+    def _count(self, failing: dict[str, int]) -> None:
+        for bucket, examples in failing.items():
+            if bucket in self.buckets:
+                self.buckets[bucket].examples += examples
+
+    def find(self, found: Found, at: float) -> None:
+        """A case was found. Where the worker could not put it into the corpus, this process does."""
+        case = Case.from_data(found.case)
+        if not found.corpus:
+            found = replace(found, corpus=self.keep(case))
+        bucket = bucket_of(case)
+        known = self.buckets.get(bucket.id)
+        if known is None:
+            self.buckets[bucket.id] = self._bucket(bucket, case, found, at)
+        elif (not found.shrunk, _size(found.case)) < (not known.shrunk, _size(known.case)):
+            known.case, known.message, known.report = found.case, case.message, found.report
+            known.note = found.note
+        self.buckets[bucket.id].shrunk |= found.shrunk
+        standing = self.standings.get(case.property_name)
+        if standing is not None:
+            buckets = (bucket.id, *found.buckets[1:])
+            standing.found(buckets, case.message, found.report, shrunk=found.shrunk)
+
+    def keep(self, case: Case) -> str:
+        """Put a case into the corpus that no worker has put there; its file, "" where there is none."""
+        if self._corpus is None:
+            return ""
+        path = self._corpus.add(case, first_seen=self._first_seen)
+        for trouble in self._corpus.troubles:
+            self.trouble(trouble)
+        if not path.is_file():
+            return ""
+        self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
+        return str(path)
+
+    def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
+        return BucketRecord(
+            id=bucket.id,
+            property=bucket.property,
+            rule=bucket.rule,
+            fault=bucket.fault,
+            subject=bucket.subject,
+            sentence=case.sentence,
+            message=case.message,
+            examples=0,
+            at=round(at, 1),
+            report=found.report,
+            corpus=found.corpus,
+            first_seen=self._since(found.corpus),
+            note=found.note,
+            case=found.case,
+            shrunk=found.shrunk,
+            property_id=case.property_id or self._id_of(case.property_name),
+        )
+
+    def _id_of(self, name: str) -> str:
+        """The id that a property has now, of which cases from before there were ids say nothing."""
+        standing = self.standings.get(name)
+        return standing.tested.id if standing is not None else ""
+
+    def _since(self, corpus: str) -> dict[str, str]:
+        """When it was first seen, according to the corpus."""
+        try:
+            return dict(Case.load(Path(corpus)).first_seen) or dict(self._first_seen)
+        except (OSError, ValueError):
+            return dict(self._first_seen)
+
+    def replayed(self, result: CorpusRecord, path: Path, case: dict[str, Any]) -> None:
+        """A case of the corpus was replayed before everything else."""
+        self.corpus.append(result)
+        if result.verdict == "UNREADABLE":
+            self.trouble(f"{path} of the corpus cannot be replayed: {result.message}")
+        if result.verdict == "FAILED":
+            found = Case.from_data(case)
+            bucket = bucket_of(found)
+            self.find(Found((bucket.id,), case, "", str(path), REPLAYED), 0.0)
+
+    def moment(self, at: float) -> None:
+        """Note where the campaign stands; where there are many moments, those too close to others go."""
+        self.series.append(ProgressPoint(round(at, 1), self.examples, self.behaviours, len(self.buckets)))
+        if len(self.series) > _MOST_MOMENTS:
+            self.series = _thinned(self.series)
+
+    def fill(self, record: CampaignRecord) -> CampaignRecord:
+        """Write what is known into the record."""
+        record.properties = [one.record() for one in self.standings.values()]
+        record.buckets = list(self.buckets.values())
+        record.marks = list(self.marks.values())
+        record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
+        record.kernels = {
+            name: CompiledRecord([*sorted(map(list, one.variants))], one.compilations)
+            for name, one in self.kernels.items()
+        }
+        record.launched = records_of(self.covered)
+        record.remarks = [*self.remarks.values()]
+        record.faults, record.series = dict(self.faults), self.series
+        return record
+
+    def resume(self, record: CampaignRecord) -> None:
+        """Go on from where another run of the same campaign ended."""
+        for one in record.properties:
+            standing = self.standings.get(one.name)
+            if standing is not None and not standing.reason:
+                standing.resume(one)
+        for bucket in record.buckets:
+            self.buckets[bucket.id] = bucket
+            if bucket.property in self.standings:
+                self.standings[bucket.property].found(
+                    (bucket.id,), bucket.message, bucket.report, shrunk=bucket.shrunk
+                )
+        self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
+        self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
+        self.faults, self.series = Counter(record.faults), record.series
+        self.remarks = {sentence: sentence for sentence in record.remarks}
+        self.covered = coverage_of(record.launched)
+        self.kernels = {
+            name: Compilation(frozenset((one[0], one[1]) for one in compiled.variants), compiled.compilations)
+            for name, compiled in record.kernels.items()
+        }
+
+
+def _size(case: dict[str, Any]) -> int:
+    return len(json.dumps(case))
+
+
+def _thinned(series: list[ProgressPoint]) -> list[ProgressPoint]:
+    """The first, the last, and at most half as many as there may be between them, about equally far apart."""
+    step = (series[-1].at - series[0].at) / (_MOST_MOMENTS / 2)
+    kept = series[:1]
+    for one in series[1:-1]:
+        if one.at - kept[-1].at >= step > 0:
+            kept.append(one)
+    return [*kept, series[-1]]

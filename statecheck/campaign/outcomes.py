@@ -1,0 +1,292 @@
+"""What becomes of a campaign's tasks: events of workers, applied to its ledger, its queue and its pool."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.recovery import Recovery
+from statecheck.campaign.schedule import Schedule
+from statecheck.campaign.task_queue import TaskQueue
+from statecheck.campaign.workers.handle import WorkerHandle
+from statecheck.campaign.workers.pool import WorkerPool
+from statecheck.campaign.workers.tasks import (
+    CallTimeout,
+    CanaryResult,
+    DeviceLost,
+    Event,
+    ExamplesRun,
+    Explore,
+    Explored,
+    NoHeartbeat,
+    Replay,
+    Replayed,
+    RunCanary,
+    WorkerExited,
+    WorkerReady,
+)
+from statecheck.case import Case
+from statecheck.case.faults import HANG, Fault, death, hang
+from statecheck.diagnose.replay import LEFT_OUT
+from statecheck.text.command_lines import command_line
+from statecheck.workers.log import State
+
+_NOT_SHRUNK = "The worker was ended; this input was not shrunk."
+_ATTEMPTS = 3
+"""Workers that may end with the same task before it is given up."""
+
+
+class Ongoing(Protocol):
+    """A campaign, as far as it is needed here."""
+
+    plan: Plan
+    record: CampaignRecord
+    ledger: Ledger
+    defects: KnownDefects
+
+    @property
+    def at(self) -> float: ...
+
+    @property
+    def left(self) -> float: ...
+
+
+class Outcomes:
+    """Applies events; `conclude` says at the end which properties could not be explored to the end."""
+
+    def __init__(
+        self,
+        campaign: Ongoing,
+        pool: WorkerPool,
+        schedule: Schedule,
+        queue: TaskQueue,
+        recovery: Recovery,
+    ) -> None:
+        self._campaign, self._pool = campaign, pool
+        self._plan, self._ledger, self._defects = campaign.plan, campaign.ledger, campaign.defects
+        self._schedule, self._queue, self._recovery = schedule, queue, recovery
+        self._canary_attempts = self._failed_starts = 0
+
+    def apply(self, worker: WorkerHandle, event: Event) -> None:
+        """Apply an event of a worker."""
+        match event:
+            case ExamplesRun():
+                if isinstance(worker.task, Explore) and not worker.task.shown:
+                    self._ledger.progress(event.property, event.examples, event.compared)
+            case Explored() | Replayed() | CanaryResult():
+                self._end_task(worker, event)
+            case WorkerReady():
+                self._failed_starts = 0
+            case DeviceLost():
+                self._lose_device(worker, event.why)
+            case WorkerExited():
+                self._on_worker_exit(worker, event)
+            case CallTimeout():
+                fault = hang(self._plan.time_limit)
+                self._end_worker(worker, f"no answer within {event.seconds:.0f} s", fault)
+            case NoHeartbeat():
+                self._end_worker(worker, f"a worker did not go on for {event.seconds:.0f} s {event.when}")
+
+    # Tasks that workers end.
+
+    def _end_task(self, worker: WorkerHandle, event: Explored | Replayed | CanaryResult) -> None:
+        task, worker.task = worker.task, None
+        if isinstance(event, Explored) and isinstance(task, Explore):
+            self._apply_exploration(worker, task, event)
+        elif isinstance(event, Replayed) and isinstance(task, Replay):
+            self._ledger.cover(event.covered)
+            self._ledger.replayed(event.result, Path(task.path), event.case)
+        elif isinstance(event, CanaryResult):
+            self._apply_canary(event)
+
+    def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
+        if task.shown:
+            self._apply_report(task, event)
+        else:
+            self._defects.hear(task, event)
+            self._ledger.explored(event, self._campaign.at)
+            self._ledger.standings[task.property].end()
+        self._schedule.ended(task, event)
+        if event.gone:
+            self._lose_device(worker, event.gone)
+        elif event.status == "error" and not task.shown:
+            self._try_again(worker, task, event.detail)
+
+    def _apply_report(self, task: Explore, event: Explored) -> None:
+        self._defects.reported(task, event)
+        self._ledger.cover(event.covered)
+        # The examples of such a search are not counted, but a new failure among them is kept.
+        for found in event.found:
+            self._ledger.find(found, self._campaign.at)
+        for trouble in event.troubles:
+            self._ledger.trouble(trouble)
+
+    def _try_again(self, worker: WorkerHandle, task: Explore, detail: str) -> None:
+        """An example ended in an exception of no one's: it may be what an earlier example left in that process."""
+        if self._ledger.standings[task.property].errors == 1:
+            last = (detail.strip().splitlines() or ["an error"])[-1]
+            self._ledger.trouble(f"{task.property}: tried again in another worker (seed {task.seed}): {last}")
+            self._schedule.again(task)
+        self._stop(worker)
+        self._replace(worker)
+
+    def _stop(self, worker: WorkerHandle) -> Path | None:
+        """End a worker; the input that it was running, as a case file."""
+        self._pool.stop(worker)
+        return self._recovery.running(worker)
+
+    def _apply_canary(self, event: CanaryResult) -> None:
+        self._ledger.canary = event.found
+        if event.why:
+            self._ledger.trouble(f"the canary was not found: {event.why}")
+
+    def _lose_device(self, worker: WorkerHandle, why: str) -> None:
+        if worker.gpu.gone:
+            return
+        gpus = self._pool.gpus
+        worker.gpu.gone, name = why, gpus.name_of(worker.gpu)
+        rest = "others go on" if gpus.usable else "there is no other"
+        self._ledger.trouble(f"{name} is gone after {self._campaign.at:.0f} s, and {rest}: {why}")
+
+    def retire(self) -> None:
+        """End the workers of devices that are gone."""
+        for worker in [one for one in self._pool.workers if one.gpu.gone]:
+            self._stop(worker)
+            if isinstance(worker.task, Explore):
+                self._leave(worker.task)
+                self._recovery.find_pending(worker, *self._note("its device was lost"))
+            elif worker.task is not None:
+                self._queue.put_first(worker.task)
+
+    # Workers that end before their tasks do.
+
+    def _on_worker_exit(self, worker: WorkerHandle, event: WorkerExited) -> None:
+        if worker.gpu.gone:
+            # It is retired with its device.
+            return
+        fault = death(event.exit_code) if event.exit_code is not None else None
+        # What others have killed is no finding about the subject.
+        fault = None if fault is None or fault.from_outside else fault
+        self._end_worker(worker, f"a worker died with exit code {event.exit_code}{worker.doing}", fault)
+
+    def _end_worker(self, worker: WorkerHandle, why: str, fault: Fault | None = None) -> None:
+        """End a worker, keep what it had in hand, and replace it.
+
+        Args:
+            fault: what the subject's call came to, if one was running.
+        """
+        running = self._stop(worker)
+        if worker.activity.state is not State.CALL:
+            fault = None
+        task, worker.task = worker.task, None
+        if isinstance(task, Explore):
+            self._end_exploration(worker, task, running, why, fault)
+        elif isinstance(task, Replay):
+            self._end_replay(task, why, fault)
+        elif isinstance(task, RunCanary):
+            self._end_canary(task, why)
+        elif not worker.ready:
+            self._failed_starts += 1
+            self._ledger.trouble(f"{why} before it was ready")
+        self._replace(worker)
+
+    def _end_exploration(
+        self, worker: WorkerHandle, task: Explore, running: Path | None, why: str, fault: Fault | None
+    ) -> None:
+        self._leave(task)
+        self._recovery.find_pending(worker, *self._note(why))
+        found = False
+        if fault is not None and running is not None:
+            found = self._recovery.find_fault(running, fault, _NOT_SHRUNK, self._campaign.at)
+        if task.shown:
+            self._defects.died(task, why)
+            return
+        standing = self._ledger.standings[task.property]
+        # The next exploration runs the subject in a process that can be ended without the worker.
+        standing.deaths += 1
+        if not found:
+            self._search_again(task, why)
+
+    def _search_again(self, task: Explore, why: str) -> None:
+        standing = self._ledger.standings[task.property]
+        self._ledger.trouble(f"{task.property}: {why} (seed {task.seed})")
+        if not task.isolated and self._plan.device == "cpu":
+            self._schedule.again(replace(task, isolated=True))
+        elif standing.deaths >= _ATTEMPTS:
+            standing.give_up(f"{why}, {standing.deaths} times")
+
+    def _end_replay(self, task: Replay, why: str, fault: Fault | None) -> None:
+        path = Path(task.path)
+        if fault is not None and fault.kind == HANG:
+            failed = CorpusRecord(path.name, "FAILED", f"{fault.kind}: {fault.message}")
+            with suppress(OSError, ValueError):
+                self._ledger.replayed(failed, path, Case.load(path).to_data())
+        elif not task.isolated:
+            # What ends a worker is a finding, where it can be told from one that another process has killed.
+            self._queue.put_first(replace(task, isolated=True))
+        else:
+            self._ledger.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
+
+    def _end_canary(self, task: RunCanary, why: str) -> None:
+        self._canary_attempts += 1
+        if self._canary_attempts >= _ATTEMPTS:
+            self._apply_canary(CanaryResult("", why))
+        else:
+            self._ledger.trouble(f"{why} before the canary was found")
+            self._queue.put_first(task)
+
+    def _replace(self, worker: WorkerHandle) -> None:
+        may_start = self._failed_starts < _ATTEMPTS * self._plan.engines
+        if not worker.gpu.gone and may_start and self._campaign.left > 0:
+            self._pool.spawn()
+
+    def _leave(self, task: Explore) -> None:
+        """No worker does the task any more."""
+        if not task.shown:
+            self._ledger.standings[task.property].end()
+        self._schedule.ended(task, None)
+
+    def _note(self, why: str) -> tuple[str, float]:
+        """What to say of an input that was in hand, and when."""
+        return f"{why[:1].upper()}{why[1:]} before this input was shrunk.", self._campaign.at
+
+    # The end of the campaign.
+
+    def cut_short(self, worker: WorkerHandle) -> None:
+        """The campaign has ended, and so has a worker that was busy."""
+        task, worker.task = worker.task, None
+        running = self._recovery.running(worker)
+        if isinstance(task, Replay):
+            path = Path(task.path)
+            self._ledger.replayed(CorpusRecord(path.name, LEFT_OUT, "left out: the time was up"), path, {})
+        if not isinstance(task, Explore):
+            return
+        self._leave(task)
+        found = self._recovery.find_pending(worker, *self._note("the campaign ended"))
+        if not (found or task.shown or self._campaign.record.interrupted):
+            self._note_unfinished(worker, task, running)
+
+    def _note_unfinished(self, worker: WorkerHandle, task: Explore, running: Path | None) -> None:
+        """An example was still running when its time was over."""
+        limit, standing = self._plan.time_limit, self._ledger.standings[task.property]
+        if running is None:
+            if worker.activity.examples:
+                standing.unfinished = "its worker did not end when the time was up, between two examples"
+            return
+        timed_out = worker.activity.state is State.CALL and worker.clock.seconds > limit
+        if timed_out and self._recovery.find_fault(running, hang(limit), _NOT_SHRUNK, self._campaign.at):
+            return
+        replay = command_line("replay", running, subject=self._plan.subject, device=self._plan.device)
+        standing.unfinished = f"an example was still running when the time was up: {replay}"
+
+    def conclude(self) -> None:
+        """Note the properties that were to be explored again, and were not."""
+        for task in [] if self._campaign.record.interrupted else self._schedule.lost:
+            standing = self._ledger.standings[task.property]
+            standing.unfinished = "its exploration was lost, and there was no time for another one"

@@ -1,0 +1,160 @@
+"""What workers and campaigns that have ended left on disk: it becomes findings, reports and cases of the corpus."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from statecheck.campaign.claim import unclaimed
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.defects import Defect, KnownDefects, label, pending_name, reports_of
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.pending import (
+    KNOWN_PREFIX,
+    left_behind,
+    left_by,
+    pending_of,
+    running_left_by,
+)
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.start import first_seen
+from statecheck.campaign.workers.handle import WorkerHandle
+from statecheck.campaign.workers.output import last_words
+from statecheck.campaign.workers.tasks import Found
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.fatal import as_fault
+from statecheck.case.faults import Fault
+from statecheck.subject import Subject
+
+
+class Recovery:
+    """Of one campaign, whose folder this is."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, subject: Subject, ledger: Ledger, defects: KnownDefects
+    ) -> None:
+        self._plan, self._folder, self._subject = plan, folder, subject
+        self._ledger, self._defects = ledger, defects
+        self._pending = pending_of(folder)
+
+    def adopt(self) -> None:
+        """What campaigns that have ended had in hand: into the corpus, from where it is replayed."""
+        for campaign in sorted(self._folder.parent.glob("*/")):
+            if campaign == self._folder or not unclaimed(campaign):
+                continue
+            with suppress(OSError):
+                for path, case in left_behind(pending_of(campaign)):
+                    if self._corpus().add(case, first_seen=first_seen(self._plan)).is_file():
+                        _remove(path)
+
+    def _corpus(self) -> Corpus:
+        return Corpus(Path(self._plan.kept or self._plan.corpus), Path(self._plan.reports) / "corpus")
+
+    def running(self, worker: WorkerHandle) -> Path | None:
+        """The input that a worker was running when it ended, as a case file; None where it had none in hand."""
+        words = last_words(self._pending, worker.pid)
+        if words:
+            self._ledger.remark({"last words": f"the subject wrote before its worker ended: {words}"})
+        try:
+            return running_left_by(self._pending, worker.pid, worker.log_path)
+        except OSError as error:
+            self._ledger.trouble(f"{self._pending} could not be read: {error.strerror or error}")
+            return None
+
+    def has_pending(self, worker: WorkerHandle) -> bool:
+        """Whether a worker has failing inputs in hand."""
+        return next(left_by(self._pending, worker.pid), None) is not None
+
+    def find_pending(self, worker: WorkerHandle, note: str, at: float) -> int:
+        """Take the failing inputs that a worker had in hand when it ended for findings; how many there were."""
+        number = 0
+        for path, name, case in left_by(self._pending, worker.pid):
+            if name.startswith(KNOWN_PREFIX):
+                continue
+            number += 1
+            if self.find(case, note, at):
+                _remove(path)
+        return number
+
+    def find_fault(self, running: Path, fault: Fault, note: str, at: float) -> bool:
+        """Take the input that a worker was ended in for a finding; whether it could be."""
+        try:
+            case = as_fault(Case.load(running), fault)
+        except (OSError, ValueError):
+            return False
+        if self.find(case, note, at):
+            _remove(running)
+        return True
+
+    def find(self, case: Case, note: str, at: float) -> bool:
+        """Put a case into the corpus, the ledger and a report, unless it shows a known defect; whether it is on disk there."""
+        if self._is_known(case):
+            return True
+        corpus = self._corpus()
+        kept = corpus.add(case, first_seen=first_seen(self._plan))
+        on_disk = kept.is_file()
+        report = self._reported(case, Path(self._plan.reports), f"**{note}**")
+        buckets = (bucket_of(case).id,)
+        found = Found(buckets, case.to_data(), report, str(kept) if on_disk else "", note, shrunk=False)
+        self._ledger.find(found, at)
+        for trouble in corpus.troubles:
+            self._ledger.trouble(trouble)
+        return on_disk or bool(report)
+
+    def _is_known(self, case: Case) -> bool:
+        name = self._name_of(case)
+        if name is None:
+            return False
+        self._defects.all[name].properties[case.property_name] += 1
+        if case.property_name in self._ledger.standings:
+            self._ledger.standings[case.property_name].deviations[name] += 1
+        return True
+
+    def _name_of(self, case: Case) -> str | None:
+        """The known defect that a case shows. Conditions are asked apart: the worker may have ended in one of them."""
+        matcher = self._defects.matcher
+        name = matcher.name_apart(case)
+        for told in matcher.errors:
+            self._ledger.trouble(told)
+        return name
+
+    def _reported(self, case: Case, folder: Path, note: str) -> str:
+        from statecheck.report.markdown import write_report
+
+        try:
+            return str(write_report(case, folder, self._subject.module, note=note))
+        except Exception as error:
+            self._ledger.trouble(f"{folder} could not be written: {type(error).__name__}: {error}")
+            return ""
+
+    def restore(self) -> None:
+        """Write cases and reports again that were removed after they had been written: the subject may have done so."""
+        for bucket in self._ledger.buckets.values():
+            case = Case.from_data(bucket.case)
+            if not Path(bucket.corpus).is_file():
+                bucket.corpus = self._ledger.keep(case)
+            if bucket.report and not Path(bucket.report).is_dir():
+                self._ledger.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
+                bucket.report = self._reported(case, Path(self._plan.reports), bucket.note)
+
+    def report_known(self) -> None:
+        """Report the examples of known defects that were not shrunk."""
+        for defect in self._defects.all.values():
+            self._report_unshrunk(defect)
+
+    def _report_unshrunk(self, defect: Defect) -> None:
+        for path in sorted(self._pending.glob(f"{pending_name(defect.name)}.*.json")):
+            if not defect.report:
+                note = f"{label(defect.name, defect.declared)}\n\n**This input was not shrunk to the end.**"
+                with suppress(OSError, ValueError):
+                    folder = reports_of(Path(self._plan.reports), defect.name)
+                    defect.report = self._reported(Case.load(path), folder, note)
+                    defect.remark = defect.remark or "not shrunk: the time was up"
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    # Another process may have removed the folder, or put a file in its place.
+    with suppress(OSError):
+        path.unlink()

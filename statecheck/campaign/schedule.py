@@ -1,0 +1,228 @@
+"""What is explored when, and with how many examples.
+
+First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once: first
+what soon has enough examples, then what has just shown something new. Three of four rounds are of properties with few compared
+examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a
+unit of work gives the same wherever it is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.plan import Plan, seed_of
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.workers.handle import WorkerHandle
+from statecheck.campaign.workers.tasks import Explore, Explored
+from statecheck.subject import is_engine
+
+_SLICE, _SHORTEST_SLICE = 2.0, 0.3
+_FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_SCENARIOS = 10, 3, 1
+_FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
+_FEW, _FEW_SCENARIOS = 60, 12
+"""What has had fewer compared examples comes before what has had more."""
+_ROUNDS_OF_FEW = 3
+"""So many rounds of these come before a round of all."""
+_MOST_FOR_FEW = 10
+"""So many times as many examples a property may take to come to these."""
+_ENGINES = 10
+"""How many times as long as others a property gets whose examples are scenarios in the subject's own engine."""
+_PATIENT = 3.0
+"""How many times as long as its slice an exploration may take; and it has the time for so many examples."""
+_LEAST_PATIENCE = 0.5
+_TURNS = 4
+"""How often a property is tried in the first pass that its time was too short for."""
+GRACE_SECONDS = 10.0
+"""How long after the end of the budget a worker may go on shrinking."""
+
+
+class Schedule:
+    """Gives out the explorations of a campaign.
+
+    Args:
+        scenarios: properties of which an example takes as long as many of others.
+        done: rounds that were begun before this, where a campaign goes on.
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], done: int) -> None:
+        self.done = done
+        self._plan, self._ledger, self._scenarios = plan, ledger, scenarios
+        self._queue: deque[Explore] = deque()
+        self.lost: deque[Explore] = deque()
+        """Explorations that ended with their workers, to be done again."""
+        self._homes: dict[str, WorkerHandle] = {}
+        self._examples_at_turn = -1
+        self._turns: Counter[str] = Counter()
+        self._begun, self._explored = done, Counter[str]()
+        untried = [one for one in ledger.standings.values() if one.open and not one.tried]
+        untried.sort(key=lambda one: (one.name in scenarios, one.tested.launches))
+        self._first: deque[str] = deque(one.name for one in untried if self._by_time)
+        self._in_hand: set[str] = set()
+
+    @property
+    def _by_time(self) -> bool:
+        return self._plan.examples is None
+
+    @property
+    def every_property_was_tried(self) -> bool:
+        """Whether the first pass is over."""
+        return not self._first and not self._in_hand
+
+    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
+        """A task for one of the workers, None where there is nothing for it now.
+
+        Args:
+            left: seconds of the budget.
+        """
+        if left <= 0:
+            return None
+        if self._first:
+            return self._to_try(left)
+        if self.lost:
+            # Not before: what ends its process takes long to shrink, and others have not been tried yet.
+            deadline = left + GRACE_SECONDS / 2
+            return replace(self.lost.popleft(), patience=left, deadline=deadline)
+        if not self._queue and not self._turn(workers):
+            return None
+        return self._sized(self._chosen(worker), left)
+
+    def _to_try(self, left: float) -> Explore:
+        name = self._first.popleft()
+        untried = 1 + len(self._first) + len(self._in_hand)
+        patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
+        self._in_hand.add(name)
+        enough = _FIRST_SCENARIOS if name in self._scenarios else _FIRST_COMPARED
+        standing = self._ledger.standings[name]
+        number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
+        return Explore(
+            name,
+            seed_of(self._plan, self._plan.first_round, number),
+            _FIRST_EXAMPLES,
+            standing.known,
+            min(patience, left),
+            left + GRACE_SECONDS / 2,
+            enough,
+        )
+
+    def ended(self, task: Explore, message: Explored | None) -> None:
+        """An exploration has ended, or was lost with its worker."""
+        if task.property not in self._in_hand or task.shown:
+            return
+        self._in_hand.discard(task.property)
+        self._turns[task.property] += 1
+        standing = self._ledger.standings[task.property]
+        too_short = message is not None and message.late and not standing.counts.compared
+        if too_short and standing.open and self._turns[task.property] < _TURNS:
+            self._first.append(task.property)
+
+    def again(self, task: Explore) -> None:
+        """Have a task done next that was lost."""
+        self.lost.append(task)
+
+    def _chosen(self, worker: WorkerHandle) -> Explore:
+        """The next task, if possible of a property that this worker or none has explored: it has its strategies ready."""
+        homes = (self._homes.get(task.property, worker) for task in self._queue)
+        number = next((number for number, home in enumerate(homes) if home is worker), 0)
+        task = self._queue[number]
+        del self._queue[number]
+        self._homes[task.property] = worker
+        return task
+
+    def _turn(self, workers: Sequence[WorkerHandle]) -> bool:
+        """Begin another round, unless that has to wait or nothing is left to be explored."""
+        if not self._by_time:
+            # What a round begins with must not depend on who of the round before was first.
+            if any(one.task is not None for one in workers):
+                return False
+            if self._examples_at_turn == self._ledger.examples:
+                return False
+            self._examples_at_turn = self._ledger.examples
+        chosen = [one for one in self._ledger.standings.values() if one.open]
+        if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
+            # Not every round, since what is slow would keep everything else waiting in a campaign of some minutes.
+            chosen = [one for one in chosen if self._has_few(one)] or chosen
+        for one in chosen:
+            one.turn()
+        chosen.sort(key=self._urgency)
+        times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
+        tasks = (self._explore(one, number) for number in range(times) for one in chosen)
+        self._queue.extend(tasks if self._by_time else self._shared(tasks))
+        self.done += bool(self._queue)
+        return bool(self._queue)
+
+    def _has_few(self, standing: Standing) -> bool:
+        return bool(standing.unshrunk) or self._missing(standing) > 0
+
+    def _few(self, standing: Standing) -> int:
+        return _FEW_SCENARIOS if standing.name in self._scenarios else _FEW
+
+    def _missing(self, standing: Standing) -> int:
+        """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
+        few = self._few(standing)
+        return few - standing.counts.compared if standing.counts.examples < _MOST_FOR_FEW * few else 0
+
+    def _urgency(self, standing: Standing) -> tuple[bool, float, int, bool, float]:
+        # What was met and not shrunk is worth another look before everything else.
+        later = not standing.unshrunk
+        # What has few examples and soon has enough comes first, so that as many as possible have enough.
+        missing = max(0, self._missing(standing)) / (standing.rate or 1) if self._by_time else 0
+        return (
+            later,
+            missing,
+            -standing.fresh,
+            standing.tested.launches,
+            standing.seconds if self._by_time else 0,
+        )
+
+    def _explore(self, standing: Standing, number: int) -> Explore:
+        name = standing.name
+        # Counted by the property, since which rounds it is in depends on how fast others are.
+        nth = self._begun + self._explored[name] - (number > 0)
+        self._explored[name] += not number
+        seed = seed_of(self._plan, self._plan.first_round + nth, name if not number else f"{name}#{number}")
+        return Explore(name, seed, 0)
+
+    def _shared(self, tasks: Iterable[Explore]) -> Iterator[Explore]:
+        """What is left of the examples goes to the tasks in this order; what shrinking takes beyond that, only later rounds lack."""
+        left = (self._plan.examples or 0) - self._ledger.examples
+        for task in tasks:
+            fixed = _FIXED_SCENARIOS if task.property in self._scenarios else _FIXED_EXAMPLES
+            size = min(self._ledger.standings[task.property].weight * fixed, left)
+            left -= size
+            if size > 0:
+                yield replace(task, max_examples=size)
+
+    def _sized(self, task: Explore, left: float) -> Explore:
+        standing = self._ledger.standings[task.property]
+        # What has ended a worker would do so in every round.
+        isolated = standing.deaths > 0
+        sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
+        if not self._by_time:
+            return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
+        if (missing := self._missing(standing)) > 0:
+            half = self._few(standing) // 2
+            if missing > half and missing / (standing.rate or 1) > _SLICE:
+                # What takes long gets the other half when everything has had one.
+                missing -= half
+            # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
+            share = standing.counts.compared / max(1, standing.examples)
+            size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))
+            fair = min(_SLICE, max(_SHORTEST_SLICE, left * self._plan.engines / (1 + len(self._queue))))
+            patience = min(max(fair, _PATIENT / (standing.rate or 1)), left)
+            late = left + GRACE_SECONDS / 2
+            return replace(sized, max_examples=size, enough=missing, patience=patience, deadline=late)
+        slice_ = self._slice(standing, left)
+        size = _FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
+        patience = min(max(_LEAST_PATIENCE, _PATIENT * slice_), left)
+        return replace(sized, max_examples=size, patience=patience, deadline=left + GRACE_SECONDS / 2)
+
+    def _slice(self, standing: Standing, left: float) -> float:
+        """Seconds of a worker that a property gets in a round."""
+        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
+        times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
+        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight * times
+        return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

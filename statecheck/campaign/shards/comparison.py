@@ -1,0 +1,208 @@
+"""What has changed since the campaign before: things that are wrong, states of properties, marks, speed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
+
+LEAST_SECONDS = 5.0
+"""What ran for less says nothing about its speed."""
+ABSENT = "not there"
+_STANDINGS = ("new", "regression", "known", "still there")
+_NEVER = "9999-12-31"
+
+
+@dataclass(frozen=True)
+class StatusChange:
+    """A property whose status is another one; `ABSENT` where a campaign did not know it."""
+
+    name: str
+    before: str
+    now: str
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """Examples per second before and now, of one property or, with the name "", of the whole campaign."""
+
+    name: str
+    before: float
+    now: float
+
+    @property
+    def factor(self) -> float:
+        return self.now / self.before
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A campaign beside the one before.
+
+    Args:
+        before: None where there is none; then only `new` and `known` say something.
+        new: never seen before.
+        regressions: a saved case fails again, which did not when the campaign before ended.
+        known: first seen by an earlier campaign, but not met by the one before.
+        still: met by both, or still failing when it was replayed from the corpus.
+        gone: met before and not now, though the property has run examples.
+        untried: met before; the property has run no example now.
+        statuses: properties whose status changed.
+        marks_lost: reached before, and now only declared.
+        marks_gained: reached now and not before.
+        rate: of the campaigns, per second of wall time.
+        rates: of the properties, per second of an engine's time; the largest change first.
+        since: by the id of a bucket, the date and the commit of the campaign that first met it.
+        standings: by the id of a bucket of now, "new", "regression", "known" or "still there".
+    """
+
+    before: CampaignRecord | None
+    new: tuple[BucketRecord, ...] = ()
+    regressions: tuple[BucketRecord, ...] = ()
+    known: tuple[BucketRecord, ...] = ()
+    still: tuple[BucketRecord, ...] = ()
+    gone: tuple[BucketRecord, ...] = ()
+    untried: tuple[BucketRecord, ...] = ()
+    statuses: tuple[StatusChange, ...] = ()
+    marks_lost: tuple[str, ...] = ()
+    marks_gained: tuple[str, ...] = ()
+    rate: RateChange | None = None
+    rates: tuple[RateChange, ...] = ()
+    since: dict[str, str] = field(default_factory=dict)
+    standings: dict[str, str] = field(default_factory=dict)
+
+
+def compared(now: CampaignRecord, before: CampaignRecord | None) -> Comparison:
+    """`now` beside `before`."""
+    met = {one.id for one in before.buckets} if before is not None else set()
+    standings = {one.id: _standing(one, met, now) for one in now.buckets}
+    since = {one.id: _since(one, now) for one in now.buckets}
+    new, regressions, known, still = (
+        tuple(one for one in now.buckets if standings[one.id] == kind) for kind in _STANDINGS
+    )
+    alone = Comparison(before, new, regressions, known, still, since=since, standings=standings)
+    return alone if before is None else _beside(alone, now, before)
+
+
+def _standing(bucket: BucketRecord, met: set[str], now: CampaignRecord) -> str:
+    if bucket.id in met:
+        return "still there"
+    if _replay_fails(bucket, now):
+        return "regression"
+    # Dates of ISO 8601 sort as text.
+    return "known" if "" < bucket.first_seen.get("date", "") < now.began[:10] else "new"
+
+
+def _beside(alone: Comparison, now: CampaignRecord, before: CampaignRecord) -> Comparison:
+    """`alone` with what takes two campaigns."""
+    missing = [one for one in before.buckets if one.id not in alone.standings]
+    failing = tuple(one for one in missing if _replay_fails(one, now))
+    ids, ran = {one.id for one in failing}, {one.name for one in now.properties if one.examples}
+    rest = [one for one in missing if one.id not in ids]
+    reached, was = _reached(now), _reached(before)
+    return replace(
+        alone,
+        still=alone.still + failing,
+        gone=tuple(one for one in rest if one.property in ran),
+        untried=tuple(one for one in rest if one.property not in ran),
+        statuses=_statuses(now, before),
+        marks_lost=tuple(sorted(was & ({one.name for one in now.marks} - reached))),
+        marks_gained=tuple(sorted(reached - was)),
+        rate=_rate(now, before),
+        rates=_rates(now, before),
+        since=alone.since | {one.id: _since(one, before) for one in missing + _undated(before, now)},
+    )
+
+
+def _undated(before: CampaignRecord, now: CampaignRecord) -> list[BucketRecord]:
+    """Those of before that now has without knowing since when: where its corpus could not be read, for one."""
+    ids = {one.id for one in now.buckets if not one.first_seen.get("date")}
+    return [one for one in before.buckets if one.id in ids]
+
+
+def _since(bucket: BucketRecord, record: CampaignRecord) -> str:
+    date = bucket.first_seen.get("date") or record.began[:10] or "an unknown date"
+    commit = bucket.first_seen.get("commit", "") if bucket.first_seen else record.commit
+    return f"{date} ({commit})" if commit else date
+
+
+def _replay_fails(bucket: BucketRecord, now: CampaignRecord) -> bool:
+    """Whether its case in the corpus, whose name ends with its id, still fails."""
+    failed = (PurePath(one.file).name for one in now.corpus if one.verdict == "FAILED")
+    return any(name.endswith(f"-{bucket.id}.json") for name in failed)
+
+
+def _statuses(now: CampaignRecord, before: CampaignRecord) -> tuple[StatusChange, ...]:
+    old, new = _status_by_name(before), _status_by_name(now)
+    pairs = ((name, old.get(name, ABSENT), new.get(name, ABSENT)) for name in {**new, **old})
+    return tuple(StatusChange(*pair) for pair in pairs if pair[1] != pair[2])
+
+
+def _status_by_name(record: CampaignRecord) -> dict[str, str]:
+    return {one.name: one.status for one in record.properties}
+
+
+def _reached(record: CampaignRecord) -> set[str]:
+    return {one.name for one in record.marks if one.examples}
+
+
+def _rate(now: CampaignRecord, before: CampaignRecord) -> RateChange | None:
+    if min(now.seconds, before.seconds) < LEAST_SECONDS or not before.examples:
+        return None
+    return RateChange("", before.examples / before.seconds, now.examples / now.seconds)
+
+
+def _rates(now: CampaignRecord, before: CampaignRecord) -> tuple[RateChange, ...]:
+    old = {one.name: one for one in before.properties}
+    pairs = ((one, old[one.name]) for one in now.properties if one.name in old)
+    found = [RateChange(one.name, other.rate, one.rate) for one, other in pairs if _measured(one, other)]
+    return tuple(sorted(found, key=lambda one: (-_size(one), one.name)))
+
+
+def _measured(one: PropertyRecord, other: PropertyRecord) -> bool:
+    return min(one.seconds, other.seconds) >= LEAST_SECONDS and min(one.examples, other.examples) > 0
+
+
+def _size(change: RateChange) -> float:
+    """How large a change is, whether up or down."""
+    return max(change.factor, 1 / change.factor)
+
+
+def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | None, tuple[str, ...]]:
+    """The latest campaign before `now` of its subject, device and choice of properties, and what could not be read.
+
+    Args:
+        reports: the folder that has campaigns/<id>/campaign.json.
+    """
+    warnings: list[str] = []
+    found: list[tuple[dt.datetime, str, CampaignRecord]] = []
+    limit = _moment(now.began or _NEVER), now.id
+    for path in sorted((reports / "campaigns").glob(f"*/{FILE}")):
+        try:
+            record = CampaignRecord.load(path)
+            if _alike(record, now):
+                found.append((_moment(record.began), path.parent.name, record))
+        except (OSError, ValueError, TypeError) as error:
+            warnings.append(f"{path} is left out of the comparison: {error}")
+    earlier = [one for one in found if one[:2] < limit]
+    return max(earlier, key=lambda one: one[:2], default=(None, "", None))[2], tuple(warnings)
+
+
+def _alike(record: CampaignRecord, now: CampaignRecord) -> bool:
+    what = (record.subject, record.device, record.only) == (now.subject, now.device, now.only)
+    return what and record.id != now.id
+
+
+def _moment(began: str) -> dt.datetime:
+    """When that is; without a time zone, in UTC.
+
+    Raises:
+        ValueError: no time.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(began)
+    except ValueError as error:
+        raise ValueError(f"began = {began!r}, but should be a time as in ISO 8601 [find_previous]") from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -1,0 +1,295 @@
+"""Adds up the shards of a campaign, or its units, to the record of the whole."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from statecheck.campaign.launched import coverage_of, records_of
+from statecheck.campaign.plan import shard_name
+from statecheck.campaign.record import (
+    BucketRecord,
+    CampaignRecord,
+    CompiledRecord,
+    CorpusRecord,
+    KnownRecord,
+    MarkRecord,
+    ProgressPoint,
+    PropertyRecord,
+)
+from statecheck.execution.verdict import Status
+
+_MOMENTS = 500
+_SAME = ("id", "subject", "device", "only", "commit", "seed", "shards")
+_STRONGEST = (
+    Status.FALSIFIED,
+    Status.ERROR,
+    Status.NOT_FINISHED,
+    # A deviation that showed in one shard is known, although it did not show in another.
+    Status.KNOWN,
+    Status.UNEXPECTED_PASS,
+    Status.PASSED,
+    Status.RUNNING,
+    Status.NOT_TESTED,
+    Status.NOT_APPLICABLE,
+)
+_STATUSES = [status.value for status in _STRONGEST]
+_STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
+_VERDICTS = ["FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE"]
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A shard or unit: what people call it, and how many seconds after the campaign it began."""
+
+    name: str
+    record: CampaignRecord
+    after: float = 0.0
+
+
+def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
+    """The shards of one campaign, added up; those that are missing are told in `troubles`.
+
+    Args:
+        names: what people call the records, such as their files.
+
+    Raises:
+        ValueError: none, shards that do not belong together, or two different records of one shard.
+    """
+    if not records:
+        raise ValueError("records = [], but should have one at least [merged]")
+    _check_same(records, names or [f"record {number}" for number in range(len(records))])
+    if records[0].shards == 1 and len(records) == 1:
+        return records[0]
+    shards = {one.shard: one for one in sorted(records, key=lambda one: one.shard)}
+    whole = added([Part(f"shard {shard_name(shard, one.shards)}", one) for shard, one in shards.items()])
+    missing = sorted(set(range(records[0].shards)) - set(shards))
+    whole.troubles += [f"shard {shard_name(shard, records[0].shards)} is missing" for shard in missing]
+    whole.complete = whole.complete and not missing
+    return whole
+
+
+def _check_same(records: Sequence[CampaignRecord], names: Sequence[str]) -> None:
+    """Refuse records of different campaigns, and different ones of a shard: which of them is the whole one, nobody knows."""
+    first, shards = records[0], dict[int, tuple[CampaignRecord, str]]()
+    for one, place in zip(records, names, strict=True):
+        for field in _SAME:
+            mine, theirs = getattr(first, field), getattr(one, field)
+            if mine != theirs:
+                raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{place}]")
+        # A folder of reports has its latest record twice.
+        known, where = shards.setdefault(one.shard, (one, place))
+        if known != one:
+            name = shard_name(one.shard, one.shards)
+            raise ValueError(f"shard = {name}, but should be another one than in {where} [{place}]")
+
+
+def added(parts: Sequence[Part]) -> CampaignRecord:
+    """Parts that ran at the same time or one after the other, as one record.
+
+    Of behaviours the largest count is taken: how many of them two parts have in common is not known.
+    """
+    records = [part.record for part in parts]
+    buckets = _buckets(parts)
+    return replace(
+        records[0],
+        commit=_told(one.commit for one in records),
+        shard=0,
+        shards=1,
+        gpus={_place(part, key): name for part in parts for key, name in part.record.gpus.items()},
+        engines=sum(one.engines for one in records),
+        began=min((one.began for one in records), key=_moment),
+        seconds=max(part.after + part.record.seconds for part in parts),
+        budget=max((one.budget for one in records if one.budget is not None), default=None),
+        examples_wanted=_total(one.examples_wanted for one in records),
+        rounds=sum(one.rounds for one in records),
+        complete=all(one.complete for one in records),
+        interrupted=any(one.interrupted for one in records),
+        fail_on_untested=any(one.fail_on_untested for one in records),
+        environment=_environment(records),
+        properties=_grouped(_each(records, "properties"), lambda one: one.name, _property),
+        buckets=buckets,
+        marks=_grouped(_marks(parts), lambda one: one.name, _mark),
+        corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
+        known=_grouped(_each(records, "known"), lambda one: one.id, _known),
+        kernels=_kernels(records),
+        launched=records_of(coverage_of(_each(records, "launched"))),
+        faults=_summed(one.faults for one in records),
+        troubles=_troubles(parts),
+        remarks=[*dict.fromkeys(_each(records, "remarks"))],
+        canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",
+        series=_series(parts, buckets),
+    )
+
+
+def _each(records: Iterable[CampaignRecord], name: str) -> list[Any]:
+    return [item for one in records for item in getattr(one, name)]
+
+
+def _grouped(
+    items: Iterable[Item], key: Callable[[Item], Key], together: Callable[[list[Item]], Item]
+) -> list[Item]:
+    """One item for each key, in the order in which they came."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return [together(group) for group in groups.values()]
+
+
+def _told(texts: Iterable[str]) -> str:
+    """Each of them once, as most often all are equal."""
+    return " | ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _place(part: Part, key: str) -> str:
+    return f"{part.name}: {key}"
+
+
+def _moment(began: str) -> datetime:
+    """When it was; the latest moment of all where that cannot be read."""
+    try:
+        moment = datetime.fromisoformat(began)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
+    names = dict.fromkeys(name for one in records for name in one.environment)
+    return {name: _told(one.environment.get(name, "") for one in records) for name in names}
+
+
+def _rank(order: Sequence[str], value: str) -> int:
+    return order.index(value) if value in order else len(order)
+
+
+def _property(group: list[PropertyRecord]) -> PropertyRecord:
+    strongest = min(group, key=lambda one: _rank(_STATUSES, one.status))
+    return replace(
+        strongest,
+        examples=sum(one.examples for one in group),
+        seconds=sum(one.seconds for one in group),
+        behaviours=max(one.behaviours for one in group),
+        launches=any(one.launches for one in group),
+        compared=sum(one.compared for one in group),
+        outside=_summed(one.outside for one in group),
+        not_offered=_summed(one.not_offered for one in group),
+        discarded=sum(one.discarded for one in group),
+        known=_summed(one.known for one in group),
+        no_evidence=_summed(one.no_evidence for one in group),
+        unchecked=_summed(one.unchecked for one in group),
+        parts=sum(one.parts for one in group),
+    )
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
+
+
+def _known(group: list[KnownRecord]) -> KnownRecord:
+    """A defect that showed in one part showed."""
+    strongest = min(group, key=lambda one: _rank(_STANDINGS, one.standing))
+    properties = _summed(one.properties for one in group)
+    return replace(strongest, properties=properties)
+
+
+def _buckets(parts: Sequence[Part]) -> list[BucketRecord]:
+    """Each once, in the order in which they were found."""
+    moved = [replace(one, at=part.after + one.at) for part in parts for one in part.record.buckets]
+    return sorted(_grouped(moved, lambda one: one.id, _bucket), key=lambda one: one.at)
+
+
+def _bucket(group: list[BucketRecord]) -> BucketRecord:
+    smallest = min(group, key=lambda one: size_of(one.case))
+    seen = [one.first_seen for one in group if one.first_seen]
+    first = min(seen, key=lambda one: one.get("date") or "9999", default={})
+    return replace(
+        smallest,
+        examples=sum(one.examples for one in group),
+        at=min(one.at for one in group),
+        first_seen=first,
+    )
+
+
+def size_of(case: dict[str, Any]) -> tuple[bool, int, str]:
+    """What makes one case of a bucket preferable to another: that there is one, then fewer letters, then these."""
+    text = json.dumps(case, sort_keys=True)
+    return not case, len(text), text
+
+
+def _marks(parts: Sequence[Part]) -> list[MarkRecord]:
+    return [
+        one if one.at is None else replace(one, at=part.after + one.at)
+        for part in parts
+        for one in part.record.marks
+    ]
+
+
+def _mark(group: list[MarkRecord]) -> MarkRecord:
+    reached = [one for one in group if one.examples]
+    first = min(reached, key=lambda one: float("inf") if one.at is None else one.at, default=group[0])
+    return replace(first, examples=sum(one.examples for one in group))
+
+
+def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
+    return min(group, key=lambda one: _rank(_VERDICTS, one.verdict))
+
+
+def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
+    compiled: dict[str, CompiledRecord] = {}
+    for name, one in sorted(
+        (pair for record in records for pair in record.kernels.items()), key=itemgetter(0)
+    ):
+        so_far = compiled.setdefault(name, CompiledRecord())
+        so_far.variants += [variant for variant in one.variants if variant not in so_far.variants]
+        so_far.compilations += one.compilations
+    return compiled
+
+
+def _troubles(parts: Sequence[Part]) -> list[str]:
+    commits = _told(part.record.commit for part in parts)
+    told = [f"{part.name}: {text}" for part in parts for text in part.record.troubles]
+    if any(part.record.canary for part in parts):
+        lacking = [part.name for part in parts if not part.record.canary]
+        told += [f"{name}: the canary was not found" for name in lacking]
+    return told if " | " not in commits else [f"the parts ran different commits: {commits}", *told]
+
+
+def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:
+    """Where all parts together stood, at moments of any of them; a part stands still between its own."""
+    tracks = [[replace(one, at=part.after + one.at) for one in part.record.series] for part in parts]
+    times = sorted({one.at for track in tracks for one in track})
+    step = -(-len(times) // _MOMENTS) or 1
+    # From the end, so that the last moment is always among them.
+    grid = times[::-1][::step][::-1]
+    stood = zip(*(_standing(track, grid) for track in tracks), strict=True)
+    return [_moment_of(at, now, buckets) for at, now in zip(grid, stood, strict=False)]
+
+
+def _standing(track: Sequence[ProgressPoint], grid: Sequence[float]) -> list[ProgressPoint]:
+    """The latest of a part's moments at each time."""
+    times = [one.at for one in track]
+    start = ProgressPoint(0.0, 0, 0, 0)
+    return [track[place - 1] if (place := bisect_right(times, at)) else start for at in grid]
+
+
+def _moment_of(at: float, now: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
+    examples, behaviours = sum(one.examples for one in now), max(one.behaviours for one in now)
+    return ProgressPoint(at, examples, behaviours, sum(one.at <= at for one in buckets))

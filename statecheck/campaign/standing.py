@@ -1,0 +1,214 @@
+"""What a campaign knows of one property."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from statecheck.campaign.record import PropertyRecord
+from statecheck.campaign.workers.tasks import Explored
+from statecheck.execution.counts import Counts
+from statecheck.execution.example import Tally
+from statecheck.execution.registry import Property
+from statecheck.execution.verdict import Status, verdict_of
+
+_ALIKE = 2
+"""How often a failing example of another message may lead to one and the same case before it is taken for the same."""
+_MOST_WEIGHT = 4
+_TRIES_TO_SHRINK = 3
+_MOST_ERRORS = 3
+
+
+@dataclass
+class Standing:
+    """One property's progress.
+
+    Args:
+        tested: the property.
+        reason: why it does not apply, "" if it does.
+        buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
+        deviations: failing examples of known defects, by the defect's name.
+        error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
+        given_up: it is not explored any more.
+        unfinished: what was still running when the campaign's time was up.
+        remark: what is to be told besides.
+        hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
+        fresh: behaviours that were new in the round before.
+        running: how many workers are at it.
+    """
+
+    tested: Property
+    reason: str = ""
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    buckets: set[str] = field(default_factory=set)
+    unshrunk: set[str] = field(default_factory=set)
+    met: Counter[str] = field(default_factory=Counter)
+    deviations: Counter[str] = field(default_factory=Counter)
+    stale: str = ""
+    error: str = ""
+    errors: int = 0
+    given_up: bool = False
+    unfinished: str = ""
+    message: str = ""
+    report: str = ""
+    remark: str = ""
+    hidden: bool = False
+    unwatched: bool = False
+    tried: bool = False
+    behaviours: set[int] = field(default_factory=set)
+    earlier_behaviours: int = 0
+    fresh: int = 0
+    next_fresh: int = 0
+    alike: Counter[str] = field(default_factory=Counter)
+    deaths: int = 0
+    tally: Tally = field(default_factory=Tally)
+    running: int = 0
+    started: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.tested.name
+
+    @property
+    def open(self) -> bool:
+        """Whether it can be explored."""
+        return not self.given_up and not self.reason
+
+    @property
+    def status(self) -> Status:
+        """Its verdict by now."""
+        if self.reason:
+            return Status.NOT_APPLICABLE
+        if self.buckets:
+            return Status.FALSIFIED
+        if self.error:
+            return Status.ERROR
+        if self.stale:
+            return Status.UNEXPECTED_PASS
+        if self.unfinished:
+            return Status.NOT_FINISHED
+        return verdict_of(self.counts, known=bool(self.deviations)).status
+
+    @property
+    def detail(self) -> str:
+        """Why it stands as it does, where that is no matter of course."""
+        if self.reason:
+            return self.reason
+        found = self.message if self.buckets else self.error or self.stale or self.unfinished
+        told = found or verdict_of(self.counts, known=bool(self.deviations)).reason
+        return "; ".join(filter(None, (told, self.remark)))
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Buckets that explorations go past: those that have been shrunk."""
+        return frozenset(self.buckets - self.unshrunk) | {
+            other for other, times in self.alike.items() if times >= _ALIKE
+        }
+
+    @property
+    def examples(self) -> int:
+        return self.counts.examples
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of workers' time, that of an exploration in hand among it."""
+        return self.seconds + (time.monotonic() - self.started if self.started is not None else 0.0)
+
+    @property
+    def rate(self) -> float:
+        """Examples per second of a worker's time."""
+        return self.examples / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
+    def weight(self) -> int:
+        """How many times as long as others it should get."""
+        return 1 + min(_MOST_WEIGHT - 1, self.fresh)
+
+    def turn(self) -> None:
+        """A new round begins."""
+        self.fresh, self.next_fresh = self.next_fresh, 0
+
+    def next_sanitized(self) -> bool:
+        """Whether the sanitizer is to watch the next exploration: every other one, where it hides what is behind its findings."""
+        self.unwatched = self.hidden and not self.unwatched
+        return not self.unwatched
+
+    def begin(self) -> None:
+        """A worker explores it."""
+        self.running += 1
+        if self.started is None:
+            self.started = time.monotonic()
+
+    def end(self) -> None:
+        """A worker is through with it."""
+        self.running = max(0, self.running - 1)
+        if not self.running:
+            self.started = None
+
+    def explored(self, message: Explored) -> None:
+        """An exploration has ended; some of its examples have been counted meanwhile."""
+        self.tried = True
+        self.counts.add(message.counts)
+        self.seconds += message.seconds
+        fresh = message.behaviours - self.behaviours
+        self.behaviours |= fresh
+        self.next_fresh += len(fresh)
+        self.deviations.update(message.known)
+        self.hidden = self.hidden or message.hidden
+        self.tally.add(message.tally)
+        if message.status == "error":
+            self._count_error(message.detail)
+
+    def _count_error(self, detail: str) -> None:
+        """A first exception may be what an earlier example left in the worker's process: another worker tries it again."""
+        self.errors += 1
+        if self.errors > 1:
+            self.error = detail
+        self.given_up = self.errors >= _MOST_ERRORS
+
+    def give_up(self, why: str) -> None:
+        """It is explored no more."""
+        self.error, self.given_up = why, True
+
+    def found(self, buckets: tuple[str, ...], message: str, report: str, *, shrunk: bool) -> None:
+        """A case of the first of these buckets was found, on the way from examples of the others."""
+        own, *others = buckets
+        self.buckets.add(own)
+        self.met[own] += 1
+        # What could not be shrunk again and again must not hide what is behind it.
+        given_up = self.met[own] >= _TRIES_TO_SHRINK
+        (self.unshrunk.discard if shrunk or given_up else self.unshrunk.add)(own)
+        if not self.message or shrunk:
+            self.message, self.report = message, report or self.report
+        for other in others[:1]:
+            self.alike[other] += 1
+
+    def record(self) -> PropertyRecord:
+        tested = self.tested
+        counts = {
+            name: dict(count) if isinstance(count, Counter) else count
+            for name, count in vars(self.counts).items()
+        }
+        return PropertyRecord(
+            name=tested.name,
+            sentence=tested.sentence,
+            kind=tested.kind,
+            status=self.status.value,
+            seconds=round(self.seconds, 3),
+            behaviours=self.earlier_behaviours + len(self.behaviours),
+            launches=tested.launches,
+            detail=self.detail,
+            known=dict(self.deviations),
+            report=self.report,
+            id=tested.id,
+            **counts,
+        )
+
+    def resume(self, record: PropertyRecord) -> None:
+        """Go on from where another run of the same campaign ended."""
+        self.counts = record.counts
+        self.seconds, self.earlier_behaviours = record.seconds, record.behaviours
+        self.deviations.update(record.known)
+        self.tried = record.examples > 0

@@ -1,0 +1,150 @@
+"""What a campaign begins with, and how it is told to end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.workers.gpus import device_names
+from statecheck.execution.exit_codes import MISCONFIGURED
+from statecheck.subject import Subject
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """An empty record, what is to be known, and which of the properties are state machines."""
+
+    subject: Subject
+    record: CampaignRecord
+    ledger: Ledger
+    defects: KnownDefects
+    scenarios: frozenset[str]
+
+
+def begun(plan: Plan) -> Beginning:
+    """What the campaign starts from.
+
+    Raises:
+        ValueError: a plan that cannot be carried out.
+    """
+    from statecheck.campaign.marks import expected, load
+    from statecheck.execution.breadth import require_narrow
+    from statecheck.execution.registry import load_properties
+    from statecheck.execution.selection import applicable, machines, select
+
+    if plan.budget is None and plan.examples is None:
+        raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
+    load()
+    subject, tested = loaded(plan.subject), load_properties()
+    offered = machines(tested) if plan.scenarios else sorted(tested)
+    names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
+    chosen, skipped = applicable(names, tested, subject, plan.device)
+    scenarios = frozenset(machines(tested))
+    corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
+    if not plan.as_new:
+        require_narrow(subject)
+    declared = () if plan.as_new else subject.known_deviations
+    return Beginning(
+        subject,
+        _empty_record(plan),
+        Ledger(
+            [tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan), corpus
+        ),
+        KnownDefects(declared, selected=bool(plan.only) or plan.scenarios, profile=subject.profile),
+        scenarios,
+    )
+
+
+def _empty_record(plan: Plan) -> CampaignRecord:
+    from statecheck.report.environment import environment
+
+    return CampaignRecord(
+        plan.id,
+        plan.subject,
+        plan.device,
+        plan.commit,
+        plan.only,
+        plan.shard,
+        plan.shards,
+        device_names(plan.device, plan.gpus),
+        plan.engines,
+        dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        first_round=plan.first_round,
+        budget=plan.budget,
+        examples_wanted=plan.examples,
+        environment=environment(),
+        seed=plan.seed,
+        fail_on_untested=plan.fail_on_untested,
+    )
+
+
+def loaded(name: str) -> Subject:
+    """The subject, of whose import nothing reaches the output of the campaign; see `subject.load`.
+
+    Raises:
+        ValueError: nothing of that name can be imported, or the import ends the process, or does not end.
+    """
+    from statecheck.campaign.workers.output import output_kept
+    from statecheck.subject import load
+    from statecheck.subject.trial_import import import_in_time, require_import_that_ends
+
+    # Before descriptor 2 leads elsewhere.
+    with os.fdopen(os.dup(2), "w", errors="backslashreplace") as errors, output_kept():
+        require_import_that_ends(name)
+        with import_in_time(name, errors, MISCONFIGURED):
+            return load(name)
+
+
+def first_seen(plan: Plan) -> dict[str, str]:
+    """The date and commit of what is found."""
+    today = dt.datetime.now().astimezone().date().isoformat()
+    return {"date": today, "commit": plan.commit or "unknown"}
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """While it is entered, SIGTERM, with which schedulers end a job, and SIGHUP, with which a terminal goes, are Ctrl-C.
+
+    In the main thread only, and not where they are ignored already, as under nohup.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signals = [signal.SIGTERM, signal.SIGHUP]
+    signals = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
+    before = [signal.signal(one, interrupt) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While it is entered, nothing that asks the campaign to end is heard: it is ending, and what it found is written down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(one, signal.SIG_IGN) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)

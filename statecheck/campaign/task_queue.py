@@ -1,0 +1,88 @@
+"""What a campaign does next: the canary, the corpus, explorations, and at its end reports of known defects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.schedule import Schedule
+from statecheck.campaign.workers.handle import WorkerHandle
+from statecheck.campaign.workers.tasks import Explore, Replay, RunCanary, Task
+from statecheck.case import Case
+
+_REPLAY_SHARE = 0.2
+"""The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
+
+
+class TaskQueue:
+    """Gives each worker its next task.
+
+    Args:
+        schedule: of the explorations.
+    """
+
+    def __init__(self, plan: Plan, schedule: Schedule, defects: KnownDefects) -> None:
+        self._plan, self._schedule, self._defects = plan, schedule, defects
+        self._first: deque[Task] = deque()
+
+    @property
+    def left_out(self) -> int:
+        """Cases of the corpus that wait to be replayed."""
+        return sum(isinstance(task, Replay) for task in self._first)
+
+    def put_first(self, task: Task) -> None:
+        """Have a task done that a worker could not do."""
+        self._first.appendleft(task)
+
+    def begin(self, folder: Path, done: set[str], is_chosen: Callable[[Case], bool], *, canary: bool) -> None:
+        """Before anything is explored: the canary, and the corpus.
+
+        Args:
+            done: names of files of the corpus that need no replay.
+            is_chosen: whether a case is of a property that is explored.
+        """
+        if canary:
+            self._first.append(RunCanary(str(folder / "canary")))
+        if not self._plan.replayed:
+            return
+        for corpus in dict.fromkeys((self._plan.corpus, self._plan.kept or self._plan.corpus)):
+            for entry in Corpus(Path(corpus)).entries():
+                if entry.path.name not in done and (entry.case is None or is_chosen(entry.case)):
+                    done.add(entry.path.name)
+                    self._first.append(Replay(str(entry.path)))
+
+    def next(
+        self, worker: WorkerHandle, workers: Sequence[WorkerHandle], at: float, left: float
+    ) -> Task | None:
+        """A task for one of the workers, None where there is nothing for it now.
+
+        Args:
+            at: seconds since the campaign began, or went on.
+            left: seconds of the budget.
+        """
+        if left > 0 and self._first and self._comes_first(self._first[0], at):
+            return self._first.popleft()
+        reserve = self._reserve
+        report = self._report(left) if self._defects.waiting and left <= reserve else None
+        task = report or self._schedule.next(worker, workers, left - reserve)
+        return self._report(left) if task is None and self._plan.budget is not None else task
+
+    def _report(self, left: float) -> Explore | None:
+        return self._defects.next_report(self._plan.budget or 0.0, left, self._plan.engines)
+
+    def _comes_first(self, task: Task, at: float) -> bool:
+        """Whether it is its turn now: in a short campaign the corpus may not keep properties from being tried at all."""
+        budget = self._plan.budget
+        if not isinstance(task, Replay) or budget is None or self._schedule.every_property_was_tried:
+            return True
+        return at < _REPLAY_SHARE * budget
+
+    @property
+    def _reserve(self) -> float:
+        """Seconds at the end for the reports of known defects."""
+        budget = self._plan.budget
+        return 0.0 if budget is None else self._defects.reserve(budget, self._plan.engines)

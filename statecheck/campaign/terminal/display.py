@@ -1,0 +1,217 @@
+"""What a campaign shows while it runs: a live table in a terminal, plain lines elsewhere; and its table at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from statecheck.campaign.coordinator import Campaign
+from statecheck.campaign.launched import coverage_of
+from statecheck.campaign.record import CampaignRecord, PropertyRecord
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.terminal.names import BrokenName
+from statecheck.execution.verdict import Status
+from statecheck.kernels import coverage
+from statecheck.text import visible
+from statecheck.text.terminal import on_one_line, said
+
+_LINE_SECONDS = 10.0
+_STYLES = {
+    Status.FALSIFIED: "bold red",
+    Status.ERROR: "bold red",
+    Status.NOT_FINISHED: "bold red",
+    Status.UNEXPECTED_PASS: "bold red",
+    Status.PASSED: "green",
+    Status.KNOWN: "yellow",
+}
+_BY_VALUE = {status.value: style for status, style in _STYLES.items()}
+_LEAST_OF_NAMES, _LEAST_OF_STATUS, _LEAST_OF_A_NUMBER, _BETWEEN = 20, 15, 7, 3
+"""Columns of a terminal that these have at least, and that lie between two of a table's."""
+_ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
+
+
+def summary(record: CampaignRecord, width: int = 200) -> Table:
+    """A row for each property: verdict, examples, those that were compared, and where the others ended.
+
+    In a terminal of `width` columns: numbers that have no room beside the names and verdicts are left out.
+    """
+    shown = [name for name in _ENDED_BEFORE if any(_ended(one)[name] for one in record.properties)]
+    every = ("examples", "compared", *shown, "examples/s")
+    columns = _fitting(every, width)
+    left_out = ", ".join(every[len(columns) :])
+    caption = f"{left_out}: on the page, or in a wider terminal" if left_out else None
+    table = _table(columns, caption=caption, caption_justify="left")
+    for one in record.properties:
+        rate = f"{one.rate:,.0f}" if one.examples else ""
+        numbers = {"examples": one.examples, "compared": one.compared, **_ended(one)}
+        told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
+        style = _BY_VALUE.get(one.status, "")
+        table.add_row(
+            BrokenName(on_one_line(one.short)),
+            Text(on_one_line(one.status), style),
+            *(told[name] for name in columns),
+        )
+    return table
+
+
+def _fitting(columns: Sequence[str], width: int) -> list[str]:
+    """As many of these as have room beside names and verdicts, the first ones."""
+    room, found = width - _LEAST_OF_NAMES - _LEAST_OF_STATUS, []
+    for name in columns:
+        room -= max(len(name), _LEAST_OF_A_NUMBER) + _BETWEEN
+        if room < 0:
+            break
+        found.append(name)
+    return found
+
+
+def _table(columns: Sequence[str], **look: Any) -> Table:
+    table = Table(show_edge=False, pad_edge=False, **look)
+    table.add_column("property", ratio=1 if columns else None)
+    table.add_column("status", no_wrap=True, min_width=_LEAST_OF_STATUS)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _ended(one: PropertyRecord) -> dict[str, int]:
+    counts = one.counts
+    reasons = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
+    numbers = (*reasons, counts.discarded, max(0, counts.vacuous))
+    return dict(zip(_ENDED_BEFORE, numbers, strict=True))
+
+
+def kernels(record: CampaignRecord) -> Table | str:
+    """A row for each kernel that Triton compiled, with its variants and compilations in all workers together.
+
+    Where kernels are not compiled: a line that says how those were run that were launched, "" without any.
+    """
+    if record.device == "cpu":
+        launched = coverage.summary(coverage_of(record.launched).launches)
+        return f"kernels: {launched}" if launched else ""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("kernels compiled")
+    for column in ("variants", "compilations"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, one in record.kernels.items():
+        table.add_row(BrokenName(on_one_line(name)), f"{len(one.variants)}", f"{one.compilations}")
+    return table if record.kernels else "kernels: none compiled"
+
+
+class Display:
+    """Follows a campaign. Use as a context manager around it, with `watch` as the campaign's watcher."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: Live | None = None
+        self._last_line = 0.0
+        self._told: set[str] = set()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(
+                console=self.console, refresh_per_second=4, vertical_overflow="crop", transient=True
+            )
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.__exit__(None, None, None)
+
+    def watch(self, campaign: Campaign) -> None:
+        """Show where it stands, and each new failure once."""
+        if self._live is not None:
+            self._live.update(_window(campaign, max(4, self.console.height - 6), self.console.width))
+        elif time.monotonic() - self._last_line > _LINE_SECONDS:
+            self._last_line = time.monotonic()
+            self.say(line(campaign))
+        for key, told in _news(campaign):
+            if key not in self._told:
+                self._told.add(key)
+                self.say(told)
+
+    def say(self, text: str) -> None:
+        """Print a line, as far as anybody listens."""
+        with suppress(OSError, ValueError):
+            self.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _news(campaign: Campaign) -> list[tuple[str, str]]:
+    ledger, plan = campaign.ledger, campaign.plan
+    found = [
+        (one.id, f"FALSIFIED {one.id}: {one.named}: {said(one.message)}") for one in ledger.buckets.values()
+    ]
+    found += [
+        (name, f"ERROR: {name}: {said(_last_line(one))}")
+        for name, one in ledger.standings.items()
+        if one.error
+    ]
+    found += [(one, f"trouble: {said(one)}") for one in ledger.troubles]
+    if campaign.record.rounds > 1 and plan.seed is None:
+        from statecheck.campaign.plan import seed_of
+
+        number = plan.first_round + campaign.record.rounds - 1
+        found.append((f"round {number}", f"round {number}: seed {seed_of(plan, number)}"))
+    return found
+
+
+def _last_line(one: Standing) -> str:
+    return one.error.strip().splitlines()[-1]
+
+
+def _window(campaign: Campaign, room: int, width: int) -> Table:
+    """The busiest part of the table, so that it fits the terminal."""
+    shown = sorted(campaign.ledger.standings.values(), key=_importance)[:room]
+    columns = _fitting(("examples", "compared", "examples/s"), width)
+    table = _table(columns, caption=line(campaign), caption_justify="left")
+    for one in shown:
+        style = _STYLES.get(one.status, "cyan" if one.running else "")
+        name = Text(on_one_line(one.tested.id or one.name), style, no_wrap=True, overflow="ellipsis")
+        status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
+        told = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
+        table.add_row(name, Text(status.value, style), *told[: len(columns)])
+    return table
+
+
+def _importance(one: Standing) -> int:
+    if one.status in (Status.FALSIFIED, Status.ERROR, Status.NOT_FINISHED):
+        return 0
+    return 1 if one.running else 2
+
+
+def line(campaign: Campaign) -> str:
+    """Where the campaign stands, in a line."""
+    ledger, plan, spent = campaign.ledger, campaign.plan, campaign.at
+    falsified = sum(one.status is Status.FALSIFIED for one in ledger.standings.values())
+    running = [one.tested.id or one.name for one in ledger.standings.values() if one.running]
+    running += [f"the report of known defect {name}" for name in sorted(campaign.reporting)]
+    now = f"; running {', '.join(running)}" if running else ""
+    of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
+    rate = ledger.examples / max(spent, 1e-9)
+    reached = sum(one.examples > 0 for one in ledger.marks.values())
+    return (
+        f"{spent:4.0f} s{of}: {ledger.examples:,} examples, {rate:,.0f}/s, {ledger.behaviours:,} behaviours, "
+        f"{reached} of {len(ledger.marks)} marks, {falsified} falsified{now}"
+    )
+
+
+def conclusion(record: CampaignRecord) -> str:
+    """The campaign in one line."""
+    counts = {status: sum(one.status == status.value for one in record.properties) for status in Status}
+    told = [f"{count} {status.value}" for status, count in counts.items() if count]
+    standings = [one.standing for one in record.known]
+    for standing in dict.fromkeys(standings):
+        count = standings.count(standing)
+        what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")
+        told.append(f"{count} known defect{'s' * (count > 1)} {what}")
+    early = "interrupted; " if record.interrupted else ""
+    return f"{early}{', '.join(told)}; {record.examples:,} examples in {record.seconds:.0f} s"

@@ -1,0 +1,161 @@
+"""What a campaign tells at its end: failures, those of one kind together, known defects, and what was not tested, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+
+from rich.table import Table
+
+from statecheck.campaign.causes import CauseGroup, grouped
+from statecheck.campaign.record import BucketRecord, CampaignRecord, KnownRecord
+from statecheck.campaign.terminal.names import BrokenName
+from statecheck.execution.verdict import Status
+from statecheck.rooms import working_folder
+from statecheck.text.command_lines import command_line, near, option
+from statecheck.text.terminal import cell, on_one_line, said
+
+Tell = Callable[[str], None]
+_MOST_NAMES = 8
+_MOST_LACKS = 4
+
+
+def tell_failures(tell: Tell, record: CampaignRecord) -> None:
+    """Every failure with its report, errors, and why properties do not apply or were not tested."""
+    for group in grouped(record.buckets):
+        _tell_group(tell, group, record.device)
+    wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
+    for one in record.properties:
+        if one.status in wrong:
+            tell(f"\n{said(one.status)}: {said(one.named)}\n  {said(one.detail)}")
+    listed = {one.id for one in record.buckets}
+    for entry in record.corpus:
+        # A case that fails again stands among the failures already.
+        if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT") and bucket_in(entry.file) not in listed:
+            tell(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
+    for trouble in record.troubles:
+        tell(f"trouble: {said(trouble)}")
+    for remark in record.remarks:
+        tell(f"remark: {said(remark)}")
+    for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
+        for reason, names in _briefly(record, _by_reason(record, status)).items():
+            tell(f"{status.value}: {_listed(names)}: {said(reason)}")
+    unchecked = sorted({place for one in record.properties for place in one.unchecked})
+    if unchecked:
+        tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
+    for one in record.properties:
+        if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
+            tell(f"{said(one.named)}: {said(one.detail)}")
+
+
+def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
+    """The properties of that status, by the reason; those that only lacked time have a line of their own."""
+    found: dict[str, list[str]] = {}
+    for one in record.properties:
+        if one.status == status.value and not one.lacked_time:
+            found.setdefault(one.detail, []).append(one.short)
+    return found
+
+
+def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
+    lacks = {
+        reason: names for reason, names in found.items() if reason.startswith(f"{record.subject} has no ")
+    }
+    if len(lacks) <= _MOST_LACKS:
+        return found
+    others = {reason: names for reason, names in found.items() if reason not in lacks}
+    together = f"{record.subject} does not offer what they call; the report has the functions of each"
+    return others | {together: [name for names in lacks.values() for name in names]}
+
+
+def not_reached(record: CampaignRecord) -> str:
+    """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
+    names = [one.short for one in record.properties if one.lacked_time]
+    if not names:
+        return ""
+    told = f"not tested for want of time: {_listed(names)}"
+    enough = budget_that_would_do(record)
+    return f"{told}; {option('budget', f'{enough}s')} would do" if enough else told
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def budget_that_would_do(record: CampaignRecord) -> int:
+    """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
+    if record.budget is None:
+        return 0
+    applicable = [one for one in record.properties if one.status != Status.NOT_APPLICABLE.value]
+    reached = sum(not one.lacked_time for one in applicable)
+    # What comes last costs most.
+    wanted = 1.5 * record.budget * len(applicable) / max(1, reached)
+    return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
+
+
+def _tell_group(tell: Tell, group: CauseGroup, device: str) -> None:
+    first, *others = group.buckets
+    tell(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
+    _tell_places(tell, first, device, "  ")
+    if others:
+        tell(f"  {len(others)} more at the same call and place, {said(group.title)}:")
+    for one in others:
+        tell(f"    {said(one.named)}")
+        _tell_places(tell, one, device, "      ")
+
+
+def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> None:
+    if one.report:
+        tell(f"{margin}report: {_report(one.report)}")
+    if one.corpus and not one.report:
+        tell(f"{margin}kept: {replay_line(one, device)}")
+    if one.note:
+        tell(f"{margin}{said(one.note.strip('*'))}")
+
+
+def _report(folder: str) -> str:
+    return near(PurePath(folder) / "report.md")
+
+
+def replay_line(bucket: BucketRecord, device: str) -> str:
+    """The command that replays what the corpus has of a bucket."""
+    path = PurePath(bucket.corpus)
+    # Ids are looked up in this folder; a case that fails on another subject keeps the file of the bucket that it had before.
+    looked_up = {working_folder(), working_folder() / "corpus"}
+    by_id = working_folder() / path.parent in looked_up and bucket_in(path.name) == bucket.id
+    return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
+
+
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of the corpus is of, with which its name ends."""
+    return PurePath(file).stem.rpartition("-")[2]
+
+
+def known_table(defects: Iterable[KnownRecord]) -> Table | None:
+    """A row for each known defect: whether it showed, and in how many examples; None without any."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("known defect")
+    table.add_column("", no_wrap=True, min_width=len("not tried enough"))
+    for column in ("examples", "properties"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("title", ratio=1)
+    for one in defects:
+        standing = cell(one.standing, "bold red" if one.stale else "")
+        numbers = (f"{one.examples:,}", f"{len(one.properties)}")
+        table.add_row(BrokenName(on_one_line(one.id)), standing, *numbers, cell(one.title))
+    return table if table.row_count else None
+
+
+def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
+    """Where each known defect is told of, the properties that it showed in, and its report."""
+    for one in (one for one in defects if one.standing != "not tried"):
+        tell(f"\nknown defect {said(one.id)}: {said(one.standing)}\n  {said(one.link)}")
+        if one.properties:
+            tell(f"  in {said(', '.join(sorted(one.properties)))}")
+        if one.remark:
+            tell(f"  {said(one.remark)}")
+        if one.report:
+            tell(f"  report: {_report(one.report)}")

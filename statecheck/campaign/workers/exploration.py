@@ -1,0 +1,276 @@
+"""One exploration of one property in a worker: what it counts, what it finds, and when it ends."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter
+from dataclasses import replace
+from typing import TypeVar
+
+from hypothesis.errors import Flaky
+
+from statecheck.campaign.workers.failures import DID_NOT_REPEAT, Failures
+from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored
+from statecheck.campaign.workers.worker import Worker, quietly
+from statecheck.execution.counts import Counts
+from statecheck.execution.example import Falsified, Tally
+from statecheck.kernels.compilations import Kernels, added, take
+from statecheck.kernels.coverage import Coverage
+from statecheck.workers.shared import DeviceGone
+
+_Kind = TypeVar("_Kind", bound=BaseException)
+_CUT_SHORT = "**The time was up before this input was shrunk to the end.**"
+_MANY = 10_000
+_PROGRESS_SECONDS = 0.2
+
+
+class _TimeIsUp(BaseException):
+    """The exploration has had its time. No `Exception`: it is nothing that the example shows."""
+
+
+class Exploration:
+    """Explores on the bench of a worker, and leaves the bench as it was."""
+
+    def __init__(self, worker: Worker, task: Explore) -> None:
+        self.worker, self.task = worker, task
+        self.bench = worker.bench
+        self.tested = worker.properties[task.property]
+        self._isolated = worker.isolated_port() if task.isolated else worker.isolated
+        self._began = time.monotonic()
+        self._until, self._deadline = self._began + task.patience, self._began + task.deadline
+        self._failures = Failures(worker, task, self._isolated, self._deadline)
+        self._late = self._over = False
+        self._marks: Counter[str] = Counter()
+        self._kinds: dict[frozenset[str], int] = {}
+        self._covered_before = self._covered_by_search = Coverage()
+        self._told = Counts()
+        self._told_at = 0.0
+        self._gone = ""
+
+    def run(self) -> Explored:
+        self._begin()
+        try:
+            status, detail = self._explored(self.task)
+        finally:
+            self._end()
+            replaced = self.worker.own_code.restore()
+        if replaced and status != "falsified":
+            status, detail = "error", f"the subject replaced {', '.join(replaced)}: nothing here is evidence"
+        self._failures.settle()
+        return self._summed_up(status, detail)
+
+    def _begin(self) -> None:
+        worker, bench, task = self.worker, self.bench, self.task
+        bench.counts.take()
+        # Launched for other tasks, which is nothing that this property took.
+        self._covered_before = worker.take_coverage()
+        bench.tally = Tally()
+        bench.seed = task.seed
+        bench.known_failures.clear()
+        worker.known_defects.clear()
+        bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
+        if task.shown:
+            bench.known_by = lambda case: None
+            bench.passes_by = self._failures.passes_by_others
+        else:
+            bench.passes_by = self._failures.is_known
+        bench.on_example, bench.on_falsified = self._on_example, self._failures.keep
+        bench.on_error = self._failures.keep_unread
+        if worker.log is not None:
+            worker.log.begin_task(self._about())
+        if self._isolated is not None:
+            self._isolated.begin_property(task.property)
+
+    def _end(self) -> None:
+        bench, log = self.bench, self.worker.log
+        if log is not None and log.problem:
+            self.worker.trouble(log.path, RuntimeError(log.problem))
+        bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
+        bench.passes_by = lambda case: False
+        bench.on_error = lambda case, error: None
+        bench.on_example, bench.on_falsified = lambda: None, lambda case: None
+
+    def _about(self) -> dict[str, str | int]:
+        """What the log says of all examples."""
+        setting, task = self.worker.setting, self.task
+        return {
+            "property_name": task.property,
+            "sentence": self.tested.sentence,
+            "property_id": self.tested.id,
+            "seed": task.seed,
+            "subject": setting.subject,
+            "device": setting.device,
+        }
+
+    def _explored(self, task: Explore) -> tuple[str, str]:
+        """Status and detail."""
+        try:
+            ended = self._searched(task)
+            if task.shown and ended[0] == "passed":
+                # It may have shown only while another failure was shrunk, which is passed by now.
+                ended = self._searched(replace(task, seed=task.seed + 1, max_examples=_MANY))
+        except _TimeIsUp:
+            return self._cut_short()
+        except DeviceGone as gone:
+            self._gone = str(gone)
+            return "passed", ""
+        # A state machine that ends between two draws is taken for one that draws something else each time.
+        return self._cut_short() if self._over and ended[0] == "error" else ended
+
+    def _searched(self, task: Explore) -> tuple[str, str]:
+        try:
+            with quietly():
+                self._search(task)
+        except Exception as error:
+            return self._failed(error)
+        return "passed", ""
+
+    def _search(self, task: Explore) -> None:
+        from statecheck.campaign.marks import noted
+
+        try:
+            tested = noted(self.tested, self._note)
+            tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+        finally:
+            # Now: what is run again for reports is no part of the search.
+            self._covered_by_search += self.worker.take_coverage()
+
+    def _failed(self, error: Exception) -> tuple[str, str]:
+        if _within(error, MemoryError) is not None:
+            # The subject's own would be an outcome. This worker has become too large, and a new one is not.
+            raise error
+        self._rest()
+        if isinstance(error, Falsified):
+            return self._failures.falsified(error.case, "")
+        if self._failures.latest is None:
+            return "error", "".join(traceback.format_exception(error))
+        if isinstance(error, Flaky):
+            return self._failures.falsified(self._failures.latest, DID_NOT_REPEAT)
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        self.worker.troubles.append(
+            f"{self.task.property}: an error ended the search for a smaller input: {told}"
+        )
+        return self._failures.falsified(
+            self._failures.latest, f"**An error ended the search for a smaller input: {told}**", shrunk=False
+        )
+
+    def _rest(self) -> None:
+        """No example is in hand: what follows is run for reports."""
+        if self.worker.log is not None:
+            self.worker.log.rest()
+
+    def _cut_short(self) -> tuple[str, str]:
+        self._rest()
+        if self._failures.latest is None:
+            return "passed", "it did not show again in the time that there was" if self.task.shown else ""
+        self._failures.remark = "not shrunk to the end: no time was left" if self.task.shown else ""
+        return self._failures.falsified(self._failures.latest, _CUT_SHORT, shrunk=False)
+
+    def _on_example(self) -> None:
+        # Only here: an example that was begun in time gets all the time that its calls may take.
+        if self._is_over():
+            self._over = True
+            raise _TimeIsUp
+        if time.monotonic() - self._told_at > _PROGRESS_SECONDS:
+            self._tell_progress()
+
+    def _is_over(self) -> bool:
+        enough = (
+            self.task.enough
+            and self._failures.latest is None
+            and self.bench.counts.compared >= self.task.enough
+        )
+        return bool(enough) or self._is_late()
+
+    def _is_late(self) -> bool:
+        now = time.monotonic()
+        # What an exploration has found is shrunk as long as there is time.
+        late = now > self._deadline or (
+            now > self._until and (self._failures.latest is None or bool(self.task.shown))
+        )
+        self._late = self._late or late
+        return late
+
+    def _tell_progress(self) -> None:
+        self._told_at = time.monotonic()
+        self.worker.bound_output()
+        counts = self.bench.counts
+        examples, compared = counts.examples - self._told.examples, counts.compared - self._told.compared
+        if examples > 0:
+            self._told.examples, self._told.compared = counts.examples, counts.compared
+            self.worker.events.send(ExamplesRun(self.task.property, examples, compared))
+
+    def _note(self, reached: frozenset[str]) -> None:
+        self._marks.update(reached)
+        if reached not in self._kinds:
+            self._kinds[reached] = behaviour(reached)
+
+    def _summed_up(self, status: str, detail: str) -> Explored:
+        worker, failures = self.worker, self._failures
+        troubles = (*worker.corpus.troubles, *worker.troubles, *worker.known_defects.errors)
+        worker.troubles = []
+        return Explored(
+            property=self.task.property,
+            status=status,
+            seconds=time.monotonic() - self._began,
+            detail=detail,
+            counts=self._untold_counts(),
+            known=dict(worker.known_defects.shown),
+            hidden=worker.known_defects.hidden,
+            found=tuple(failures.found),
+            failing=dict(failures.failing),
+            report=failures.report,
+            remark=failures.remark,
+            late=self._late,
+            marks=dict(self._marks),
+            behaviours=frozenset(self._kinds.values()) | self._branches(),
+            compiled=self._compiled(),
+            covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
+            faults=self._faults(),
+            gone=self._gone,
+            tally=self.bench.tally,
+            troubles=troubles,
+            remarks=worker.remarks(),
+        )
+
+    def _untold_counts(self) -> Counts:
+        """Of the examples since the last message about progress."""
+        counts = self.bench.counts.take()
+        counts.examples -= self._told.examples
+        counts.compared -= self._told.compared
+        return counts
+
+    def _faults(self) -> dict[str, int]:
+        """Faults of the device by kind, which are counted anew from now on."""
+        if self._isolated is None:
+            return {}
+        faults = dict(self._isolated.faults)
+        self._isolated.faults.clear()
+        return faults
+
+    def _branches(self) -> frozenset[int]:
+        """Numbers of the branches of kernels that examples took."""
+        taken = self._covered_by_search.taken
+        return frozenset(
+            behaviour(frozenset((one.kernel, f"{one.file}:{one.line}", one.way))) for one in taken
+        )
+
+    def _compiled(self) -> Kernels:
+        ours, port = take(), self._isolated
+        return ours if port is None else added(ours, port.take_compilations())
+
+
+def _within(error: BaseException, kind: type[_Kind]) -> _Kind | None:
+    """An error of that kind in what Hypothesis raises, which may be that it came and went."""
+    if isinstance(error, kind):
+        return error
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for found in (_within(part, kind) for part in parts) if found is not None), None)
+
+
+def behaviour(names: frozenset[str]) -> int:
+    """A number that stands for a set of names, the same in every process."""
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256("\0".join(sorted(names)).encode()).digest()[:8], "big")

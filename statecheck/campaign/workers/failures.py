@@ -1,0 +1,183 @@
+"""The failing cases of one exploration: what is kept of them at once, and what is reported after the search."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from statecheck.campaign.defects import label, pending_name, reports_of
+from statecheck.campaign.pending import Pending
+from statecheck.campaign.workers.tasks import Explore, Found
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.execution.unread import kept_unread
+
+if TYPE_CHECKING:
+    from statecheck.campaign.workers.worker import Worker
+    from statecheck.diagnose.diagnosis import Diagnosis, Scene
+    from statecheck.workers.port import InWorker
+
+DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
+_NOT_SHRUNK = "**Met on the way to another failure of this property, and not shrunk.**"
+_MOST_BESIDE = 20
+"""Failures of other kinds that one exploration keeps beside its own."""
+
+
+class Failures:
+    """Keeps failing cases on disk from the moment when they fail, and reports the smallest one.
+
+    `latest` is the case that failed last, `found` what goes to the coordinator, `failing` counts failing examples by bucket.
+    `report` and `remark` are those of a known defect that was to be reported.
+
+    Args:
+        isolated: the port of a subject in a process of its own, if it is there.
+        deadline: on the monotonic clock, in seconds; a diagnosis takes no longer.
+    """
+
+    def __init__(self, worker: Worker, task: Explore, isolated: InWorker | None, deadline: float) -> None:
+        self._worker, self._task, self._isolated, self._deadline = worker, task, isolated, deadline
+        self._pending = Pending(worker.pending, worker.trouble, self._into_corpus)
+        self.latest: Case | None = None
+        self.failing: Counter[str] = Counter()
+        self.found: list[Found] = []
+        self.report = self.remark = ""
+
+    def settle(self) -> None:
+        """The exploration has ended: what is pending goes to the corpus."""
+        self._keep_others()
+        self._pending.settle(self._task.property)
+
+    def is_known(self, case: Case) -> bool:
+        """Whether the failing example is of a bucket that was met before."""
+        bucket = bucket_of(case).id
+        self.failing[bucket] += 1
+        return bucket in self._task.known
+
+    def passes_by_others(self, case: Case) -> bool:
+        """While one known defect is searched, other known ones are passed by, and a new failure is kept."""
+        name = self._worker.known_defects.name_of(case)
+        if name is None and not self.is_known(case):
+            self._keep_beside(case)
+        return name != self._task.shown
+
+    def keep(self, case: Case) -> None:
+        self.latest = case
+        self._keep_beside(case)
+
+    def keep_unread(self, case: Case, error: Exception) -> None:
+        """The input of an example that is an error of the property, since each outcome is what the rules expect."""
+        folder = Path(self._worker.setting.reports)
+        try:
+            told = kept_unread(case, folder, self._worker.properties[self._task.property])
+        except OSError as second:
+            self._worker.trouble(folder, second)
+        else:
+            error.add_note(told)
+
+    def _keep_beside(self, case: Case) -> None:
+        known = self._pending.cases
+        if bucket_of(case).id in known or len(known) <= _MOST_BESIDE:
+            self._pending.keep(self._name, case)
+        else:
+            told = f"{self._task.property}: fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
+            self._worker.troubles.append(told) if told not in self._worker.troubles else None
+
+    @property
+    def _name(self) -> str:
+        return pending_name(self._task.shown) if self._task.shown else self._task.property
+
+    def falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
+        from statecheck.diagnose.diagnosis import diagnose, explain
+
+        own = bucket_of(case).id
+        diagnosis = diagnose(case, self._scene())
+        if self._task.shown:
+            self._report_known(explain(diagnosis, self._worker.bench.subject), note)
+            return "falsified", case.message
+        sanitizer = "" if self._task.sanitized else self._with_sanitizer(diagnosis.case)
+        # What it depends on is why it did not repeat.
+        note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note
+        note = " ".join(filter(None, (note, sanitizer, diagnosis.note)))
+        # Before it is explained: whatever happens to the report, this stands.
+        kept = self._into_corpus(diagnosis.case)
+        alike = [one for one in self.failing if one not in self._task.known and one != own]
+        stands = str(kept) if kept.is_file() else ""
+        diagnosis = explain(diagnosis, self._worker.bench.subject)
+        found = Found((own, *alike), diagnosis.case.to_data(), "", stands, note, shrunk=shrunk)
+        try:
+            directory = self._reported(diagnosis, Path(self._worker.setting.reports), note)
+        except Exception as error:
+            # The report is for reading; what was found must not be lost with it.
+            self._worker.trouble(Path(self._worker.setting.reports), error)
+        else:
+            found = replace(found, report=str(directory))
+        self.found.append(found)
+        return "falsified", diagnosis.case.message
+
+    def _scene(self) -> Scene:
+        """Where the failure was found; a known defect is confirmed only where a worker may end with it."""
+        from statecheck.diagnose.diagnosis import SECONDS, Scene
+        from statecheck.workers.port import InWorker
+
+        one = self._worker.setting
+        fresh = partial(InWorker, one.subject, one.device, time_limit=one.time_limit, spare=False)
+        confirmed = self._isolated is not None or not self._task.shown
+        left = max(0.0, self._deadline - time.monotonic())
+        bench = self._worker.bench
+        return Scene(
+            bench.subject, bench.port, fresh if confirmed else None, bench.earlier, min(SECONDS, left)
+        )
+
+    def _report_known(self, diagnosis: Diagnosis, note: str) -> None:
+        name = self._task.shown
+        notes = (label(name, self._worker.known_defects.declared[name]), note, diagnosis.note)
+        folder = reports_of(Path(self._worker.setting.reports), name)
+        try:
+            directory = self._reported(diagnosis, folder, "\n\n".join(filter(None, notes)))
+        except Exception as error:
+            self._worker.trouble(folder, error)
+            self.remark = f"not reported: {error}"
+            return
+        self.report = str(directory)
+
+    def _reported(self, diagnosis: Diagnosis, folder: Path, note: str) -> Path:
+        from statecheck.report.markdown import write_report
+
+        return write_report(diagnosis.case, folder, self._worker.bench.subject.module, note=note)
+
+    def _with_sanitizer(self, case: Case) -> str:
+        """What hid the case while the sanitizer watched, in a sentence."""
+        from statecheck.diagnose.earlier_finding import ends_earlier
+
+        known_defects = self._worker.known_defects
+        earlier = ends_earlier(case, self._worker.watched)
+        name = known_defects.name_of(earlier) if earlier is not None else None
+        if name is None:
+            return "**Found while the sanitizer did not watch.**"
+        known = f"known defect {name}, {known_defects.declared[name].link}"
+        return (
+            "**Found while the sanitizer did not watch. Where it does, the same input ends earlier, with the "
+            f"{known}, which may be the cause of this.**"
+        )
+
+    def _keep_others(self) -> None:
+        """Failures of other kinds that were met on the way stand in the corpus too, as they were met."""
+        from statecheck.diagnose.own_calls import with_own_calls
+
+        own = {one.buckets[0] for one in self.found}
+        beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
+        if self._task.shown:
+            known_defects = self._worker.known_defects
+            beside = [(bucket, case) for bucket, case in beside if known_defects.name_of(case) is None]
+        for bucket, met in beside:
+            case = with_own_calls(met, self._worker.bench.subject)
+            kept = self._into_corpus(case)
+            stands = str(kept) if kept.is_file() else ""
+            self.found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
+
+    def _into_corpus(self, case: Case) -> Path:
+        return self._worker.corpus.add(case, first_seen=dict(self._worker.setting.first_seen))

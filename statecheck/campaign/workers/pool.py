@@ -1,0 +1,93 @@
+"""The processes of a campaign: they are spawned, watched from outside, stopped and replaced here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.connection import wait
+
+from statecheck.campaign.workers.gpus import Gpu, Gpus
+from statecheck.campaign.workers.handle import WorkerHandle, spawn_worker
+from statecheck.campaign.workers.tasks import Event, Setting, WorkerExited
+
+_EXIT_SECONDS = 5.0
+
+
+class WorkerPool:
+    """The workers that a campaign has at the moment.
+
+    Args:
+        setting: of all workers, but for their device.
+    """
+
+    def __init__(self, setting: Setting, gpus: Gpus) -> None:
+        self.setting, self.gpus = setting, gpus
+        self.workers: list[WorkerHandle] = []
+
+    @property
+    def busy(self) -> list[WorkerHandle]:
+        return [one for one in self.workers if one.task is not None]
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a worker is not ready yet."""
+        return any(not one.ready for one in self.workers)
+
+    def spawn(self) -> WorkerHandle:
+        """A worker more, on the usable device with the fewest."""
+        gpu = min(self.gpus.usable, key=lambda gpu: sum(one.gpu is gpu for one in self.workers))
+        worker = spawn_worker(replace(self.setting, share=gpu.address, gpu=gpu.index), gpu)
+        self.workers.append(worker)
+        return worker
+
+    def stop(self, worker: WorkerHandle) -> None:
+        """End a worker; it is no member any more, and its process is gone when this returns."""
+        if worker in self.workers:
+            self.workers.remove(worker)
+            worker.stop()
+            worker.close()
+
+    def end(self, worker: WorkerHandle) -> Iterator[Event]:
+        """End a worker as `stop` does; what it had sent by then."""
+        yield from self._received(worker)
+        worker.stop()
+        yield from self._received(worker)
+        self.workers.remove(worker)
+        worker.close()
+
+    def wait(self, seconds: float) -> None:
+        """Until a worker sends something, or this time is over."""
+        wait([one.pipe for one in self.workers if one.task is not None or not one.ready], timeout=seconds)
+
+    def events(self) -> Iterator[tuple[WorkerHandle, Event]]:
+        """What has happened since the last time. A worker that is replaced meanwhile has no further events."""
+        for worker in list(self.workers):
+            for event in self._events_of(worker):
+                yield worker, event
+                if worker not in self.workers:
+                    break
+
+    def _events_of(self, worker: WorkerHandle) -> Iterator[Event]:
+        ended = worker.has_ended()
+        try:
+            yield from worker.messages()
+        except (EOFError, OSError):
+            ended = True
+        if ended:
+            # A pipe ends a moment before its process does, and there is no exit code until then.
+            worker.process.join(timeout=_EXIT_SECONDS)
+            worker.look()
+            yield WorkerExited(worker.process.exitcode)
+        elif (event := worker.overdue(self.setting.time_limit)) is not None:
+            yield event
+
+    @staticmethod
+    def _received(worker: WorkerHandle) -> Iterator[Event]:
+        try:
+            yield from worker.messages()
+        except (EOFError, OSError):
+            return
+
+    def lost_with(self, gpu: Gpu) -> list[WorkerHandle]:
+        """The workers of a device."""
+        return [one for one in self.workers if one.gpu is gpu]

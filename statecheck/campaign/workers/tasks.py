@@ -1,0 +1,236 @@
+"""What a campaign's coordinator and its workers send each other: tasks, and events.
+
+To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, and at the end of a
+task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. What the pool sees of a worker from
+outside are events too: `WorkerExited`, `CallTimeout` and `NoHeartbeat`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from statecheck.campaign.record import CorpusRecord
+from statecheck.execution.counts import Counts
+from statecheck.execution.example import Tally
+from statecheck.kernels.compilations import Kernels
+from statecheck.kernels.coverage import Coverage
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all tasks of a campaign have in common.
+
+    Args:
+        pending: folder of this campaign alone, in which failing inputs stand until they are in a report or in the corpus.
+        kept: folder of the corpus to which failing cases go.
+        isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
+            None, this is so on every device but the CPU.
+        sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
+        share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
+        as_new: what the subject declares as known is taken for new.
+        first_seen: the date and commit of what is found.
+        steps: rules in the scenario of a state machine, at most; None: as many as it says.
+    """
+
+    subject: str
+    device: str
+    reports: str
+    pending: str = ""
+    kept: str = "corpus"
+    isolated: bool | None = None
+    time_limit: float = 30.0
+    sanitized: bool = True
+    share: str = ""
+    gpu: str = ""
+    as_new: bool = False
+    first_seen: tuple[tuple[str, str], ...] = ()
+    steps: int | None = None
+
+    @property
+    def in_worker(self) -> bool:
+        return self.device != "cpu" if self.isolated is None else self.isolated
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Explore one property with up to `max_examples` examples drawn from `seed`.
+
+    Args:
+        known: buckets that were met; failing examples of these are counted, and gone past.
+        patience: seconds after which it ends, unless something was found: what was is shrunk until `deadline`.
+        deadline: seconds after which it ends, whatever was found.
+        enough: it ends after so many compared examples; 0: it does not.
+        sanitized: the sanitizer watches, where it does in the campaign.
+        isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
+        shown: a known defect that is taken for an unknown one, to report its smallest input; "" none.
+    """
+
+    property: str
+    seed: int
+    max_examples: int
+    known: frozenset[str] = frozenset()
+    patience: float = float("inf")
+    deadline: float = float("inf")
+    enough: int = 0
+    sanitized: bool = True
+    isolated: bool = False
+    shown: str = ""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Replay a file of the corpus; `isolated`: with the subject in a process of its own."""
+
+    path: str
+    isolated: bool = False
+
+
+@dataclass(frozen=True)
+class RunCanary:
+    """Find the canary, report it in the folder, and replay it."""
+
+    folder: str
+
+
+Task = Explore | Replay | RunCanary
+
+
+@dataclass(frozen=True)
+class WorkerReady:
+    """The worker has imported what it needs; `log` is the file in which it records what it is doing, "" without one."""
+
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class ExamplesRun:
+    """Examples run since the last message."""
+
+    property: str
+    examples: int
+    compared: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A failing case, and the buckets of the failing examples that led to it, its own first.
+
+    `case` is the JSON of the case, `report` and `corpus` the places where it stands, `note` what is to be said of it; `shrunk`: no
+    smaller one is to be looked for.
+    """
+
+    buckets: tuple[str, ...]
+    case: dict[str, Any]
+    report: str
+    corpus: str
+    note: str
+    shrunk: bool = True
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The end of an exploration.
+
+    Args:
+        status: "passed", "falsified" or "error"; `detail` the message or the traceback.
+        counts: what became of its examples, as far as no `ExamplesRun` has them.
+        known: failing examples of known defects, by the defect's name.
+        hidden: one of these was the sanitizer's finding, behind which nothing is seen.
+        found: the smallest case, and others that failed in another way and were not shrunk.
+        failing: failing examples by bucket.
+        report, remark: of a known defect that was to be reported.
+        late: it ended because its time was up.
+        marks: situations that examples reached, with how many did.
+        behaviours: numbers that stand for the sets of marks that single examples reached, and for branches of kernels.
+        compiled: what Triton compiled since the task before.
+        covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
+        faults: faults of the device by kind.
+        gone: why the device can be used no more.
+        tally: what state machines went through.
+        troubles: what could not be done, a sentence each.
+        remarks: about the subject, a sentence for each kind of thing.
+    """
+
+    property: str
+    status: str
+    seconds: float
+    detail: str = ""
+    counts: Counts = field(default_factory=Counts)
+    known: dict[str, int] = field(default_factory=dict)
+    hidden: bool = False
+    found: tuple[Found, ...] = ()
+    failing: dict[str, int] = field(default_factory=dict)
+    report: str = ""
+    remark: str = ""
+    late: bool = False
+    marks: dict[str, int] = field(default_factory=dict)
+    behaviours: frozenset[int] = frozenset()
+    compiled: Kernels = field(default_factory=dict)
+    covered: Coverage = field(default_factory=Coverage)
+    faults: dict[str, int] = field(default_factory=dict)
+    gone: str = ""
+    tally: Tally = field(default_factory=Tally)
+    troubles: tuple[str, ...] = ()
+    remarks: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of a case of the corpus; `bucket` and `case` of one that still fails, `known` the defect that it shows, `covered` as above."""
+
+    result: CorpusRecord
+    bucket: str = ""
+    case: dict[str, Any] = field(default_factory=dict)
+    known: str = ""
+    covered: Coverage = field(default_factory=Coverage)
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """How the canary was found; "", and why, where it was not."""
+
+    found: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceLost:
+    """The device is of no use, so that there is no worker on it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class WorkerExited:
+    """The worker's process has ended."""
+
+    exit_code: int | None
+
+
+@dataclass(frozen=True)
+class CallTimeout:
+    """A call of the subject in the worker's process has taken longer than it may."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NoHeartbeat:
+    """The worker has not gone on for so long; `when` says what it was doing."""
+
+    seconds: float
+    when: str
+
+
+Event = (
+    WorkerReady
+    | ExamplesRun
+    | Explored
+    | Replayed
+    | CanaryResult
+    | DeviceLost
+    | WorkerExited
+    | CallTimeout
+    | NoHeartbeat
+)

@@ -1,0 +1,297 @@
+"""One process of a campaign: explores properties, replays the corpus, runs the canary, and sends events to its coordinator.
+
+Whatever fails is on disk before it is sent, first as a pending input, then in the corpus, then in a report. Each input is in the
+worker's log before it is executed, where the coordinator finds it whatever becomes of the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from statecheck.campaign.workers.output import Output
+from statecheck.campaign.workers.set_up import prepare_process, properties_of
+from statecheck.campaign.workers.tasks import (
+    CanaryResult,
+    DeviceLost,
+    Event,
+    Explore,
+    Explored,
+    Replay,
+    Replayed,
+    RunCanary,
+    Setting,
+    Task,
+    WorkerReady,
+)
+from statecheck.case import Case
+from statecheck.kernels import coverage
+from statecheck.subject.own_code import OwnCode
+from statecheck.subject.surroundings import OpenFiles, need, take_remarks
+from statecheck.workers.log import WORKER, StepLog, running_path
+from statecheck.workers.server import Surroundings, move_to
+from statecheck.workers.shared import DeviceGone
+
+if TYPE_CHECKING:
+    from statecheck.execution.port import Port
+    from statecheck.kernels.coverage import Coverage
+    from statecheck.workers.port import InWorker
+
+
+class EventPipe:
+    """The worker's end of the pipe to the coordinator. A process that the subject has forked sends nothing, and ends."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._owner = pipe, os.getpid()
+
+    def send(self, event: Event) -> None:
+        if os.getpid() != self._owner:
+            os._exit(1)
+        self._pipe.send(event)
+
+
+class Worker:
+    """Does tasks on one bench."""
+
+    def __init__(self, setting: Setting, pipe: Connection) -> None:
+        self.output: Output | None = None
+        prepare_process(setting)
+        from statecheck.campaign.corpus import Corpus
+        from statecheck.campaign.known_defects import KnownDefectMatcher
+        from statecheck.execution.example import Bench
+        from statecheck.execution.port import ordinary_port
+        from statecheck.subject import load
+
+        self.setting = setting
+        self.events = EventPipe(pipe)
+        self.pending = Path(setting.pending or Path(setting.reports) / "pending")
+        self.troubles: list[str] = []
+        """What could not be written, a sentence for each place and reason."""
+        self.log = self._opened_log()
+        self.properties = properties_of(setting)
+        self.own_code = OwnCode()
+        subject = load(setting.subject)
+        self.isolated = self._in_worker() if setting.in_worker else None
+        self.watched: Port = self.isolated or ordinary_port(
+            subject, setting.device, sanitized=setting.sanitized, log=self.log
+        )
+        self._apart: InWorker | None = None
+        self.plain = self._without_sanitizer()
+        self.bench = Bench(subject, self.watched)
+        self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
+        declared = () if setting.as_new else subject.known_deviations
+        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first, self._asking)
+        self.bench.known_by = self.known_defects.known
+        self._files = OpenFiles()
+
+    def _opened_log(self) -> StepLog | None:
+        """In the folder of pending inputs, or, where there is no room, in a temporary one."""
+        name = f"{WORKER}{os.getpid()}"
+        for folder in (self.pending, Path(tempfile.gettempdir()), Path("/dev/shm")):  # noqa: S108 - memory
+            try:
+                return StepLog(running_path(folder.absolute(), name))
+            except OSError as error:
+                self.trouble(folder, error)
+        return None
+
+    @contextlib.contextmanager
+    def _asking(self, case: Case) -> Iterator[None]:
+        """While conditions of known defects are asked, which may end or keep this process, the case outlives it in the log."""
+        if self.log is None:
+            yield
+            return
+        self.log.judge(case)
+        try:
+            yield
+        finally:
+            self.log.leave()
+
+    def _in_worker(self) -> InWorker:
+        from statecheck.workers.port import InWorker
+
+        setting = self.setting
+        port = InWorker(
+            setting.subject,
+            setting.device,
+            time_limit=setting.time_limit,
+            log=self.log,
+            share=setting.share,
+        )
+        # Or else the first property would be taken for a slow one.
+        port.warm_up()
+        return port
+
+    def isolated_port(self) -> InWorker:
+        """A port whose subject runs in a process that it may end."""
+        if self.isolated is not None:
+            return self.isolated
+        if self._apart is None:
+            self._apart = self._in_worker()
+        return self._apart
+
+    def _without_sanitizer(self) -> Port:
+        from statecheck.execution.port import InProcess
+        from statecheck.subject import load
+
+        if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
+            return self.watched
+        return InProcess(load(self.setting.subject), self.setting.device, log=self.log)
+
+    def run(self, task: Task) -> None:
+        """Do a task, and send what came of it."""
+        if isinstance(task, Explore):
+            self.events.send(self.explored(task))
+        elif isinstance(task, Replay):
+            self.events.send(self._replayed(Path(task.path), isolated=task.isolated))
+        else:
+            self.events.send(self._run_canary(task))
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is in hand."""
+        if self.log is not None:
+            self.log.rest()
+
+    def begin_task(self, case: Case) -> None:
+        """Have the log say what is tested: all of `case` but its steps."""
+        about = {"property_name": case.property_name, "sentence": case.sentence, "seed": case.seed}
+        if self.log is not None:
+            where = {"subject": self.setting.subject, "device": self.setting.device}
+            self.log.begin_task(about | where | {"property_id": case.property_id})
+
+    def explored(self, task: Explore) -> Explored:
+        from statecheck.campaign.workers.exploration import Exploration
+
+        return Exploration(self, task).run()
+
+    def take_coverage(self) -> Coverage:
+        """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""
+        ports = (port for port in (self.isolated, self._apart) if port is not None)
+        return sum((port.take_coverage() for port in ports), coverage.take())
+
+    def trouble(self, place: Path, error: Exception) -> None:
+        """Note that something could not be written."""
+        why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        told = f"{place} could not be written: {why}"
+        if told not in self.troubles:
+            self.troubles.append(told)
+
+    def bound_output(self) -> None:
+        """Keep the file small that the subject's output goes to."""
+        if self.output is not None:
+            self.output.bound()
+
+    def remarks(self) -> dict[str, str]:
+        """What is to be said of the subject since the last time that this was asked."""
+        if self.output is not None:
+            self.output.look()
+        self._files.look()
+        return take_remarks()
+
+    def close(self) -> None:
+        if self.output is not None:
+            self.output.close()
+        for port in (self.isolated, self._apart):
+            if port is not None:
+                port.close()
+        if self.log is not None:
+            self.log.close()
+
+    def _keep_first(self, name: str, case: Case) -> None:
+        """The first example of a known defect, in case that none is shrunk in time."""
+        from statecheck.campaign.defects import pending_name
+
+        path = self.pending / f"{pending_name(name)}.{os.getpid()}.json"
+        try:
+            case.save(path, durable=False)
+        except OSError as error:
+            self.trouble(path.parent, error)
+
+    def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
+        from statecheck.campaign.corpus import CorpusFile, read, replayed
+        from statecheck.case.bucket import bucket_of
+
+        entry = read(path) or CorpusFile(path, None, "it is gone")
+        if entry.case is not None:
+            self.begin_task(entry.case)
+        with quietly():
+            port = self.isolated_port() if isolated else self.watched
+            result, case = replayed(entry, self._judged, self.setting.device, port)
+        covered = self.take_coverage()
+        if case is None:
+            return Replayed(result, covered=covered)
+        return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
+
+    @cached_property
+    def _judged(self) -> Any:
+        """The subject with the defects that are taken for known."""
+        import copy
+
+        subject = copy.copy(self.bench.subject)
+        subject.known_deviations = tuple(self.known_defects.declared.values())
+        return subject
+
+    def _run_canary(self, task: RunCanary) -> CanaryResult:
+        from statecheck.campaign.canary import run_canary
+
+        try:
+            with quietly():
+                return CanaryResult(run_canary(self.bench, Path(task.folder)))
+        except Exception as error:
+            return CanaryResult("", f"{type(error).__name__}: {error}")
+        finally:
+            # Its examples count for no property.
+            self.bench.counts.take()
+            self.known_defects.clear()
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """What properties and subjects print stays out of the display."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def preload() -> None:
+    """What every engine needs."""
+    from statecheck.execution.registry import load_properties
+
+    load_properties()
+
+
+def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
+    """The process's life: tasks until None comes, or until the coordinator is gone."""
+    # Ctrl-C goes to every process of the terminal; the coordinator ends the workers when it has what they know.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    move_to(*surroundings)
+    # Where it is set, Hypothesis takes another profile when it is imported.
+    os.environ.pop("CI", None)
+    pipe = Connection(descriptor)
+    # Before the subject is imported, which may write to the terminal as every call of it may.
+    output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
+    need(descriptor, output.end_without_pipe)
+    try:
+        worker = Worker(setting, pipe)
+        worker.output = output
+    except DeviceGone as gone:
+        with contextlib.suppress(OSError):
+            pipe.send(DeviceLost(str(gone)))
+        return
+    # What has been imported stays; there is no need to look through it again and again.
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(EOFError, OSError):
+        worker.events.send(WorkerReady(str(worker.log.path) if worker.log is not None else ""))
+        while (task := pipe.recv()) is not None:
+            worker.run(task)
+    worker.close()
+    gc.unfreeze()

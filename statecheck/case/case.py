@@ -1,0 +1,192 @@
+"""A counterexample as data: what was called, what should have come out, what did."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from statecheck.case.codec import DECODER, encode, spread
+from statecheck.case.earlier import failure_in
+from statecheck.case.failure import Failure
+from statecheck.case.findings import FINDINGS
+from statecheck.case.former_names import name_today
+from statecheck.case.rules import check_cost, check_names
+from statecheck.case.suspect import Suspect
+from statecheck.case.timeline import Timeline
+from statecheck.case.values import Call, Expected, Outcome, Raised, Step
+from statecheck.data.decode import format_value
+from statecheck.data.files import write_whole
+from statecheck.data.json_files import load, parse
+
+SCHEMA = 11
+_READABLE = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+_UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
+"""Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
+EARLIER_CALLS, CHANCE = "earlier calls", "chance"
+DEPENDENCIES = ("", EARLIER_CALLS, CHANCE)
+_STRUCTURED = 6
+"""Before that a sentence, `message`, said what went wrong."""
+_VERSIONS = " or ".join(map(str, _READABLE))
+_RULE = f"a case of schema {_VERSIONS}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One example of one property: its calls, and what went wrong if something did.
+
+    `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
+    property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
+    found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
+    `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
+    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it; and `property_id` the
+    property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
+    `EARLIER_CALLS`, or `CHANCE`; of the former, the first `history` calls are those that it takes, 0 where these are not known.
+    """
+
+    property_name: str
+    sentence: str
+    subject: str
+    steps: tuple[Step, ...]
+    expected: tuple[Expected, ...]
+    actual: tuple[Outcome, ...]
+    failure: Failure | None
+    device: str = "cpu"
+    seed: int | None = None
+    timeline: Timeline | None = None
+    suspect: Suspect | None = None
+    finding: str = ""
+    interleaving: str = ""
+    own_calls: tuple[str, ...] = ()
+    first_seen: dict[str, str] = field(default_factory=dict, hash=False)
+    property_id: str = ""
+    history: int = 0
+    depends_on: str = ""
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether the steps hold all that the failure depends on, so that a run without it says that the defect is gone."""
+        return not self.depends_on or self.history > 0
+
+    @property
+    def message(self) -> str:
+        """What went wrong in a line."""
+        return self.failure.message if self.failure is not None else "nothing is known to be wrong"
+
+    @property
+    def should_hold(self) -> str:
+        """The property's sentence, and the id to type for it."""
+        return f"{self.sentence} ({self.property_id})" if self.property_id else self.sentence
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Call))
+
+    @property
+    def sanitized(self) -> bool:
+        """Whether it was the sanitizer that found it."""
+        return any(isinstance(one, Raised) and one.exception in FINDINGS for one in self.actual)
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that identify property, subject and input."""
+        identity = json.dumps([self.property_name, self.subject, encode(self.steps)])
+        return hashlib.sha256(identity.encode()).hexdigest()[:8]
+
+    def to_json(self) -> str:
+        return spread(self.to_data()) + "\n"
+
+    def to_data(self) -> dict[str, Any]:
+        """What `to_json` spells, as part of other files."""
+        content = {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
+        return {"schema": SCHEMA, **content}
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        """The case in `text`; executes nothing.
+
+        Raises:
+            ValueError: not JSON, an unknown schema version, or fields that a case does not have.
+        """
+        return cls.from_data(parse(text, _RULE))
+
+    @classmethod
+    def from_data(cls, data: Any) -> Case:
+        """As `from_json`, of parsed JSON; `data` is not changed."""
+        content = dict(data) if isinstance(data, dict) else {}
+        schema = content.pop("schema", None)
+        if type(schema) is not int or schema not in _READABLE:
+            newer = type(schema) is int and schema > SCHEMA
+            why = ": a newer version has written it" if newer else ""
+            raise ValueError(
+                f"schema = {format_value(schema)}, but should be {_VERSIONS} [Case.from_json]{why}"
+            )
+        for until, removed in _UNTIL.items():
+            if schema < until:
+                content = {name: item for name, item in content.items() if name not in removed}
+        message = None
+        if schema < _STRUCTURED:
+            message = content.pop("message", None)
+            content["failure"] = None
+        try:
+            case: Case = DECODER.build(cls, content)
+            case._check()
+            case = replace(case, property_name=name_today(case.property_name))
+        except ValueError as error:
+            raise ValueError(f"{error} [Case.from_json]") from error
+        return case._with_failure(message) if schema < _STRUCTURED else case
+
+    def _with_failure(self, message: Any) -> Case:
+        """The case with the failure that its message describes, as earlier schemas have it."""
+        if not isinstance(message, str):
+            raise ValueError(f"message = {format_value(message)}, but should be text [Case.from_json]")
+        failure = failure_in(message, self.calls, self.expected, self.actual, self.device)
+        return replace(self, failure=failure)
+
+    def _check(self) -> None:
+        """Refuse what has all the fields of a case and is none."""
+        asked = len(self.calls)
+        lengths = (asked, len(self.expected), len(self.actual))
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                f"steps with an outcome, expected, actual = {lengths}, but should be as many each"
+            )
+        if self.failure is not None:
+            numbers = {"call": (self.failure.call or 0,), "about": self.failure.about}
+            for name, calls in numbers.items():
+                if not all(0 <= number < max(1, asked) for number in calls):
+                    rule = f"the number of one of {asked} calls"
+                    raise ValueError(f"failure.{name} = {getattr(self.failure, name)}, but should be {rule}")
+        if self.depends_on not in DEPENDENCIES:
+            raise ValueError(
+                f"depends_on = {format_value(self.depends_on)}, but should be one of {DEPENDENCIES}"
+            )
+        if not 0 <= self.history <= max(0, asked - 1):
+            raise ValueError(f"history = {self.history}, but should be less than {max(1, asked)} calls")
+        check_names(self)
+        check_cost(self)
+
+    def save(self, path: Path, *, durable: bool = True) -> Path:
+        """Write the case so that at every moment `path` holds a whole case or the one before.
+
+        Args:
+            durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, self.to_json(), durable=durable)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Case:
+        """The case in a file; executes nothing.
+
+        Raises:
+            OSError: there is no such file, or nobody may read it.
+            ValueError: no regular file, too large, or no case; names the file.
+        """
+        try:
+            return cls.from_data(load(path, _RULE))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error

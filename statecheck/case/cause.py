@@ -1,0 +1,76 @@
+"""What several failing cases have in common where one defect is behind them: the first call that went wrong, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from statecheck.case.bucket import bucket_of, line_of
+from statecheck.case.case import Case
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import without_indices
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures at the same call and place count as one cause; of a failure that no single call shows, its rule is the place.
+
+    Args:
+        function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
+        place: where in its result or in memory, without indices.
+        fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
+        own: what a port itself calls that function, if that is known.
+        raised: the function of the subject whose line raised, with that line, see `Bucket`.
+    """
+
+    function: str
+    place: str
+    fault: str = ""
+    own: str = ""
+    raised: str = ""
+
+    @property
+    def title(self) -> str:
+        """Such as "precopy_states: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
+        raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
+        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised)))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.function, self.place, self.fault, self.raised
+
+
+def cause_of(case: Case) -> Cause:
+    """The cause that a failing case shows."""
+    bucket = bucket_of(case)
+    number = first_wrong_call(case)
+    if number is None:
+        return Cause(case.failure.function if case.failure is not None else "", bucket.rule, bucket.fault)
+    call = case.calls[number]
+    function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
+    raised = line_of(case.actual[number])
+    return Cause(function, _place(case, number), bucket.fault, own_name(case, number), raised)
+
+
+def first_wrong_call(case: Case) -> int | None:
+    """The number of the first call whose outcome is not what the rules expect; None where each alone is."""
+    places = case.device != "cpu"
+    pairs = enumerate(zip(case.expected, case.actual, strict=True))
+    wrong = (number for number, pair in pairs if outcome_difference(*pair, places=places) is not None)
+    return next(wrong, None)
+
+
+def _place(case: Case, number: int) -> str:
+    found = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
+    assert found is not None
+    if case.actual[number].changed:
+        return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))
+    return without_indices(found.place)
+
+
+def own_name(case: Case, number: int) -> str:
+    """The name of the port's own function behind a call, "" where there is none, or none is known."""
+    calls = case.own_calls[number] if number < len(case.own_calls) else ""
+    failure = case.failure
+    if not calls and failure is not None and failure.call == number and not failure.about:
+        calls = failure.shown
+    return calls.rpartition("\n")[2].partition("(")[0]

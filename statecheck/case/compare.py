@@ -1,0 +1,285 @@
+"""The first place where an outcome differs from what the rules expect, in words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from statecheck.case.values import (
+    CANARY,
+    Attribute,
+    BufferMaker,
+    Call,
+    Device,
+    DType,
+    Expected,
+    Fake,
+    Function,
+    Name,
+    NumPy,
+    Outcome,
+    Raised,
+    Record,
+    Refusal,
+    Returned,
+    Returns,
+    Rows,
+    Tensor,
+    Value,
+    View,
+)
+
+_HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one.
+
+    `damage`: memory around a tensor was written to.
+    """
+
+    place: str
+    observed: str
+    expected: str
+    tensors: tuple[Tensor, Tensor] | None = None
+    damage: bool = False
+
+    @property
+    def seen(self) -> str:
+        return f"{self.place} = {self.observed}"
+
+    @property
+    def wanted(self) -> str:
+        return f"should be {self.expected}"
+
+    def __str__(self) -> str:
+        return f"{self.seen}, but {self.wanted}"
+
+
+def parts_compared(expected: Expected, actual: Outcome) -> int:
+    """How many rows, fields and bytes of an outcome `outcome_difference` compares, where it finds nothing wrong.
+
+    An element of a tensor is one, as is a refusal; a result that is None has none.
+    """
+    known = dict(expected.after) if actual.after else {}
+    after = sum(_parts(known[name]) for name, _ in actual.after if name in known)
+    if isinstance(expected, Refusal) or isinstance(actual, Raised):
+        return 1 + after
+    return _parts(expected.value) + after
+
+
+def parts_of(outcome: Outcome) -> int:
+    """How many rows, fields and bytes an outcome has that a property could look at."""
+    result = 1 if isinstance(outcome, Raised) else _parts(outcome.value)
+    return result + sum(_parts(seen) for _, seen in outcome.after)
+
+
+def _parts(value: Value) -> int:
+    if isinstance(value, Tensor):
+        return prod(value.shape)
+    if isinstance(value, (list, tuple)):
+        items: Iterable[Value] = value
+    elif isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, Record):
+        items = [item for _, item in value.fields]
+    elif isinstance(value, bytes):
+        return len(value)
+    else:
+        return int(value is not None)
+    return sum(_parts(item) if type(item) in _HAVE_PARTS else 1 for item in items)
+
+
+def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
+    """Compare an outcome with the expected one; `places` says whether host and device memory can be told apart."""
+    if actual.changed:
+        return Difference(
+            ", ".join(actual.changed), "written to", "left as it was, memory around it included"
+        )
+    if isinstance(expected, Refusal):
+        found = _refusal_difference(expected, actual)
+    elif isinstance(actual, Raised):
+        found = Difference("the call", brief_raised(actual), f"a result, {brief(expected.value)}")
+    else:
+        found = difference(expected.value, actual.value, "result", places=places)
+    return found or _after_difference(expected, actual, places=places)
+
+
+def _after_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
+    """The first observed content that is known and different."""
+    known = dict(expected.after)
+    pairs = ((name, known[name], seen) for name, seen in actual.after if name in known)
+    return _first(pairs, places)
+
+
+def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None:
+    wanted = f"{expected.exception} that names {expected.argument}"
+    if not isinstance(actual, Raised):
+        return Difference("result", brief(actual.value), wanted)
+    named = re.search(rf"(?<!\w){re.escape(expected.argument)}(?!\w)", actual.message)
+    if actual.exception != expected.exception or (expected.argument and not named):
+        return Difference("the call", brief_raised(actual), wanted)
+    return None
+
+
+def difference(expected: Value, actual: Value, place: str, *, places: bool) -> Difference | None:
+    """Depth-first comparison of two values; bool and int are different types here, as are list and tuple."""
+    if isinstance(actual, Record) and actual.type == "Damaged":
+        return damage(actual, place)
+    if type(expected) is not type(actual):
+        return Difference(place, brief(actual), brief(expected))
+    if isinstance(expected, Tensor):
+        return _tensor_difference(expected, actual, place, places=places)
+    if isinstance(expected, Record):
+        return _record_difference(expected, actual, place, places=places)
+    if isinstance(expected, dict):
+        if _typed(expected) != _typed(actual):
+            return Difference(f"{place} keys", repr(list(actual)), repr(list(expected)))
+        pairs = ((f"{place}[{key!r}]", item, actual[key]) for key, item in expected.items())
+    elif isinstance(expected, (list, tuple)):
+        if len(expected) != len(actual):
+            return Difference(f"len({place})", str(len(actual)), str(len(expected)))
+        pairs = ((f"{place}[{i}]", item, actual[i]) for i, item in enumerate(expected))
+    else:
+        return None if expected == actual else Difference(place, brief(actual), brief(expected))
+    return _first(pairs, places)
+
+
+def _typed(keys: Iterable[Value]) -> list[tuple[type, Value]]:
+    return [(type(key), key) for key in keys]
+
+
+def _first(pairs, places: bool) -> Difference | None:  # type: ignore[no-untyped-def]
+    found = (difference(item, other, place, places=places) for place, item, other in pairs)
+    return next((one for one in found if one is not None), None)
+
+
+def _record_difference(expected: Record, actual: Record, place: str, *, places: bool) -> Difference | None:
+    if expected.type != actual.type:
+        return Difference(f"type({place})", actual.type, expected.type)
+    observed = dict(actual.fields)
+    for field, item in expected.fields:
+        if field not in observed:
+            return Difference(f"{place}.{field}", "missing", brief(item))
+        found = difference(item, observed[field], f"{place}.{field}", places=places)
+        if found is not None:
+            return found
+    return None
+
+
+def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: bool) -> Difference | None:
+    for name in ("dtype", "shape"):
+        if getattr(expected, name) != getattr(actual, name):
+            values = str(getattr(actual, name)), str(getattr(expected, name))
+            return Difference(f"{place}.{name}", *values, (expected, actual))
+    if places and expected.on != actual.on:
+        return Difference(f"{place}.device", actual.on, expected.on)
+    if expected.is_dense and actual.is_dense and expected.elements == actual.elements:
+        return None
+    want, got = expected.values(), actual.values()
+    write = hexadecimal if isinstance(expected.elements, bytes) else str
+    indices = itertools.product(*map(range, expected.shape))
+    for index, one, other in zip(indices, want, got, strict=True):
+        if one != other:
+            where = ", ".join(map(str, index))
+            return Difference(f"{place}[{where}]", write(other), write(one), (expected, actual))
+    return None
+
+
+def damage(actual: Record, place: str) -> Difference:
+    """The guard byte nearest to the tensor at `place` that is not what it was."""
+    before, after = actual["before"][::-1], actual["after"]
+    sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}
+    side, at = min(((side, at) for side, at in sides.items() if at is not None), key=lambda found: found[1])
+    seen = (before if side == "before" else after)[at]
+    where = f"byte {at + 1} {side} {place}"
+    return Difference(where, hexadecimal(seen), hexadecimal(CANARY), damage=True)
+
+
+def _first_other(guard: bytes) -> int | None:
+    return next((at for at, byte in enumerate(guard) if byte != CANARY), None)
+
+
+def hexadecimal(byte: int) -> str:
+    return f"0x{byte:02x}"
+
+
+def brief_outcome(outcome: Outcome | Refusal) -> str:
+    """What came of a call, or what should have, in a line."""
+    if isinstance(outcome, Returned):
+        return brief(outcome.value)
+    if isinstance(outcome, Raised):
+        return brief_raised(outcome)
+    return f"{outcome.exception}{f' that names {outcome.argument}' if outcome.argument else ''}"
+
+
+def brief_raised(raised: Raised) -> str:
+    """Type and message of the exception, and the line of the subject that it came from."""
+    message = f"{raised.exception}: {raised.message}"
+    return f"{message} ({raised.at})" if raised.at is not None else message
+
+
+def brief(value: Value, limit: int = 24) -> str:
+    """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
+    if isinstance(value, Tensor):
+        return _brief_tensor(value, limit)
+    if isinstance(value, Call):
+        return f"<{value.bind or value.updates or value.function}>"
+    if isinstance(value, DType):
+        return f"torch.{value.name}"
+    if isinstance(value, Name):
+        return value.name
+    if isinstance(value, Returns):
+        return f"lambda: {brief(value.value, limit)}"
+    if isinstance(value, (Device, BufferMaker)):
+        return "device" if isinstance(value, Device) else "make_buffer"
+    if isinstance(value, bytes):
+        return _cut_bytes(value, limit)
+    if isinstance(value, View):
+        return f"<{value.dtype}{list(value.shape)} in {value.of}>"
+    if isinstance(value, Fake):
+        return f"<{value.dtype}{list(value.shape)} at {value.address:#x}>"
+    if isinstance(value, (Rows, NumPy)):
+        return f"<{type(value).__name__.lower()} of {brief(value.of, limit)}>"
+    if isinstance(value, Attribute):
+        return f"{brief(value.of, limit)}.{value.path}"
+    if isinstance(value, Function):
+        return value.name
+    if isinstance(value, Record):
+        return f"{value.type}({', '.join(f'{name}={brief(item, limit)}' for name, item in value.fields)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {brief(item, limit)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(brief(item, limit) for item in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    return repr(value)
+
+
+def _brief_tensor(tensor: Tensor, limit: int) -> str:
+    if tensor.elements is None:
+        return f"{tensor.dtype}{list(tensor.shape)} with any contents"
+    if isinstance(tensor.elements, bytes) and tensor.is_dense:
+        return f"{tensor.dtype}{list(tensor.shape)} {_cut_bytes(tensor.elements, limit)}"
+    if len(tensor.shape) == 1:
+        return f"{tensor.dtype}{_cut(tensor.values(), limit)}"
+    if len(tensor.shape) == 2:
+        rows = ", ".join(_cut(row, limit) for row in tensor.rows())
+        return f"{tensor.dtype}[{rows}]"
+    return f"{tensor.dtype}{list(tensor.shape)} {_cut(tensor.values(), limit)}"
+
+
+def _cut_bytes(raw: bytes, limit: int) -> str:
+    if len(raw) <= limit:
+        return raw.hex(" ")
+    return f"{raw[: limit - 2].hex(' ')} ... {raw[-2:].hex(' ')}"
+
+
+def _cut(elements: Sequence[int], limit: int) -> str:
+    if len(elements) <= limit:
+        return "[" + ", ".join(map(str, elements)) + "]"
+    head, tail = elements[: limit // 2], elements[-2:]
+    return f"[{', '.join(map(str, head))}, ... {len(elements)} in all ..., {', '.join(map(str, tail))}]"

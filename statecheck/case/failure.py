@@ -1,0 +1,247 @@
+"""What went wrong in an example, as data: bucket, known defects and reports read its fields, and its sentence is made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from statecheck.case.compare import Difference, brief_raised
+from statecheck.case.faults import DEVICE_FAULT, HANG
+from statecheck.case.findings import FINDINGS, RACES
+from statecheck.case.values import Expected, Outcome, Raised, Refusal
+
+Kind = Literal["value", "refusal", "memory", "race", "fault", "hang"]
+KINDS: frozenset[str] = frozenset(get_args(Kind))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How an example broke its property.
+
+    Args:
+        kind: "value" (a result, or something observed, is wrong), "refusal" (a call raised that should return, or the other way
+            round, or did not name the argument), "memory" (memory was touched that a call must not touch), "race", "fault" or "hang".
+        observed: what was seen, such as "result[0] = 4".
+        expected: what the property says instead, such as "should be 3"; "" where `observed` says it all.
+        function: the function that was called, "" where no single call shows it.
+        call: the number of that call among the case's, from 0.
+        place: where in the result or in memory, such as "result[0]" or "pool0[3]"; the tensor, for a finding of the sanitizer.
+        exception: the name of the exception that the call raised, among them the sanitizer's findings; of a fault of the device
+            its kind.
+        rule: what was broken, in words that hold for every input: no number, name or value of one is in it.
+        shown: the call as one would write it down, with the name that its author gave it; several, of a condition on several.
+        about: the numbers of the calls that a condition is about, where each of their outcomes alone is what the rules expect.
+    """
+
+    kind: Kind
+    observed: str
+    expected: str = ""
+    function: str = ""
+    call: int | None = None
+    place: str = ""
+    exception: str = ""
+    rule: str = ""
+    shown: str = ""
+    about: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind = {self.kind!r}, but should be one of {sorted(KINDS)} [Failure]")
+
+    @property
+    def sentence(self) -> str:
+        """What was seen, and what should have been."""
+        return f"{self.observed}, but {self.expected}" if self.expected else self.observed
+
+    @property
+    def message(self) -> str:
+        """The sentence, and the call that shows it."""
+        return f"{self.sentence} [{self.shown}]" if self.shown else self.sentence
+
+    @property
+    def part(self) -> str:
+        """The place without what belongs to one input: "result" for "result[3]", "pool" for "pool0[3]"."""
+        return without_indices(self.place)
+
+    @property
+    def fault(self) -> str:
+        """The kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer."""
+        return self.exception if self.kind in ("fault", "hang") or self.exception in FINDINGS else ""
+
+
+def failure_of(
+    found: Difference,
+    expected: Expected,
+    actual: Outcome,
+    *,
+    function: str,
+    call: int,
+    shown: str,
+) -> Failure:
+    """The failure of a call whose outcome differs from the expected one."""
+    raised = actual if isinstance(actual, Raised) and found.place == "the call" else None
+    return Failure(
+        kind=_kind(found, expected, actual),
+        observed=found.seen,
+        expected=found.wanted,
+        function=function,
+        call=call,
+        place=_touched(raised) or found.place,
+        exception=exception_of(raised),
+        rule=f"{function}: {_what_differs(found, expected, actual)}",
+        shown=shown,
+    )
+
+
+def raised_instead(raised: Raised, *, function: str, call: int, shown: str) -> Failure:
+    """The failure of a call that raised where a property wants its result."""
+    return Failure(
+        kind=kind_of_exception(raised),
+        observed=f"the call = {brief_raised(raised)}",
+        expected="should return a result",
+        function=function,
+        call=call,
+        place=_touched(raised) or "the call",
+        exception=exception_of(raised),
+        rule=f"{function}: {_what_was_raised(raised)}",
+        shown=shown,
+    )
+
+
+def stated(
+    observed: str,
+    expected: str = "",
+    *,
+    place: str = "",
+    function: str = "",
+    call: int | None = None,
+    shown: str = "",
+    about: tuple[int, ...] = (),
+) -> Failure:
+    """The failure of a condition that a property states itself."""
+    sentence = f"{observed}, but {expected}" if expected else observed
+    return Failure("value", observed, expected, function, call, place, "", plain(sentence), shown, about)
+
+
+def fatal_among(actual: Sequence[Outcome]) -> int | None:
+    """The number of the first call that ended in a fault of the device or in a finding of the sanitizer."""
+    numbered = ((number, one) for number, one in enumerate(actual) if isinstance(one, Raised))
+    return next((number for number, one in numbered if _is_fatal(one)), None)
+
+
+def _is_fatal(raised: Raised) -> bool:
+    return raised.exception == DEVICE_FAULT or raised.exception in FINDINGS
+
+
+def rule_of_fatal(function: str, raised: Raised) -> str:
+    """What such a call has broken, see `Failure.rule`."""
+    return f"{function}: {_what_faulted(raised)}"
+
+
+def place_of_fatal(raised: Raised) -> str:
+    """What such a call has touched; "the call" where that has no name."""
+    return _touched(raised) or "the call"
+
+
+def exception_of(raised: Raised | None) -> str:
+    """The exception's name, or the kind of the device's fault."""
+    if raised is None:
+        return ""
+    return raised.message.partition(":")[0] if raised.exception == DEVICE_FAULT else raised.exception
+
+
+def kind_of_exception(raised: Raised) -> Kind:
+    """What kind of failure it is that a call raised this."""
+    if raised.exception == DEVICE_FAULT:
+        return "hang" if raised.message.startswith(HANG) else "fault"
+    if raised.exception in RACES:
+        return "race"
+    return "memory" if raised.exception in FINDINGS else "refusal"
+
+
+def _kind(found: Difference, expected: Expected, actual: Outcome) -> Kind:
+    if isinstance(actual, Raised) and found.place == "the call":
+        return kind_of_exception(actual)
+    if actual.changed or found.damage:
+        return "memory"
+    return "refusal" if isinstance(expected, Refusal) and found.place == "result" else "value"
+
+
+def _what_differs(found: Difference, expected: Expected, actual: Outcome) -> str:
+    if isinstance(actual, Raised) and _is_fatal(actual):
+        return _what_faulted(actual)
+    if actual.changed:
+        return ", ".join(dict.fromkeys(map(without_indices, actual.changed))) + " written to"
+    if isinstance(expected, Refusal) and found.place in ("result", "the call"):
+        done = f"raises {actual.exception}" if isinstance(actual, Raised) else "returns"
+        return (
+            f"{done}, but should raise {expected.exception} that names {without_indices(expected.argument)}"
+        )
+    if isinstance(actual, Raised) and found.place == "the call":
+        return _what_was_raised(actual)
+    return without_indices(found.place)
+
+
+def _what_was_raised(outcome: Raised) -> str:
+    return f"raises {outcome.exception}: {plain(outcome.message)}"
+
+
+_ACCESS = re.compile(r"program \([^)]*\) of (\w+) (\w+) .*?`([^`]*)`")
+
+
+def _what_faulted(fault: Raised) -> str:
+    """A fault's own words name addresses and programs; who touched what is all that stays."""
+    if fault.exception == DEVICE_FAULT:
+        return "device fault"
+    access = _ACCESS.search(fault.message)
+    if access is None:
+        return plain(fault.message)
+    kernel, verb, tensor = access.groups()
+    # Which side of a race comes first depends on the input.
+    return f"{kernel} {'races for' if fault.exception in RACES else verb} {without_indices(tensor)}"
+
+
+def _touched(raised: Raised | None) -> str:
+    """The tensor that a finding of the sanitizer is about."""
+    access = _ACCESS.search(raised.message) if raised is not None and raised.exception in FINDINGS else None
+    return access[3] if access else ""
+
+
+def without_indices(place: str) -> str:
+    """A place without indices, and without the numbers of things of a kind: `pool0[3]` is `pool`."""
+    place = re.sub(r"^byte \d+ (before|behind) |\.shape$", "", place)
+    place = re.sub(r"^len\((.*)\)$", r"\1", place)
+    while (shorter := re.sub(r"\[[^][]*\]", "", place)) != place:
+        place = shorter
+    return re.sub(r"(?<=[A-Za-z])_?\d+(?=\W|$|_[a-z]+\d+)", "", place).replace("..", ".")
+
+
+_VALUE = "#"
+_INSIDE_OUT = (
+    (re.compile(r"'(?:[^'\\]|\\.)*'(?!\w)|\"(?:[^\"\\]|\\.)*\""), _VALUE),
+    (re.compile(r"(?<=\w)[\[({][^][(){}]*[\])}]"), ""),
+    (re.compile(r"[\[({][^][(){}]*[\])}]|<\w[^<>]*>"), _VALUE),
+)
+"""Quoted text; what stands in brackets, which is an index, or the contents of what is named before it; and a value alone."""
+_HEX = r"[0-9a-f]{2}"
+_ALONG = (
+    (re.compile(rf"(?<!should )\b{_HEX}(?: (?:\| |\.\.\. )?{_HEX})+\b|\b{_HEX}(?=$| \|)"), _VALUE),
+    (re.compile(r"\b(?:True|False|None)\b|\b(?=\w*\d)\w+\b"), _VALUE),
+    (re.compile(r"-?#(?:(?:, and|,| and| or| \||\.\.|[.:/x×*-]| ?\+)? ?-?#)*"), _VALUE),
+    (re.compile(r"(?<=# )(\w{3,}?)s\b"), r"\1"),
+    (re.compile(r" = .*?, but should"), " = #, but should"),
+)
+"""Bytes; numbers, and names that have some; several of them; the plural, which depends on the number; and what was seen."""
+
+
+def plain(message: str) -> str:
+    """The first line of a message without what belongs to one input: numbers, ids, quoted text and lists of them."""
+    text = message.partition("\n")[0]
+    for pattern, instead in _INSIDE_OUT:
+        while (shorter := pattern.sub(instead, text)) != text:
+            text = shorter
+    for pattern, instead in _ALONG:
+        text = pattern.sub(instead, text)
+    return text

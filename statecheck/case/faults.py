@@ -1,0 +1,95 @@
+"""What can become of a worker, in words that are the same in every run.
+
+The device names one and the same fault differently from run to run, and everything after it fails with other names.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from statecheck.case.values import Raised
+
+DEVICE_FAULT = "DeviceFault"
+ILLEGAL, MISALIGNED, HANG = "illegal access", "misaligned access", "hang"
+LAUNCH, MEMORY, DIED = "launch failure", "out of memory", "worker died"
+KINDS = (ILLEGAL, MISALIGNED, HANG, LAUNCH, MEMORY, DIED)
+
+_WORDS = {
+    ILLEGAL: "memory was touched that is not there",
+    MISALIGNED: "an address is no multiple of the size of what is there",
+    LAUNCH: "a kernel ended in an error",
+    MEMORY: "more memory was asked for than there is",
+}
+_SIGNS = (
+    ("illegal memory access", ILLEGAL),
+    ("illegal address", ILLEGAL),
+    ("invalid address space", ILLEGAL),
+    ("misaligned", MISALIGNED),
+    ("out of memory", MEMORY),
+)
+_SIGNALS = {signal.SIGSEGV: ILLEGAL, signal.SIGBUS: ILLEGAL}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The end of a worker: one of `KINDS`, and a sentence that is the same whenever the same thing happens."""
+
+    kind: str
+    message: str
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether another process may be the cause: it killed the worker, or holds the memory that the worker asked for."""
+        return self.kind == MEMORY or self in (UNSEEN, Fault(DIED, signal.SIGKILL.name))
+
+    @property
+    def outcome(self) -> Raised:
+        """How the fault appears as the outcome of a call."""
+        return Raised(DEVICE_FAULT, f"{self.kind}: {self.message}")
+
+
+UNSEEN = Fault(DIED, "of an unknown cause")
+"""The process that forked the worker has died as well."""
+INTERRUPTED = Fault(DIED, "of another example's call")
+"""A worker that is shared; the example has to be run anew, however often that happens."""
+
+
+class Faulted(Exception):
+    """A worker has come to its end; nothing that it held is left."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"{fault.kind}: {fault.message}")
+        self.fault = fault
+
+
+def fault_of_kind(kind: str) -> Fault:
+    """A fault of a kind that needs no further words."""
+    return Fault(kind, _WORDS[kind])
+
+
+def wants_memory(name: str, message: str) -> bool:
+    """Whether an exception, by the name of its type and what it says, is about a lack of the device's memory."""
+    return name == "OutOfMemoryError" or (name == "AcceleratorError" and "out of memory" in message.lower())
+
+
+def fault_told_by(text: str) -> Fault:
+    """The fault that an error of the device's library stands for."""
+    found = (kind for sign, kind in _SIGNS if sign in text.lower())
+    return fault_of_kind(next(found, LAUNCH))
+
+
+def hang(limit: float) -> Fault:
+    return Fault(HANG, f"no answer within {limit:g} s")
+
+
+def death(status: int) -> Fault:
+    """The fault that a process ended of: minus the signal's number, or its exit code."""
+    if status >= 0:
+        return Fault(DIED, f"exit code {status}")
+    try:
+        killed_by = signal.Signals(-status)
+    except ValueError:
+        return Fault(DIED, f"signal {-status}")
+    kind = _SIGNALS.get(killed_by)
+    return Fault(DIED, killed_by.name) if kind is None else fault_of_kind(kind)

@@ -1,0 +1,233 @@
+"""What a case from elsewhere may name, and how much memory it may ask for.
+
+Names of a case are looked up in a subject, are written into scripts as they are, and become names of files: they are names
+and nothing else. Everything else that a case says is text, and is spelled or escaped wherever it is shown.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from statecheck.case.values import (
+    ITEM_SIZES,
+    Address,
+    Attribute,
+    Call,
+    DType,
+    Fake,
+    Function,
+    Let,
+    Name,
+    Overwrite,
+    Record,
+    SameAs,
+    Tensor,
+    View,
+)
+from statecheck.data.decode import Misfit, format_value, require_once
+
+if TYPE_CHECKING:
+    from statecheck.case.case import Case
+
+VARIABLES = frozenset({"VLLM_SSM_CONV_STATE_LAYOUT"})
+"""What a call may have in its environment: any other variable could name code."""
+MOST_BYTES = 64 * 2**30
+"""Memory of all tensors of a case, written to or not. What the strategies draw comes to 10 GiB, nearly all of it untouched."""
+MOST_RUNS = 1 << 20
+"""Pieces of memory of one view, each of which costs time by itself."""
+_MOST_WRITTEN = 1 << 24
+_LONGEST_NAME = 200
+_ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
+_INDEX = r"\[(?:\d{1,9}|'[A-Za-z0-9_. ]{1,200}')\]"
+_PATH = re.compile(rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|{_INDEX})*", re.ASCII)
+_NAME_RULE = "a name: ASCII letters, digits and _, not a word of Python's, without __ in front"
+_DTYPE_RULE = f"one of {', '.join(ITEM_SIZES)}"
+_DEVICES = ("cpu", "cuda")
+
+
+def check_names(case: Case) -> None:
+    """Refuse a case whose names are no names.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    _require_name(case.property_name, "property_name")
+    if case.property_id:
+        require_property_id(case.property_id, "property_id")
+    # An engine, and the module whose functions stand in it.
+    for part in case.subject.split("+", 1):
+        require_path(part, "subject", indices=False)
+    if case.device not in _DEVICES:
+        raise Misfit("device", case.device, f"one of {', '.join(_DEVICES)}")
+    for place, value in (*_inside(case.steps, "steps"), *_inside(case.expected, "expected")):
+        _check(value, place)
+    for place, value in _inside(case.actual, "actual"):
+        # What a subject returned may be of any type, and its attributes of any name.
+        if isinstance(value, Tensor):
+            _check_elements(value, place, (int, float))
+
+
+def require_property_id(id_: str, place: str) -> None:
+    """Refuse an id that nobody could type where ids are looked up.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    if len(id_) > _LONGEST_NAME or not _ID.fullmatch(id_):
+        raise Misfit(place, id_, "<topic>/<word>, each of a-z, 0-9 and '-'")
+
+
+def check_cost(case: Case) -> None:
+    """Refuse a case that asks for more memory than any case needs.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    whole = 0
+    for place, value in _inside((*case.steps, *case.expected), "steps"):
+        if isinstance(value, (Tensor, View)):
+            whole += _Form(value, place).checked()
+    if whole > MOST_BYTES:
+        rule = f"at most {MOST_BYTES}"
+        raise Misfit("bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine")
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Shape, strides and offset of a tensor or view at a place of a case."""
+
+    value: Tensor | View
+    place: str
+
+    def checked(self) -> int:
+        """The bytes of the storage, 0 for a view, whose storage is another's."""
+        value = self.value
+        strides = value.strides
+        if strides is not None and len(strides) != len(value.shape):
+            raise Misfit(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
+        for name, numbers in (
+            ("shape", value.shape),
+            ("strides", strides or ()),
+            ("offset", (value.offset,)),
+        ):
+            if any(one < 0 for one in numbers):
+                raise Misfit(f"{self.place}.{name}", numbers, "without negative numbers")
+        size = ITEM_SIZES[value.dtype]
+        if prod(value.shape) * size > MOST_BYTES:
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
+        if self._runs > MOST_RUNS:
+            raise Misfit(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
+        if isinstance(value, View):
+            return 0
+        if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
+        return value.storage_size * size
+
+    @property
+    def _runs(self) -> int:
+        """In how many pieces of memory it lies."""
+        axes = list(zip(self.value.shape, self.value.strides or (), strict=False))
+        length = 1
+        while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
+            length *= axes.pop()[0]
+        return prod(size for size, _ in axes)
+
+
+def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The dataclasses in a value, each with its place."""
+    if isinstance(value, (list, tuple)):
+        for at, item in enumerate(value):
+            if not isinstance(item, (int, str)):
+                yield from _inside(item, f"{place}[{at}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _inside(key, f"a key of {place}")
+            yield from _inside(item, f"{place}[{format_value(key)}]")
+    elif is_dataclass(value):
+        yield place, value
+        for one in fields(value):
+            yield from _inside(getattr(value, one.name), f"{place}.{one.name}")
+
+
+def _check(value: Any, place: str) -> None:
+    """The names that the value itself has."""
+    match value:
+        case Tensor() | View() | Fake() | DType():
+            _check_dtype(value, place)
+        case Name() | Record() | Let() | Overwrite():
+            name = value.type if isinstance(value, Record) else value.name
+            _require_name(name, f"{place}.{'type' if isinstance(value, Record) else 'name'}")
+        case Function() | Attribute():
+            told, name = ("name", value.name) if isinstance(value, Function) else ("path", value.path)
+            require_path(name, f"{place}.{told}", indices=False)
+        case SameAs():
+            require_path(value.path, f"{place}.path")
+        case Address():
+            require_path(value.argument, f"{place}.argument")
+        case Call():
+            _check_call(value, place)
+    if isinstance(value, View):
+        _require_name(value.of, f"{place}.of")
+    if isinstance(value, Record):
+        _require_names((name for name, _ in value.fields), f"{place}.fields")
+
+
+def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
+    told, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
+    if dtype not in ITEM_SIZES:
+        raise Misfit(f"{place}.{told}", dtype, _DTYPE_RULE)
+    if isinstance(value, Tensor):
+        _check_elements(value, place, (int,))
+
+
+def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None:
+    elements = tensor.elements if isinstance(tensor.elements, tuple) else ()
+    if not set(map(type, elements)) <= set(kinds):
+        wrong = next(one for one in elements if type(one) not in kinds)
+        raise Misfit(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
+
+
+def _check_call(call: Call, place: str) -> None:
+    require_path(call.function, f"{place}.function", indices=False)
+    _require_names((name for name, _ in (*call.arguments, *call.keywords)), f"{place}.arguments")
+    for told in ("bind", "updates"):
+        if getattr(call, told):
+            _require_name(getattr(call, told), f"{place}.{told}")
+    for name in call.observes:
+        require_path(name, f"{place}.observes", indices=False)
+    for name, _ in call.environment:
+        if name not in VARIABLES:
+            raise Misfit(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
+
+
+def _require_names(names: Iterable[str], place: str) -> None:
+    named = list(names)
+    for name in named:
+        _require_name(name, place)
+    require_once(named, place)
+
+
+def _require_name(name: str, place: str) -> None:
+    if not _is_name(name):
+        raise Misfit(place, name, _NAME_RULE)
+
+
+def _is_name(name: str) -> bool:
+    plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST_NAME
+    return plain and not name.startswith("__") and not keyword.iskeyword(name)
+
+
+def require_path(path: str, place: str, *, indices: bool = True) -> None:
+    """Refuse what is no dotted name; with `indices` also numbers or plain text in brackets, as in a place in a result.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    parts = re.sub(_INDEX, "", path).split(".") if indices else path.split(".")
+    if not (_PATH.fullmatch(path) and all(map(_is_name, parts))):
+        raise Misfit(place, path, f"{_NAME_RULE}; several with dots between them")

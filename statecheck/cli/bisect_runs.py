@@ -1,0 +1,200 @@
+"""Runs a bisection: what is asked for, what it will take, each verdict as it comes, and at the end a line and a table."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+from rich.table import Table
+
+from statecheck.campaign.corpus import path_of
+from statecheck.case import Case
+from statecheck.cli.campaign import console
+from statecheck.cli.options import seconds
+from statecheck.data.locks import try_lock
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.port import choose_device
+from statecheck.releases.base import this_base
+from statecheck.releases.bisect import most_tries, search
+from statecheck.releases.commits import commits_of
+from statecheck.releases.environment import ROOT, Maker
+from statecheck.releases.pip import releases_of
+from statecheck.releases.replays import Replays
+from statecheck.releases.start import wanted_by, wanted_release
+from statecheck.report.bisection import RIGHT, WRONG, Bisection, TriedVersion, saved
+from statecheck.report.markdown import add_bisection
+from statecheck.rooms import home
+from statecheck.text.command_lines import RELEASED, command_line, option
+from statecheck.text.terminal import cell, said, say
+
+OLDEST = "0.20.2"
+"""The oldest release that there are adapters and rules for."""
+_MEGABYTES = 300
+"""Of a release, as it is downloaded."""
+
+
+def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
+    """Bisect, show it, and keep it in the case's report, if it stands in one; also what is known when it is interrupted.
+
+    Raises:
+        ValueError: an option that cannot be, or a case that cannot be read.
+    """
+    path = path_of(options.case, options.corpus)
+    case = _case_in(path)
+    subject = options.released or case.subject
+    if subject != RELEASED:
+        raise ValueError(f"subject = {subject!r}, but should be {RELEASED}, which has releases [bisect]")
+    maker = maker or Maker(this_base(ROOT), tell=say)
+    limit = seconds(options.time_limit, "time_limit")
+    replays = Replays(maker, path, choose_device(options.device), limit)
+    found = (
+        _over_commits(options, replays) if os.environ.get("VLLM_PATH") else _over_releases(options, replays)
+    )
+    _show(found, path, options)
+    if _is_report_of(path) and not (found.interrupted and _stands(path.parent, found)):
+        add_bisection(path.parent, found)
+        say(f"report: {path.parent / 'report.md'}")
+    if found.interrupted:
+        return INCOMPLETE
+    state = found.newest.state if found.newest else None
+    return {RIGHT: CLEAN, WRONG: FALSIFIED}.get(state or "", INCOMPLETE)
+
+
+def _case_in(path: Path) -> Case:
+    try:
+        return Case.load(path)
+    except OSError as error:
+        raise ValueError(f"case = {str(path)!r}, but should be a readable file [bisect]: {error}") from error
+
+
+def _is_report_of(path: Path) -> bool:
+    return path.name == "case.json" and (path.parent / "report.md").is_file()
+
+
+def _stands(folder: Path, found: Bisection) -> bool:
+    """Whether a report has one over the same, which may be whole."""
+    return any(one.over == found.over for one in saved(folder))
+
+
+def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
+    if options.commits:
+        rule = "given beside VLLM_PATH=<checkout>, whose commits they are"
+        raise ValueError(f"commits = {options.commits!r}, but should be {rule} [bisect]")
+    wanted, maker = wanted_by(os.environ), replays.maker
+    asked = _listed(options.releases)
+    names = asked or _of_index()
+    ready = [name for name in names if maker.is_ready(wanted_release(name))]
+    # The one that the case was seen with is the one that is known to be wrong.
+    first = [*([wanted.version] if wanted else []), *ready]
+    bisection = Bisection("releases", tuple(names), complete=not asked)
+    _announce(bisection, first, options)
+    many = f"{len(ready)} of {len(names)} are set up in {maker.root}"
+    if len(ready) < len(names):
+        many += f"; each other one that is tried downloads about {_MEGABYTES} MB once, and takes a minute to set up"
+    say(many)
+    if not asked:
+        say(f"{option('releases', '0.25.1,0.33.0')} tries only these")
+    return search(bisection, _told(replays.on_release), first, everything=options.all)
+
+
+def _listed(text: str) -> list[str]:
+    """The releases that are asked for, oldest first."""
+    named = dict.fromkeys(one.strip() for one in text.split(",") if one.strip())
+    for one in named:
+        wanted_release(one)
+    try:
+        return sorted(named, key=Version)
+    except InvalidVersion as error:
+        raise ValueError(
+            f"releases = {text!r}, but should be versions such as 0.25.1,0.33.0 [bisect]: {error}"
+        ) from None
+
+
+def _of_index() -> list[str]:
+    found = releases_of(Path(sys.executable), RELEASED)
+    names = [one for one in found if Version(one) >= Version(OLDEST)]
+    if not names:
+        raise ValueError(f"releases = none in the index, but should be some since {OLDEST} [bisect]")
+    return names
+
+
+def _over_commits(options: argparse.Namespace, replays: Replays) -> Bisection:
+    wanted = wanted_by(os.environ)
+    assert wanted is not None
+    assert wanted.checkout is not None
+    if options.releases:
+        rule = "given without VLLM_PATH, whose commits are tried"
+        raise ValueError(f"releases = {options.releases!r}, but should be {rule} [bisect]")
+    commits = commits_of(wanted.checkout, options.commits)
+    bisection = Bisection("commits", commits.names, titles=commits.titles)
+    _announce(bisection, (), options)
+    version = os.environ.get("VLLM", "").strip()
+    with _own_folder(wanted.checkout) as folder:
+        try_commit = partial(replays.on_commit, commits, folder, version)
+        return search(bisection, _told(try_commit), everything=options.all)
+
+
+@contextmanager
+def _own_folder(checkout: Path) -> Iterator[Path]:
+    """The folder that commits of a checkout are put into, one at a time: always the same, since it has an environment.
+
+    Raises:
+        ValueError: another process uses it.
+    """
+    folder = home() / "build" / "bisect" / hashlib.sha256(str(checkout).encode()).hexdigest()[:12]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not try_lock(lock):
+            rule = "a checkout that no other bisection goes through at the same time"
+            raise ValueError(f"VLLM_PATH = {str(checkout)!r}, but should be {rule} [bisect]")
+        yield folder
+    finally:
+        os.close(lock)
+
+
+def _announce(bisection: Bisection, first: Sequence[str], options: argparse.Namespace) -> None:
+    names = bisection.names
+    what = f"{len(names)} {bisection.over}, {names[0]} to {names[-1]}"
+    sure, more = most_tries(bisection, first)
+    if options.all or len(names) <= sure:
+        say(f"{what}: all of them are tried")
+    else:
+        say(f"{what}: {sure} of them are tried first, then about {more} for each change between two of these")
+
+
+def _told(try_version: Callable[[str], TriedVersion]) -> Callable[[str], TriedVersion]:
+    def told(name: str) -> TriedVersion:
+        found = try_version(name)
+        say(f"{name}: {found.verdict} ({found.seconds:.0f} s): {said(found.message)}")
+        return found
+
+    return told
+
+
+def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
+    table = Table(found.over[:-1], "verdict", "", box=None, pad_edge=False)
+    for row in found.rows:
+        table.add_row(*map(cell, row))
+    out = console()
+    out.print()
+    out.print(table)
+    for remark in found.remarks:
+        say(said(remark))
+    if found.over == "releases" and found.untried and not any(one.state == WRONG for one in found.tried):
+        say(
+            "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with."
+        )
+    if found.untried:
+        given = {"releases": options.releases} if options.releases else {}
+        given |= {"commits": options.commits} if options.commits else {}
+        line = command_line("bisect", path, subject=RELEASED, device=options.device, all=True, **given)
+        say(f"{line} tries all of them.")
+    say(said(found.line))

@@ -1,0 +1,269 @@
+"""What all commands that run a campaign have in common: its folder, what is shown, its files, its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from rich.console import Console
+from rich.table import Table
+
+from statecheck.campaign.claim import claimed
+from statecheck.campaign.pages.console import Unbreakable, finish
+from statecheck.campaign.plan import ENGINE, Plan
+from statecheck.campaign.record import CampaignRecord
+from statecheck.cli.folders import require_own
+from statecheck.cli.options import seconds
+from statecheck.execution.offers import listed
+from statecheck.rooms import home
+from statecheck.text.command_lines import near
+
+_PLAIN_WIDTH = 120
+_WIDE = 160
+More = Callable[[Console, object], None]
+Tell = Callable[[str], None]
+
+
+def console(*, wide: bool = False) -> Console:
+    """Standard output, which is as wide as tables need where it is no terminal."""
+    stream = sys.stdout if isinstance(sys.stdout, Unbreakable) else Unbreakable(sys.stdout)
+    width = None if stream.isatty() else _WIDE if wide else _PLAIN_WIDTH
+    return Console(file=cast("TextIO", stream), width=width)
+
+
+def run_campaign(
+    plan: Plan,
+    out: Console,
+    *,
+    named: bool = False,
+    ray: str = "",
+    resumed: CampaignRecord | None = None,
+    more: More | None = None,
+) -> int:
+    """Run it, show what it comes to, and write its folder; the exit code.
+
+    Args:
+        named: the name was chosen by somebody.
+        ray: address of a cluster to spread it over, "" for none.
+        more: shows what else there is to tell, from the campaign.
+
+    Raises:
+        ValueError: a plan that cannot be carried out.
+    """
+    from statecheck.campaign.start import uninterrupted
+
+    require_own(Path(plan.reports), "reports", "reports", "campaign")
+    if not plan.kept:
+        require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
+    offers = "" if ray else _offers(plan)
+    with claimed(plan, named=named) as mine:
+        _announce(out, mine, resumed)
+        if offers:
+            _say(out, offers)
+        record = _on_ray(mine, out, ray) if ray else _here(mine, out, resumed, more)
+        with uninterrupted():
+            code = _conclude(mine, out, record)
+    finish()
+    return code
+
+
+def _offers(plan: Plan) -> str:
+    """What the subject offers; machines of a cluster may be the only ones that have it.
+
+    Raises:
+        ValueError: not what the plan requires.
+    """
+    from statecheck.campaign.start import loaded
+    from statecheck.execution.offers import Offers
+
+    offers = Offers(loaded(plan.subject))
+    offers.require(plan.require)
+    return offers.sentence
+
+
+def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More | None) -> CampaignRecord:
+    from statecheck.workers.forkserver import server_for
+
+    # It imports what engines need while this process does the same for itself.
+    server_for(plan.device, ENGINE.partition(":")[0])
+    from statecheck.campaign.coordinator import Campaign
+    from statecheck.campaign.start import uninterrupted
+    from statecheck.campaign.terminal.display import Display
+
+    with Display(out) as display:
+        campaign = Campaign(plan, display.watch, resumed)
+        record = campaign.run()
+        # Whoever is impatient with a campaign that ends would keep it from saying what it found.
+        with uninterrupted():
+            display.watch(campaign)
+    with uninterrupted():
+        _show(out, record, display.say)
+        if more is not None:
+            more(out, campaign)
+        _write(plan, record, display.say)
+    return record
+
+
+def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
+    from statecheck.campaign.terminal.display import kernels, summary
+    from statecheck.campaign.terminal.told import known_table, tell_failures, tell_known
+
+    out.print(summary(record, out.width))
+    _show_kernels(out, kernels(record), say)
+    table = known_table(record.known)
+    if table is not None:
+        out.print()
+        out.print(table)
+    tell_known(say, record.known)
+    tell_failures(say, record)
+
+
+def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
+    if not isinstance(shown, str):
+        out.print(shown)
+    elif shown:
+        say(shown)
+
+
+def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
+    from statecheck.campaign.pages.page import write_reports
+    from statecheck.campaign.record import FILE
+    from statecheck.campaign.shards.comparison import find_previous
+
+    reports = Path(plan.reports)
+    previous, warnings = find_previous(reports, record)
+    record.troubles += [one for one in warnings if one not in record.troubles]
+    try:
+        write_reports(record, reports / "campaigns" / plan.name, previous)
+        # Under a name that does not change, for whoever looks for the latest one.
+        record.save(reports / FILE)
+    except OSError as error:
+        say(f"{near(reports)} could not be written: {error.strerror or error}")
+
+
+def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
+    from statecheck.campaign.shards.ray_actors import Cluster
+    from statecheck.campaign.shards.ray_cluster import run_on_ray
+    from statecheck.text.terminal import said
+
+    told: set[str] = set()
+
+    def watch(record: CampaignRecord) -> None:
+        for one in record.buckets:
+            if one.id not in told:
+                told.add(one.id)
+                _say(out, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
+        _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
+
+    return run_on_ray(plan, Cluster(address), watch=watch)
+
+
+def _say(out: Console, text: str) -> None:
+    from statecheck.text import visible
+
+    out.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
+    from statecheck.campaign.plan import seed_of, shard_name
+
+    amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
+    amount += [f"{plan.examples:,} examples"] if plan.examples is not None else []
+    where = (
+        f"GPU {','.join(plan.gpus)}, {plan.workers} workers each" if plan.gpus else f"device {plan.device}"
+    )
+    if plan.seed is None:
+        seed = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
+    else:
+        seed = f"seed {plan.seed}"
+    _say(
+        out,
+        f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}",
+    )
+    shard = f", shard {shard_name(plan.shard, plan.shards)}" if plan.shards > 1 else ""
+    _say(out, f"commit {plan.commit or 'unknown'}{shard}, {seed}")
+    if resumed is not None:
+        _say(out, f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")
+
+
+def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
+    from statecheck.campaign.pages.summary import verdict
+    from statecheck.campaign.shards.comparison import compared, find_previous
+    from statecheck.campaign.terminal.display import conclusion
+    from statecheck.campaign.terminal.told import not_reached
+
+    told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
+    missed = not_reached(record)
+    if missed:
+        _say(out, missed)
+    canary = f"canary: {record.canary}" if record.canary else ""
+    for line in (canary, told.word, *(f"  {reason}" for reason in told.reasons)):
+        if line:
+            _say(out, line)
+    page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
+    _say(out, f"report: {near(page)}")
+    _say(out, conclusion(record))
+    return told.exit_code
+
+
+def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
+    """The plan of a campaign with fresh randomness, whose findings are kept beside its reports.
+
+    Args:
+        workers: processes that search.
+        more: other fields of `Plan`.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    commit = commit_of(home())
+    plan = Plan(
+        name_by_time(commit),
+        options.subject,
+        options.only,
+        options.device,
+        engines=workers,
+        commit=commit,
+        reports=str(options.reports),
+        kept=str(options.reports / "corpus"),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        seed=fresh_seed(options.seed),
+        as_new=options.as_new,
+        require=listed(options.require),
+        fail_on_untested=options.fail_on_untested,
+    )
+    return replace(plan, **more)
+
+
+def fresh_seed(asked: int | None) -> int:
+    """The seed that was asked for, or another one each time."""
+    return secrets.randbits(32) if asked is None else asked
+
+
+def name_by_time(commit: str) -> str:
+    """A campaign's name by the time, which people look for."""
+    now = dt.datetime.now().astimezone()
+    return f"{now:%Y-%m-%d-%H%M%S}-{commit.rstrip('+')[:7] or 'unknown'}"
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout: 12 hexadecimal digits, "+" behind them where files were changed; "" unknown."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD")[:12] + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,40 @@
+"""What `--help` shows of each command: command lines that run as they stand, at the root of a checkout."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "bench": ("bench", "bench --only align --peer tests/tools/bench/index_copy_peer.py"),
+    "bisect": (
+        "bisect 519227bdfe --subject vllm --releases 0.25.1,0.33.0",
+        "bisect 519227bdfe --subject vllm --all --time-limit 5m",
+    ),
+    "compatibility": ("compatibility --releases 0.25.1,0.33.0 --budget 3m",),
+    "demo": ("demo --budget 20s",),
+    "fuzz": (
+        "fuzz --budget 60s",
+        "fuzz --subject examples.numpy_port --device cpu --only 'chunks and not refused'",
+        "fuzz --budget 20s --seed 637988904 --workers 2",
+    ),
+    "merge": ("merge reports/campaigns --id 2026-11-21-night",),
+    "nightly": ("nightly --budget 8h", "nightly --examples 1000 --only chunks", "nightly --resume"),
+    "replay": ("replay 0cf9c118dc", "replay 0cf9c118dc --subject examples.numpy_port --device cpu"),
+    "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
+    "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),
+    "sanitize-gpu": ("sanitize-gpu corpus --tools memcheck",),
+    "completion": ("completion bash",),
+    "table": ("table --check", "table --write"),
+    "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
+    "traces": ("traces --count 300 --steps 60",),
+    "vectors": ("vectors --out build/vectors --only chunks",),
+}
+
+
+def add_examples(commands: Mapping[str, argparse.ArgumentParser], program: str) -> None:
+    """Show them behind the options of each command."""
+    for name, command in commands.items():
+        lines = "\n".join(f"  {program} {line}" for line in EXAMPLES.get(name, ()))
+        command.epilog = f"examples:\n{lines}" if lines else None
+        command.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,251 @@
+"""The command line: `python -m statecheck fuzz|nightly|replay|compatibility|vectors|…`; `--help` lists all commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from statecheck.cli.bisect import add_bisect
+from statecheck.cli.campaign import console, plan_of, run_campaign
+from statecheck.cli.compatibility import add_compatibility, go_on_in_release
+from statecheck.cli.completion import add_completion
+from statecheck.cli.examples import add_examples
+from statecheck.cli.folders import require_own
+from statecheck.cli.merge import add_merge
+from statecheck.cli.nightly import add_nightly
+from statecheck.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_options,
+    location,
+    seconds,
+)
+from statecheck.cli.replay_trace import add_replay_trace
+from statecheck.cli.sanitize import add_sanitize
+from statecheck.cli.sanitize_gpu import add_sanitize_gpu
+from statecheck.cli.test import add_test
+from statecheck.cli.traces import add_traces
+from statecheck.cli.vectors import add_vectors
+from statecheck.data.marked import mark
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.rooms import is_checkout
+from statecheck.text import command_lines
+from statecheck.text.command_lines import by_make, python
+from statecheck.text.terminal import said, say
+
+_PLAIN_WIDTH = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code.
+
+    0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
+    3: the command cannot be run as given.
+    """
+    options = parser().parse_args(arguments)
+    try:
+        go_on_in_release(options, arguments)
+        code: int = options.run(options)
+    except ValueError as error:
+        say(f"error: {said(str(error))}", sys.stderr)
+        return MISCONFIGURED
+    except Exception:
+        # Python's own exit code for this is 1, which here means that the subject is wrong.
+        traceback.print_exc()
+        return INCOMPLETE
+    except KeyboardInterrupt:
+        return INCOMPLETE
+    return code
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """Exits with `MISCONFIGURED`, where argparse has a 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(MISCONFIGURED, f"error: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    # make has variables for these options; its help is its own.
+    program = f"{python()} -m statecheck" if by_make() else command_lines.program()
+    parser = _CommandParser(prog=program, description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
+    fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    add_only_option(fuzz)
+    fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
+    fuzz.add_argument(
+        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
+    )
+    fuzz.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+    add_port_options(fuzz)
+    add_known_options(fuzz)
+    add_require_options(fuzz)
+    _subject_options(fuzz)
+    fuzz.set_defaults(run=_fuzz)
+    replay = commands.add_parser(
+        "replay",
+        help="run a saved case again: FIXED, FAILED, REPRODUCED (a declared defect), NOT REPRODUCED or NOT APPLICABLE",
+    )
+    replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
+    replay.add_argument(
+        "--corpus", type=location, default="corpus", help="where ids are looked up (default corpus/)"
+    )
+    replay.add_argument(
+        "--verdict",
+        type=location,
+        default=None,
+        metavar="FILE",
+        help="write verdict and message as JSON, too",
+    )
+    replay.add_argument(
+        "--time-limit",
+        default="30s",
+        help="for each call; one without an answer by then hangs: 90, 60s, 5m (default 30s)",
+    )
+    _subject_options(replay)
+    replay.set_defaults(run=_replay)
+    add_bisect(commands)
+    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
+    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
+    demo.set_defaults(run=_demo)
+    bench = commands.add_parser(
+        "bench", help="time the builders and the copies of align mode beside their peers"
+    )
+    _bench_options(bench)
+    bench.set_defaults(run=_bench)
+    add_test(commands)
+    add_nightly(commands)
+    add_merge(commands)
+    add_replay_trace(commands)
+    add_traces(commands)
+    add_sanitize(commands)
+    add_sanitize_gpu(commands)
+    add_vectors(commands)
+    add_compatibility(commands)
+    add_completion(commands, parser)
+    if is_checkout():
+        _add_table(commands)
+    add_examples(commands.choices, program)
+    return parser
+
+
+def _add_table(commands: Any) -> None:
+    table = commands.add_parser(
+        "table", help="the generated tables of README and docs: symbols, deviations, releases"
+    )
+    table.add_argument("--write", action="store_true", help="put them into their files")
+    table.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
+    )
+    table.set_defaults(run=_table)
+
+
+def _bench_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only",
+        choices=("builders", "align", "host"),
+        default="",
+        help="builders: host time of the metadata builders; align: device time of the copies of align mode; host: host time of their calls (default: builders and align)",
+    )
+    parser.add_argument(
+        "--subject",
+        default="",
+        help="a subject that is timed beside impl: vllm, or any importable module",
+    )
+    parser.add_argument(
+        "--peer", type=location, default=None, help="a Python file with another implementation of align mode"
+    )
+    parser.add_argument(
+        "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
+    )
+    parser.add_argument(
+        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
+    )
+    # To try the bench itself, without a GPU.
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+
+
+def _subject_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    from statecheck.execution.port import choose_device
+    from statecheck.execution.selection import cores, require_processes
+
+    device = choose_device(options.device)
+    workers = options.workers
+    if workers is None:
+        workers = 1 if device == "cuda" else cores()
+    require_processes("workers", workers, "fuzz")
+    return run_campaign(plan_of(options, workers, device=device, budget=seconds(options.budget)), console())
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from statecheck.campaign.corpus import path_of
+    from statecheck.data.files import write_text
+    from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, replay_file
+
+    path = path_of(options.case, options.corpus)
+    limit = seconds(options.time_limit, "time_limit")
+    found = replay_file(path, options.subject, options.device, time_limit=limit)
+    say(said(found.headline))
+    if options.verdict is not None:
+        verdict = {"verdict": found.verdict, "message": found.message}
+        write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")
+    return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from statecheck.cli.demo import run_demo
+
+    return run_demo(options.budget)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    require_own(options.out, "bench", "out", "bench")
+    mark(options.out, "bench")
+    if options.tiny:
+        _prepare_kernels(options.device)
+    from statecheck.subject import load
+    from tools.bench.align import BenchOptions
+    from tools.bench.cache import load_peer
+    from tools.bench.chunks import run_bench
+
+    # First of all: a file that is no peer should not be found out after a minute of timing.
+    peer = load_peer(options.peer) if options.peer is not None else None
+    align = BenchOptions(
+        options.out,
+        options.device,
+        peer,
+        tiny=options.tiny,
+        host_only=options.only == "host",
+    )
+    return run_bench(options.only, align, load(options.subject) if options.subject else None)
+
+
+def _prepare_kernels(device: str) -> None:
+    """Where there is no GPU, kernels are executed on the CPU."""
+    from statecheck.execution.port import choose_device
+    from statecheck.kernels import triton_mode
+
+    triton_mode.prepare(choose_device(device))
+
+
+def _table(options: argparse.Namespace) -> int:
+    from tools.docs.generated import run_table
+
+    return run_table(write=options.write, check=options.check)

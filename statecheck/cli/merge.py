@@ -1,0 +1,128 @@
+"""The command `merge`: the shards of a campaign as one campaign."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_rules import require_id
+from statecheck.cli.folders import require_own
+from statecheck.cli.options import location
+from statecheck.text.command_lines import near
+from statecheck.text.terminal import said, say
+
+_DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
+shards of several campaigns, --id chooses. One campaign that has no shards only gets its report written again. Shards of another
+subject, commit or seed, and two different records of one shard, are refused before anything is written. 0: clean. 1: something is
+wrong. 2: incomplete, or a {FILE} could not be read. 3: nothing that can be merged."""
+
+
+def add_merge(commands: Any) -> None:
+    """Add the command's parser."""
+    parser = commands.add_parser(
+        "merge", help="add up the shards of a campaign, or write its report again", description=_DESCRIPTION
+    )
+    parser.add_argument("folders", nargs="+", type=location, metavar="DIR", help="searched for campaign.json")
+    parser.add_argument("--id", default="", help="the campaign's name")
+    parser.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+    parser.add_argument(
+        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
+    )
+    parser.set_defaults(run=run_merge)
+
+
+@dataclass
+class _Found:
+    """Records of one campaign by their files, and sentences about what is not among them."""
+
+    records: dict[Path, CampaignRecord] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def run_merge(options: argparse.Namespace) -> int:
+    """Merge and report; the exit codes are those of a campaign.
+
+    Raises:
+        ValueError: no campaign in the folders, or records that do not belong together.
+    """
+    from statecheck.campaign.shards.keeper import Keeper, write_down
+    from statecheck.campaign.shards.merge import merged
+
+    require_own(options.reports, "reports", "reports", "merge")
+    require_own(options.corpus, "corpus", "corpus", "merge")
+    if options.id:
+        require_id(options.id, "id")
+    found = _found(options.folders, options.id)
+    for sentence in found.left_out:
+        say(f"left out: {said(sentence)}", sys.stderr)
+    if not found.records:
+        what = f"campaign {options.id}" if options.id else "campaign"
+        raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
+    whole = merged(list(found.records.values()), list(map(str, found.records)))
+    whole.troubles += found.left_out
+    keeper = Keeper(options.corpus, options.reports, whole.subject)
+    return _tell(write_down(whole, options.reports, keeper), options.reports, complete=not found.left_out)
+
+
+def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
+    from statecheck.campaign.pages.summary import verdict
+    from statecheck.campaign.shards.comparison import compared, find_previous
+
+    directory = reports / "campaigns" / whole.id
+    told = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
+    say("\n  ".join((told.word, *told.reasons)))
+    for trouble in whole.troubles:
+        say(f"trouble: {said(trouble)}")
+    say(f"report: {near(directory / 'report.html')}")
+    return told.exit_code if complete or not told.clean else 2
+
+
+def _list(folders: Iterable[Path]) -> str:
+    return ", ".join(map(near, folders))
+
+
+def _found(folders: Iterable[Path], wanted: str) -> _Found:
+    """The records of one campaign in the folders.
+
+    Raises:
+        ValueError: several campaigns, of which none was chosen.
+    """
+    found = _Found()
+    for path in _files(folders):
+        try:
+            record = CampaignRecord.load(path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            found.left_out.append(f"{near(path)} cannot be read: {why}")
+            continue
+        if not wanted or record.id == wanted:
+            found.records[path] = record
+    if any(one.shards > 1 for one in found.records.values()):
+        # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
+        found.records = {path: one for path, one in found.records.items() if one.shards > 1}
+    names = sorted({one.id for one in found.records.values()})
+    if len(names) > 1:
+        rule = "the name of one of the campaigns in the folders"
+        raise ValueError(f"id = {wanted!r}, but should be {rule}, {', '.join(names)} [merge]")
+    return found
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    """Each once, though folders may be given twice or lie in each other."""
+    paths = (path for folder in folders for path in sorted(_below(folder)))
+    return iter({os.path.realpath(path): path for path in paths}.values())
+
+
+def _below(folder: Path) -> Iterable[Path]:
+    """Everything in a folder that is called as a record is, whatever it is."""
+    if folder.is_file():
+        return [folder]
+    return [Path(place, FILE) for place, folders, files in os.walk(folder) if FILE in (*folders, *files)]

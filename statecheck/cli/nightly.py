@@ -1,0 +1,219 @@
+"""The command `nightly`: a campaign that people leave running."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_rules import require_id
+from statecheck.campaign.shards.sharding import campaign_of, shard_of
+from statecheck.cli.campaign import commit_of, console, name_by_time, run_campaign
+from statecheck.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_options,
+    location,
+    seconds,
+)
+from statecheck.execution.offers import listed
+from statecheck.rooms import home
+
+_MOST_WORKERS = 8
+_DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
+reports/campaigns/<id>/report.html. Several machines: --shard on each (jobs of Slurm arrays, indexed jobs of
+Kubernetes and parallel jobs of Buildkite know their shards) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
+2: incomplete, --resume goes on. 3: cannot be run as given."""
+
+
+def add_nightly(commands: Any) -> None:
+    """Add the command's parser."""
+    parser = commands.add_parser(
+        "nightly", help="a campaign over hours, GPUs and machines, with a report", description=_DESCRIPTION
+    )
+    parser.add_argument("--budget", default=None, help="how long: 90, 60s, 5m, 8h (default 8h)")
+    parser.add_argument(
+        "--examples", type=int, default=None, help="how much, instead: so many examples in all"
+    )
+    parser.add_argument("--gpus", default="", help="such as 0,1,2,3; all (default: the first one)")
+    parser.add_argument("--engines", type=int, default=None, help="processes that search (default: by cores)")
+    parser.add_argument(
+        "--workers", type=int, default=None, help="processes per GPU that run the subject (default: by cores)"
+    )
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    add_only_option(parser)
+    parser.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+    parser.add_argument(
+        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
+    )
+    parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
+    parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
+    parser.add_argument(
+        "--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards"
+    )
+    parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
+    add_port_options(parser)
+    add_known_options(parser)
+    add_require_options(parser)
+    parser.set_defaults(run=run_nightly)
+
+
+def run_nightly(options: argparse.Namespace) -> int:
+    """Run it; the exit code.
+
+    Raises:
+        ValueError: options that make no campaign.
+    """
+    out = console()
+    plan = planned(options, os.environ)
+    resumed = _to_resume(plan, options) if options.resume else None
+    if resumed is not None:
+        plan = replace(
+            plan,
+            id=resumed.id,
+            budget=resumed.budget,
+            examples=resumed.examples_wanted,
+            first_round=resumed.first_round,
+        )
+    named = bool(resumed or options.id or campaign_of(os.environ))
+    return run_campaign(plan, out, named=named, ray=options.ray, resumed=resumed)
+
+
+def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
+    """The plan that options and variables ask for.
+
+    Raises:
+        ValueError: they contradict themselves or each other.
+    """
+    from statecheck.execution.port import choose_device
+
+    if options.budget is not None and options.examples is not None:
+        raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
+    if options.examples is not None and options.examples < 1:
+        raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
+    if options.ray and (options.gpus or options.resume):
+        raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus or resume [nightly]")
+    # This machine may be the one of a cluster that has no GPU.
+    elsewhere = options.ray and options.device == "cuda"
+    device = "cuda" if elsewhere else choose_device(options.device)
+    gpus = () if options.ray else _gpus(options.gpus, device)
+    shard, shards = shard_of(environment, options.shard)
+    name = options.id or campaign_of(environment)
+    if options.id:
+        require_id(options.id, "id")
+    if shards > 1 and not (name or options.resume):
+        rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
+        raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
+    isolated = device != "cpu" if options.isolated is None else options.isolated
+    workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
+    commit = commit_of(home())
+    plan = Plan(
+        name or name_by_time(commit),
+        options.subject,
+        options.only,
+        device,
+        gpus,
+        engines,
+        seconds(options.budget or "8h") if options.examples is None else None,
+        options.examples,
+        commit,
+        shard,
+        shards,
+        reports=str(options.reports),
+        corpus=str(options.corpus),
+        isolated=options.isolated,
+        time_limit=seconds(options.time_limit, "time_limit"),
+        sanitized=options.sanitized,
+        workers=workers,
+        as_new=options.as_new,
+        require=listed(options.require),
+        fail_on_untested=options.fail_on_untested,
+    )
+    return replace(plan, first_round=_first_round(plan))
+
+
+def _gpus(text: str, device: str) -> tuple[str, ...]:
+    if device == "cpu":
+        if text:
+            raise ValueError(f"gpus = {text!r}, but should be empty on a CPU [nightly]")
+        return ()
+    there = _there()
+    if not text:
+        return there[:1]
+    chosen = there if text == "all" else tuple(part.strip() for part in text.split(","))
+    if not set(chosen) <= set(there) or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"gpus = {text!r}, but should be different ones of {', '.join(there)}, or all [nightly]"
+        )
+    return chosen
+
+
+def _there() -> tuple[str, ...]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return tuple(part.strip() for part in visible.split(","))
+    import torch
+
+    return tuple(map(str, range(torch.cuda.device_count())))
+
+
+def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
+    """Workers per device, and engines in all: as many engines as cores, since each waits while a worker runs its example."""
+    from statecheck.execution.selection import cores, require_processes
+
+    mine = cores()
+    workers = options.workers
+    if workers is None:
+        workers = min(_MOST_WORKERS, max(1, mine * 3 // (8 * gpus))) if isolated else 1
+    engines = options.engines
+    if engines is None:
+        engines = max(gpus, mine)
+    require_processes("workers", workers, "nightly")
+    return workers, require_processes("engines", engines, "nightly")
+
+
+def _earlier(plan: Plan) -> list[CampaignRecord]:
+    """Campaigns of the same kind under the reports, the latest first; what cannot be read says nothing."""
+    found = []
+    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
+        try:
+            record = CampaignRecord.load(path)
+        except (OSError, ValueError):
+            continue
+        same = (record.subject, record.device, record.only, record.shard, record.shards)
+        if record.seed is None and same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
+            found.append(record)
+    return sorted(found, key=lambda one: (_moment(one.began), one.id), reverse=True)
+
+
+def _moment(text: str) -> float:
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _first_round(plan: Plan) -> int:
+    """Rounds of the same commit go on where they were: the same seeds would find the same again."""
+    same = (one for one in _earlier(plan) if one.commit.rstrip("+") == plan.commit.rstrip("+"))
+    return max((one.first_round + one.rounds for one in same), default=0)
+
+
+def _to_resume(plan: Plan, options: argparse.Namespace) -> CampaignRecord:
+    wanted = [one for one in _earlier(plan) if not one.complete and options.id in ("", one.id)]
+    if not wanted:
+        raise ValueError(
+            "resume = True, but should only be where a campaign of this kind is incomplete [nightly]"
+        )
+    return wanted[0]

@@ -1,0 +1,40 @@
+"""`python -m statecheck`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from statecheck.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
+
+try:
+    from statecheck.campaign.pages.console import Unbreakable, finish, prepare
+    from statecheck.cli.main import main
+    from statecheck.text.command_lines import by_make, remembered
+except ModuleNotFoundError as error:
+    # Python's own exit code for this is 1, which here means that the subject is wrong.
+    print(f"error: {error.name} = not installed, but should be, for {sys.executable}", file=sys.stderr)
+    sys.exit(MISCONFIGURED)
+
+
+def run() -> int:
+    """Run the command that this process was started with; the exit code is the verdict's, whatever becomes of the output."""
+    prepare()
+    sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
+    os.environ.update(remembered())
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else CLEAN
+    # The verdict stands: a signal that comes until the process is gone must not change its exit code.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    finish()
+    if code and by_make():
+        print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,263 @@
+"""Who wrote the bytes that a case is about: its steps once more, on a CPU, under the sanitizer.
+
+A case says what is wrong; maintainers ask which program of which launch did it, and in which line.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import numpy as np
+import torch
+
+from statecheck import rooms
+from statecheck.case import Case
+from statecheck.case.compare import outcome_difference
+from statecheck.case.faults import DEVICE_FAULT, HANG
+from statecheck.case.findings import FINDINGS, Access
+from statecheck.case.values import Expected, Outcome, Raised
+from statecheck.diagnose.rerun import Rerun
+from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import launches
+from statecheck.kernels import triton_mode
+from statecheck.subject import Subject, load
+
+SECONDS, _OF_A_HANG = 30.0, 10.0
+"""How long another process may take: less where the case is known not to end."""
+_STARTS, _GRACE = 60.0, 5.0
+_ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
+_GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
+_FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
+
+
+def explained(case: Case, subject: Subject) -> Case:
+    """The case with its finding: what the sanitizer says of it, or who wrote the bytes that are wrong.
+
+    Where kernels are compiled in this process, or have ended one, another one executes them. Without an answer, or for
+    calls that launch nothing and end no process, the case stays as it is.
+    """
+    fault = next(
+        (one for one in case.actual if isinstance(one, Raised) and one.exception == DEVICE_FAULT), None
+    )
+    if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
+        return case
+    if triton_mode.executes() and fault is None:
+        return replace(case, finding=_tried(case, subject), interleaving=_side_by_side(case, subject))
+    with tempfile.TemporaryDirectory() as folder:
+        path = case.save(Path(folder) / "case.json", durable=False)
+        hangs = fault is not None and fault.message.startswith(HANG)
+        return replace(case, finding=_asked(path, _OF_A_HANG if hangs else SECONDS))
+
+
+def _tried(case: Case, subject: Subject) -> str:
+    """The finding; a report is written all the same where there is none to be had."""
+    try:
+        return finding(case, subject)
+    except Exception as error:
+        return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
+
+
+def _side_by_side(case: Case, subject: Subject) -> str:
+    """What the programs did; a report is written all the same where that is not to be had."""
+    from statecheck.diagnose.side_by_side import side_by_side
+
+    try:
+        return side_by_side(case, subject)
+    except Exception as error:
+        return f"What its programs did could not be recorded: {type(error).__name__}: {error}"
+
+
+def _asked(path: Path, seconds: float) -> str:
+    """What another process says, in which kernels are executed on the CPU."""
+    command = [sys.executable, "-m", "statecheck.diagnose.attribution", str(path), str(seconds)]
+    kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
+    variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
+    try:
+        told = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "On a CPU it does not end either."
+    if told.returncode == 0:
+        return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
+    if told.stderr.startswith(_LATE):
+        return f"On a CPU it does not end within {seconds:g} s either{_place(told.stderr)}."
+    if told.returncode < 0:
+        return f"On a CPU it ends the process as well{_place(told.stderr)}."
+    last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
+    return f"It could not be tried on a CPU: {last}"
+
+
+def _place(trace: str) -> str:
+    """The innermost line of the subject in what faulthandler says, or `end_late`, in words, if there is one."""
+    import triton
+
+    installed = (str(Path(triton.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
+    machinery = (str(rooms.FOLDER / "properties" / "harness"), *installed, "<")
+    frames = _FRAME.findall(trace)
+    found = (f", at {Path(file).name}:{line}" for file, line in frames if not file.startswith(machinery))
+    return next(found, "")
+
+
+def end_late(seconds: float) -> None:
+    """End this process after so many seconds, and say where it is: in a kernel, by the kernel's own line."""
+    # Where not even a thread gets its turn.
+    faulthandler.dump_traceback_later(seconds + _GRACE, exit=True)
+    Thread(target=_end_late, args=(seconds, threading.get_ident()), daemon=True).start()
+
+
+def _end_late(seconds: float, thread: int) -> None:
+    time.sleep(seconds)
+    frame = sys._current_frames().get(thread)
+    print(f"{_LATE}{seconds:g} s)", file=sys.stderr)
+    while frame is not None:
+        file, line = _line_of(frame)
+        print(f'  File "{file}", line {line} in {frame.f_code.co_name}', file=sys.stderr)
+        frame = frame.f_back
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _line_of(frame: FrameType) -> tuple[str, int]:
+    from statecheck.kernels.source.compile import kernel_line
+
+    here = frame.f_code.co_filename, frame.f_lineno
+    return kernel_line(*here) or here
+
+
+def finding(case: Case, subject: Subject) -> str:
+    """What the sanitizer says of the case's steps, or who wrote the bytes that are wrong, in a sentence or two.
+
+    Kernels have to be executed on the CPU in this process.
+    """
+    return _Inquiry(case, InProcess(subject, "cpu", sanitized=True, record=True)).answer()
+
+
+@dataclass
+class _Inquiry:
+    """One case, as far as it has been repeated."""
+
+    case: Case
+    port: InProcess
+    launched: list[int] = field(default_factory=list)
+    """How many launches there were after each call."""
+
+    def answer(self) -> str:
+        for taken in Rerun(self.case, self.port):
+            assert self.port.watched is not None
+            self.launched.append(self.port.watched.sanitizer.launches)
+            found = self._after(taken.expected, taken.outcome)
+            if found is not None:
+                return found
+        return self._of_suspect()
+
+    def _after(self, expected: Expected, outcome: Outcome) -> str | None:
+        """The answer if the case ends with this call."""
+        if isinstance(outcome, Raised) and outcome.exception in FINDINGS:
+            return f"In {self._call(len(self.launched))}, {outcome.message}."
+        difference = outcome_difference(expected, outcome, places=False)
+        if difference is None or self.case.suspect is not None:
+            return None
+        address = self._address(difference.place)
+        return "" if address is None else self._told(f"`{difference.place}`", address)
+
+    def _of_suspect(self) -> str:
+        suspect = self.case.suspect
+        if suspect is None:
+            return ""
+        bound = self.port.bound(suspect.name)
+        assert isinstance(bound, Allocation)
+        told = self._told(
+            f"byte {suspect.first} of `{suspect.name}`", bound.inside.data_ptr() + suspect.first
+        )
+        belongs = suspect.belongs[:1].upper() + suspect.belongs[1:]
+        return f"{belongs}. {told}" if belongs else told
+
+    def _told(self, what: str, address: int) -> str:
+        assert self.port.watched is not None
+        access = self.port.watched.last_writer(address)
+        if access is None:
+            return f"No kernel of these calls has written {what}: it holds what the host left there."
+        return f"{what[:1].upper()}{what[1:]} was written last by {self._author(access)}."
+
+    def _author(self, access: Access) -> str:
+        call = next(number for number, count in enumerate(self.launched, 1) if access.launch <= count)
+        return f"program {access.program} of {access.kernel} in {self._call(call)} at {access.place}"
+
+    def _call(self, number: int) -> str:
+        """A call by its number, and the step of an engine that it is part of."""
+        suspect = self.case.suspect
+        step = f"step {suspect.steps[number - 1]}, " if suspect and suspect.steps else ""
+        return f"{step}call {number} (`{self.case.calls[number - 1].function}`)"
+
+    def _address(self, place: str) -> int | None:
+        """Where the element lies that a difference names, if a name is bound to its memory."""
+        guard, element = _GUARD.match(place), _ELEMENT.fullmatch(place)
+        if guard is not None:
+            block = self.port.bound(guard[3])
+            return _in_guard(block, int(guard[1]), guard[2]) if isinstance(block, Allocation) else None
+        if element is None:
+            return None
+        bound, index = self.port.bound(element[1]), tuple(map(int, element[2].split(", ")))
+        if isinstance(bound, Allocation):
+            return _in_view(bound.inside.view(bound.view.dtype), index)
+        return _in_view(bound.view, index) if isinstance(bound, Window) else None
+
+
+def _in_guard(block: Allocation, number: int, side: str) -> int:
+    first = block.inside.data_ptr()
+    assert number <= GUARD_BYTES
+    return first - number if side == "before" else first + block.inside.numel() + number - 1
+
+
+def _in_view(view: torch.Tensor, index: tuple[int, ...]) -> int:
+    """The address of an element; those of float types are told byte by byte."""
+    byte = 0
+    if view.is_floating_point():
+        element, byte = divmod(index[0], view.element_size())
+        index = tuple(map(int, np.unravel_index(element, tuple(view.shape))))
+    elements = sum(at * stride for at, stride in zip(index, view.stride(), strict=True))
+    return view.data_ptr() + elements * view.element_size() + byte
+
+
+def explain_case(path: Path, subject: str = "") -> int:
+    """Print what the sanitizer says of a saved case, or who wrote what is wrong in it.
+
+    Args:
+        subject: another one than the case's.
+
+    Returns:
+        1 where there is something to tell, 0 where the case shows nothing wrong.
+
+    Raises:
+        ValueError: no readable case at `path`, or kernels are compiled in this process.
+    """
+    triton_mode.prepare("cpu")
+    try:
+        case = Case.load(path)
+    except OSError as error:
+        raise ValueError(
+            f"case = {str(path)!r}, but should be a readable file [sanitize]: {error}"
+        ) from error
+    told = finding(case, load(subject or case.subject))
+    print(told or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
+    return 1 if told else 0
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    end_late(float(sys.argv[2]))
+    explain_case(Path(sys.argv[1]))

@@ -1,0 +1,145 @@
+"""From the case that was found to what is known of it, once: minimised, confirmed, attributed and explained.
+
+The case is on disk before any of this begins.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from statecheck.case import Case
+from statecheck.case.case import CHANCE, EARLIER_CALLS
+from statecheck.case.suspect import Suspect
+from statecheck.diagnose.attribution import explained
+from statecheck.diagnose.confirm import Confirmation, confirm
+from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
+from statecheck.diagnose.own_calls import with_own_calls
+from statecheck.diagnose.rerun import replay
+from statecheck.execution.earlier_examples import EarlierExamples
+from statecheck.execution.port import Port
+from statecheck.execution.run import rules_of
+from statecheck.subject import Subject
+
+SECONDS, _SEARCH_SECONDS = 30.0, 3.0
+"""For a diagnosis, and of it at least for the search of earlier calls: without them, a failure that depends on them cannot be shown."""
+_TIMES = 3
+_NOT_RUN = Confirmation(0, 0, ())
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is known of a failure.
+
+    Args:
+        case: the smallest one, behind the earlier calls that it takes, if there are any.
+        alone: how often the case repeated in a fresh process, without earlier calls.
+        confirmation: how often the case repeated as it is.
+    """
+
+    case: Case
+    alone: Confirmation
+    confirmation: Confirmation
+
+    @property
+    def depends_on(self) -> str:
+        """What it takes beside its own calls, see `Case.depends_on`."""
+        return self.case.depends_on
+
+    @property
+    def wrong_bytes(self) -> Suspect | None:
+        return self.case.suspect
+
+    @property
+    def explanation(self) -> str:
+        """Who wrote the wrong bytes, or what the sanitizer says, in a sentence or two; "" where nothing is known."""
+        return self.case.finding
+
+    @property
+    def note(self) -> str:
+        """How far it can be relied on, for the report and the terminal."""
+        if not self.depends_on:
+            return self.confirmation.note
+        alone = f"it repeated in {self.alone.repeated} of {self.alone.times} fresh workers"
+        if self.depends_on == CHANCE:
+            return f"{self.alone.note} It depends on chance: a replay without it does not say that the defect is gone."
+        many = self.case.history
+        if not many:
+            return (
+                f"Depends on earlier calls: {alone}, and in the worker that found it every time. Which calls it takes was not "
+                "found: a replay without the failure does not say that the defect is gone."
+            )
+        return (
+            f"Depends on {many} earlier {'call' if many == 1 else 'calls'}, with which the case begins: "
+            f"behind {'it' if many == 1 else 'them'} it repeated in {self.confirmation.repeated} of {self.confirmation.times} fresh workers, "
+            f"alone in {self.alone.repeated} of {self.alone.times}."
+        )
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a failure was found.
+
+    Args:
+        port: the one that it failed on.
+        fresh: another one, whose subject runs in a new process; None where it cannot.
+        earlier: the examples that ran in the same process.
+        seconds: how long it may take; whatever is run is run once at least.
+    """
+
+    subject: Subject
+    port: Port
+    fresh: PortFactory | None
+    earlier: EarlierExamples
+    seconds: float = SECONDS
+
+
+def diagnose(case: Case, scene: Scene) -> Diagnosis:
+    """Run the case again in fresh processes, and find out what it depends on: Hypothesis has made it small."""
+    until = time.monotonic() + scene.seconds
+    fresh = scene.fresh
+    alone = _NOT_RUN
+    if fresh is not None:
+        # A subject that a new process cannot import says nothing of the failure.
+        with suppress(Exception):
+            alone = confirm(case, fresh, _TIMES, until - time.monotonic())
+    try:
+        if fresh is None or alone.repeated == alone.times:
+            return Diagnosis(case, alone, alone)
+        if alone.repeated:
+            return Diagnosis(replace(case, depends_on=CHANCE), alone, alone)
+        seconds = max(_SEARCH_SECONDS, until - time.monotonic())
+        return _with_dependency(case, alone, replace(scene, seconds=seconds), fresh)
+    finally:
+        scene.earlier.forget_failure()
+
+
+def _with_dependency(case: Case, alone: Confirmation, scene: Scene, fresh: PortFactory) -> Diagnosis:
+    rules = rules_of(scene.subject.profile)
+    found = with_earlier_calls(case, scene.earlier, fresh, rules, scene.seconds)
+    if found is not None:
+        confirmation = confirm(found, fresh, _TIMES)
+        if confirmation.repeated == confirmation.times:
+            return Diagnosis(found, alone, confirmation)
+    depends_on = EARLIER_CALLS if _repeats(case, scene.port) else CHANCE
+    return Diagnosis(replace(case, depends_on=depends_on), alone, alone)
+
+
+def _repeats(case: Case, port: Port) -> bool:
+    """Whether it fails every time in the process that found it."""
+    try:
+        return all(replay(case, port) is not None for _ in range(_TIMES))
+    except Exception:
+        return False
+
+
+def explain(diagnosis: Diagnosis, subject: Subject) -> Diagnosis:
+    """With the calls of a port's own functions, who wrote what is wrong, and what the sanitizer says of it."""
+    case = with_own_calls(diagnosis.case, subject)
+    try:
+        return replace(diagnosis, case=explained(case, subject))
+    except Exception as error:
+        # What is known without it is worth a report.
+        finding = f"It could not be explained: {type(error).__name__}: {error}"
+        return replace(diagnosis, case=replace(case, finding=finding))

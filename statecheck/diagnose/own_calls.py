@@ -1,0 +1,109 @@
+"""How a port's own functions are called, where a case calls the documented functions that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from statecheck.case import Case
+from statecheck.case.compare import brief
+from statecheck.case.faults import DEVICE_FAULT
+from statecheck.case.values import Let, Raised, Tensor
+from statecheck.diagnose.rerun import Rerun
+from statecheck.execution.objects.blocks import Allocation, Window
+from statecheck.execution.objects.describe import Describer
+from statecheck.execution.port import InProcess
+from statecheck.subject import Subject
+
+
+def with_own_calls(case: Case, subject: Subject) -> Case:
+    """The case with what a port's own functions were called with; as it is, of any other subject.
+
+    The steps are taken once more, in this process: not where they would end it, or need another device.
+    """
+    ends = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
+    if not subject.functions or case.device != "cpu" or ends or case.own_calls:
+        return case
+    try:
+        found = _Recorder(case, subject).texts()
+    except Exception:
+        # A report shows what stands for them instead.
+        return case
+    shown = _shown(case, found)
+    failure = replace(case.failure, shown=shown) if case.failure is not None and shown else case.failure
+    return replace(case, own_calls=found, failure=failure)
+
+
+def _shown(case: Case, found: tuple[str, ...]) -> str:
+    """What the failure's call comes to."""
+    if case.failure is None or case.failure.call is None:
+        return ""
+    numbers = case.failure.about or (case.failure.call,)
+    return "; ".join(found[number].rpartition("\n")[2] for number in numbers)
+
+
+class _Recorder:
+    def __init__(self, case: Case, subject: Subject) -> None:
+        self._lines: list[str] = []
+        self._case, self._subject = case, subject
+        self._port = InProcess(subject.told_of(self._note), "cpu")
+        self._describer = Describer("cpu")
+
+    def texts(self) -> tuple[str, ...]:
+        """For each call a line per function of the port, "" where it asks none."""
+        found = []
+        try:
+            for _ in Rerun(self._case, self._port):
+                found.append("\n".join(self._lines))
+                self._lines.clear()
+        finally:
+            with self._subject.environment({}):
+                """The port itself is asked from now on."""
+        return tuple(found)
+
+    def _note(self, function: str, arguments: Mapping[str, Any]) -> None:
+        told = ", ".join(f"{name}={self._spelled(value)}" for name, value in arguments.items())
+        self._lines.append(f"{function}({told})")
+
+    def _spelled(self, value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, (list, tuple)):
+            inner = ", ".join(map(self._spelled, value))
+            return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        return repr(value)
+
+    def _tensor(self, tensor: torch.Tensor) -> str:
+        """States by the pool that they are a view of, addresses by what lies there, and anything else by its elements."""
+        pool = self._pool_at(tensor.data_ptr())
+        if pool is not None:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            return f"<{dtype}{list(tensor.shape)} in {pool[0]}>"
+        if tensor.dtype is torch.int64 and tensor.dim() == 1:
+            places = [self._address(one) for one in tensor.tolist()]
+            if all(places):
+                return f"[{', '.join(places)}]"
+        return brief(self._describer.tensor(tensor))
+
+    def _address(self, address: int) -> str:
+        found = self._pool_at(address)
+        return f"{found[0]} + {found[1]}" if found is not None else ""
+
+    def _pool_at(self, address: int) -> tuple[str, int] | None:
+        """A pool of the case, whose bytes are states and which views are taken of, and the offset in bytes."""
+        for name, pool in self._pools().items():
+            offset = address - pool.data_ptr()
+            if 0 <= offset < pool.numel() * pool.element_size():
+                return name, offset
+        return None
+
+    def _pools(self) -> dict[str, torch.Tensor]:
+        named = {step.name: step.value for step in self._case.steps if isinstance(step, Let)}
+        bytes_only = (
+            name for name, value in named.items() if isinstance(value, Tensor) and value.dtype == "uint8"
+        )
+        bound = ((name, self._port.bound(name)) for name in bytes_only)
+        return {name: one.view for name, one in bound if isinstance(one, Allocation | Window)}

@@ -1,0 +1,181 @@
+"""Runs a saved case again, and says what came of it; in a worker where the case could end this process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from statecheck.case import Case
+from statecheck.case.faults import DEVICE_FAULT
+from statecheck.case.values import Raised
+from statecheck.diagnose.rerun import NotTried, replay
+from statecheck.execution.applicable import NEED_CUDA, missing_functions
+from statecheck.execution.breadth import require_narrow
+from statecheck.execution.patience import Patient, TooLong
+from statecheck.execution.port import InProcess, Port, choose_device, ordinary_port
+from statecheck.execution.run import rules_of
+from statecheck.kernels import coverage, triton_mode
+from statecheck.kernels.coverage import How
+from statecheck.subject import Subject, load
+from statecheck.workers.forkserver import server_for
+from statecheck.workers.port import InWorker
+
+FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
+LEFT_OUT, NOT_REPRODUCED = "LEFT OUT", "NOT REPRODUCED"
+SECONDS = 30.0
+"""How long a call may take in a worker: one without an answer by then hangs."""
+
+
+@dataclass(frozen=True)
+class ReplayVerdict:
+    """What came of a case, a line that explains it, and the case as it is now.
+
+    `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"; "NOT REPRODUCED" where nothing failed, but the failure takes more than
+    the case has; or, where the rules took too long, "LEFT OUT". `declared` is the id and the link of a known defect.
+    """
+
+    verdict: str
+    message: str
+    case: Case
+    declared: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The verdict and its line, as a person reads them."""
+        if self.verdict != KNOWN:
+            return f"{self.verdict}: {self.message}"
+        return f"REPRODUCED (declared as {self.declared}): {_sentence(self.case)}"
+
+
+def replay_file(
+    path: Path, subject: str, device: str, *, as_new: bool = False, time_limit: float = SECONDS
+) -> ReplayVerdict:
+    """Replay the case in a file, in a process of its own: one that it ends, or keeps, shows the failure.
+
+    Args:
+        as_new: what the subject declares as known is taken for new.
+        time_limit: seconds for each call.
+
+    Raises:
+        ValueError: no readable case at `path`, an unknown subject or device, an import that ends the process, or declared defects that
+            match most of what can fail.
+    """
+    try:
+        case = Case.load(path)
+    except OSError as error:
+        raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
+    device = choose_device(device)
+    # It imports what a worker needs while this process does the same for itself.
+    server_for(device)
+    triton_mode.prepare(device)
+    with InWorker(subject, device, time_limit=time_limit, spare=False) as port:
+        _import_in(port, subject)
+        chosen = load(subject)
+        if not as_new:
+            require_narrow(chosen)
+        return replay_case(case, chosen, device, port, as_new=as_new)
+
+
+def _import_in(port: InWorker, subject: str) -> None:
+    """Have the worker import the subject first: what ends the worker would end this process."""
+    try:
+        port.warm_up()
+    except RuntimeError as error:
+        if not port.pids:
+            rule = "a module that can be imported"
+            raise ValueError(f"subject = {subject!r}, but should be {rule} [replay]: {error}") from error
+        raise
+    except Exception:
+        """It raises here in the same way."""
+
+
+def replay_case(
+    case: Case, subject: Subject, device: str, port: Port | None = None, *, as_new: bool = False
+) -> ReplayVerdict:
+    """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
+
+    Raises:
+        ValueError: the case calls what no document has.
+    """
+    reason = _not_applicable(case, subject, device)
+    if reason is not None:
+        return ReplayVerdict(NOT_APPLICABLE, reason, case)
+    try:
+        with _port_for(case, subject, device, port) as used:
+            before = _interpreted(used)
+            found = replay(case, used, subject, Patient(rules_of(subject.profile)))
+            interpreted = coverage.unwatched(_interpreted(used) - before)
+    except NotTried as left:
+        return ReplayVerdict(NOT_APPLICABLE, str(left), case)
+    except TooLong as late:
+        return ReplayVerdict(LEFT_OUT, f"left out: {late}", case)
+    if found is None and interpreted and (case.sanitized or any(call.schedule for call in case.calls)):
+        return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
+    if found is None:
+        return _not_failed(case, subject, watched=_watches(port, device))
+    known = None if as_new else subject.defect_index.find_apart(_with_id(found, subject))
+    if known is not None:
+        declared = ", ".join(filter(None, (known.id, known.link)))
+        return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found, declared)
+    errors = () if as_new else subject.defect_index.errors.values()
+    return ReplayVerdict(FAILED, "; ".join((_sentence(found), *errors)), found)
+
+
+def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict:
+    if case.sanitized and not watched:
+        return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
+    if not case.is_decisive:
+        told = f"nothing failed, but the failure depends on {case.depends_on}, so that it may be there all the same"
+        return ReplayVerdict(NOT_REPRODUCED, told, case)
+    return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
+
+
+def _with_id(case: Case, subject: Subject) -> Case:
+    """A case from before there were ids, with the id that its property has now, where a declaration names one."""
+    if case.property_id or not any("/" in name for one in subject.known_deviations for name in one.names):
+        return case
+    from statecheck.execution.registry import load_properties
+
+    tested = load_properties().get(case.property_name)
+    return case if tested is None else replace(case, property_id=tested.id)
+
+
+def _sentence(case: Case) -> str:
+    return case.failure.sentence if case.failure is not None else case.message
+
+
+def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
+    missing = missing_functions(case, subject)
+    if missing:
+        return f"{subject.name} has no {', '.join(missing)}"
+    if device == "cpu" and any(call.function in NEED_CUDA for call in case.calls):
+        return "there are no graphs without CUDA"
+    if device != "cpu" and any(call.schedule for call in case.calls):
+        return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
+    return None
+
+
+def _watches(port: Port | None, device: str) -> bool:
+    """Whether the sanitizer sees what launches do, as it did where it found the case."""
+    return device == "cpu" and not (isinstance(port, InProcess) and port.watched is None)
+
+
+@contextmanager
+def _port_for(case: Case, subject: Subject, device: str, port: Port | None) -> Iterator[Port]:
+    """Where the case's fault, or any on a GPU, would end this process, or where its past counts, another one runs it."""
+    faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
+    apart = faulted or bool(case.depends_on)
+    if isinstance(port, InWorker) or (port is not None and not apart):
+        yield port
+    elif device == "cpu" and not apart:
+        yield ordinary_port(subject, device)
+    else:
+        with InWorker(subject.name, device, spare=False) as own:
+            yield own
+
+
+def _interpreted(port: Port) -> Counter[How]:
+    return port.interpreted() if isinstance(port, InWorker) else coverage.interpreted()

@@ -1,0 +1,111 @@
+"""A case's steps once more, as they stand in it: neither its property nor a strategy needs to exist any more.
+
+All that looks at a case again takes its steps with a `Rerun`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from statecheck.case import Case
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import failure_of
+from statecheck.case.values import Step
+from statecheck.execution.domain import left_out, not_offered
+from statecheck.execution.example import spell
+from statecheck.execution.port import Port
+from statecheck.execution.run import Expectation, Run, Taken, recorded
+from statecheck.subject import Subject
+
+
+class NotTried(Exception):
+    """The case comes to something that is not tried on the subject."""
+
+
+class Rerun:
+    """Takes the steps of a case once more; iterating yields each call that was taken.
+
+    Args:
+        subject: whose contract may leave out what the case does. Without one, everything is tried.
+        expect: the rules to ask; without them, what the case expects.
+
+    Raises:
+        NotTried: while it is iterated: the subject's contract leaves a call out, or the subject does not offer it.
+    """
+
+    def __init__(
+        self, case: Case, port: Port, subject: Subject | None = None, expect: Expectation | None = None
+    ) -> None:
+        self.case = case
+        self.run = Run(port, expect or recorded(case.expected))
+        self._subject = subject
+        port.begin()
+
+    def __iter__(self) -> Iterator[Taken]:
+        for step in self.case.steps:
+            taken = self._take(step)
+            if taken is not None:
+                yield taken
+
+    def _take(self, step: Step) -> Taken | None:
+        run, subject = self.run, self._subject
+        asked = run.asked(step)
+        if subject is not None and asked is not None:
+            reason = left_out(subject, asked.call, asked.expected)
+            if reason is not None:
+                raise NotTried(reason)
+        taken = run.take(step, asked)
+        reason = not_offered(taken.outcome) if taken is not None else None
+        if reason is not None:
+            raise NotTried(reason)
+        return taken
+
+    def failed(self) -> Case | None:
+        """The case as it fails at the call that was taken last, None where that came out as expected."""
+        run = self.run
+        expected, actual, call = run.expected[-1], run.actual[-1], run.calls[-1]
+        found = outcome_difference(expected, actual, places=run.port.device != "cpu")
+        if found is None:
+            return None
+        number = len(run.actual) - 1
+        shown = spell(call, self._subject.own_name(call.function) if self._subject is not None else "")
+        failure = failure_of(found, expected, actual, function=call.function, call=number, shown=shown)
+        return replace(self.as_run(), failure=failure)
+
+    def still_stated(self) -> Case | None:
+        """Where a condition on several calls was broken, it is as long as these outcomes are the same."""
+        case = self.case
+        if case.failure is None or differs(case) or tuple(self.run.actual) != case.actual:
+            return None
+        return self.as_run()
+
+    def as_run(self) -> Case:
+        """The case as far as it was run, with what came of it."""
+        run = self.run
+        return replace(
+            self.case,
+            steps=tuple(run.steps),
+            expected=tuple(run.expected),
+            actual=tuple(run.actual),
+            device=run.port.device,
+        )
+
+
+def replay(
+    case: Case, port: Port, subject: Subject | None = None, expect: Expectation | None = None
+) -> Case | None:
+    """The case as it fails first on `port`, None where it does not; arguments and errors as of `Rerun`."""
+    rerun = Rerun(case, port, subject, expect)
+    for _ in rerun:
+        found = rerun.failed()
+        if found is not None:
+            return found
+    return rerun.still_stated()
+
+
+def differs(case: Case) -> bool:
+    """Whether an outcome alone shows what is wrong; a condition that a property states is about several."""
+    places = case.device != "cpu"
+    pairs = zip(case.expected, case.actual, strict=True)
+    return any(outcome_difference(expected, actual, places=places) is not None for expected, actual in pairs)

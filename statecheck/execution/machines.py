@@ -1,0 +1,123 @@
+"""Properties of sequences: Hypothesis state machines whose every step is held against the rules."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine
+
+from statecheck.case.values import Step
+from statecheck.execution.example import Bench, Falsified, KnownFailure, Trial
+from statecheck.execution.private.hypothesis import run_machine
+from statecheck.execution.registry import Property, put_at, remember
+
+
+class TrialMachine(RuleBasedStateMachine):
+    """A state machine whose scenario is one example of one property: its rules hold steps against the rules on `trial`.
+
+    After a failure that the subject declares, the rest of the scenario says nothing any more.
+    """
+
+    steps: ClassVar[int] = 10
+    """Rules in a scenario, at most."""
+    reduces: ClassVar[bool] = False
+    """Whether the machine makes its failing scenarios smaller itself; else Hypothesis shrinks them."""
+
+    @classmethod
+    def reduce(cls, bench: Bench, tested: Property, origin: Any) -> None:
+        """Raise Falsified for a smaller scenario than that of `origin`, if there is one."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__()
+        self.trial = trial
+        self.known_failure = False
+
+    def agrees(self, *steps: Step) -> None:
+        if self.known_failure:
+            return
+        try:
+            self.trial.agrees(*steps)
+        except KnownFailure:
+            self.known_failure = True
+
+
+@dataclass(frozen=True)
+class MachineProperty(Property):
+    """A property that is checked after every step of a state machine's scenario."""
+
+    machine: type[TrialMachine] = TrialMachine
+
+    def examples(self, bench: Bench, most: int | None = None) -> int:
+        """Half as many as of other properties, since a scenario takes as long as many examples."""
+        return max(1, super().examples(bench, most) // 2)
+
+    def test(self) -> Callable[..., None]:
+        def run(trial: Bench) -> None:
+            self._run(
+                trial, settings(max_examples=self.examples(trial), stateful_step_count=self.machine.steps)
+            )
+
+        put_at(run, *self.place)
+        run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
+        return run
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return inspect.getsourcefile(self.machine) or "", inspect.getsourcelines(self.machine)[1]
+
+    def search(self, bench: Bench, most: int | None = None) -> None:
+        steps = self.machine.steps
+        self._run(bench, self._settled(self.examples(bench, most), stateful_step_count=steps))
+
+    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
+        chosen = settings(
+            max_examples=max_examples,
+            database=None,
+            stateful_step_count=self.machine.steps,
+            suppress_health_check=list(HealthCheck),
+        )
+        self._run(bench, chosen, seed)
+
+    def _run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+        def begin() -> TrialMachine:
+            return self.machine(bench.begin(self))
+
+        shrinks = Phase.shrink in chosen.phases
+        if self.machine.reduces:
+            chosen = settings(chosen, phases=[phase for phase in chosen.phases if phase is not Phase.shrink])
+        try:
+            run_machine(begin, chosen, seed)
+        except Falsified as error:
+            if error.origin is not None and shrinks:
+                self.machine.reduce(bench, self, error.origin)
+            raise
+
+
+def _no_body() -> None:
+    """A machine has rules in place of a body."""
+
+
+def machine_prop(
+    id_: str, kind: str, *functions: str, device: str | None = None
+) -> Callable[[type[TrialMachine]], Callable[..., None]]:
+    """Register the decorated state machine as a property; its name and docstring are the property's."""
+
+    def register(machine: type[TrialMachine]) -> Callable[..., None]:
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
+        sentence = " ".join((machine.__doc__ or name).split())
+        module = machine.__module__
+        new = MachineProperty(
+            name, sentence, kind, functions, _no_body, {}, module, device, id_, machine=machine
+        )
+        test = remember(new)
+        # pytest looks for names that begin with test_, and the class has given its own to the test.
+        setattr(sys.modules[module], f"test_{name}", test)
+        return test
+
+    return register

@@ -1,0 +1,325 @@
+"""Memory of the tensors that a subject is handed: what lies around them, what they held before, where they are."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from statecheck.case.values import CANARY, Address, Tensor, Value, View
+from statecheck.execution.objects.arena import Arena
+
+GUARD_BYTES = 64
+_VAST = 2**30
+
+
+class SubjectError(Exception):
+    """Carries what the subject raised, as its cause, apart from errors of the harness itself."""
+
+
+@dataclass(eq=False)
+class Allocation:
+    """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
+
+    What a result holds has no guards, nor has anything that an allocator without guards makes. `image` is memory of the
+    host that holds the same (see `Arena`); then `before` is on the host as well.
+    """
+
+    view: torch.Tensor
+    memory: torch.Tensor
+    before: torch.Tensor | None = None
+    guarded: bool = True
+    image: torch.Tensor | None = None
+
+    @property
+    def inside(self) -> torch.Tensor:
+        """The bytes of the storage."""
+        return self.within(self.memory)
+
+    @property
+    def seen(self) -> torch.Tensor:
+        """What to look at, and to write to where it is not the device that writes."""
+        return self.memory if self.image is None else self.image
+
+    def within(self, memory: torch.Tensor) -> torch.Tensor:
+        """Without the guards, where there are any."""
+        return memory[GUARD_BYTES:-GUARD_BYTES] if self.guarded else memory
+
+    def difference(self) -> torch.Tensor | bool:
+        """Whether the memory, or what is known of it, is not what it was; as a tensor on its device, to be read later."""
+        if self.before is None and not self.guarded:
+            return False
+        if self.before is None:
+            ends = torch.cat((self.seen[:GUARD_BYTES], self.seen[-GUARD_BYTES:]))
+            return (ends != CANARY).any()
+        if self.seen.device.type == "cpu":
+            return not torch.equal(self.seen, self.before)
+        return (self.seen != self.before).any()
+
+    def guards(self) -> tuple[bytes, bytes]:
+        """The bytes before and behind the storage."""
+        if not self.guarded:
+            return b"", b""
+        return raw_bytes(self.seen[:GUARD_BYTES]), raw_bytes(self.seen[-GUARD_BYTES:])
+
+    def accept(self) -> None:
+        """What the storage holds now is right; guard bytes never change rightly."""
+        if self.before is not None:
+            self.within(self.before).copy_(self.within(self.seen))
+
+
+@dataclass
+class Named:
+    """What a name is bound to; the scope has the memory that is part of it."""
+
+    value: Any
+    scope: Scope
+
+
+@dataclass(eq=False)
+class Window:
+    """A named view of another name's memory."""
+
+    value: View
+    view: torch.Tensor
+    block: Allocation
+
+    @property
+    def seen(self) -> torch.Tensor:
+        """As `Block.seen`, of the view."""
+        return _view(self.block.within(self.block.seen), _as_tensor(self.value))
+
+    def accept(self) -> None:
+        """What the view holds now is right."""
+        if self.block.before is not None:
+            before = self.block.within(self.block.before)
+            _view(before, _as_tensor(self.value)).copy_(self.seen)
+
+
+@dataclass
+class Scope:
+    """What the arguments of one call became: the tensor at each path, and its memory."""
+
+    found: dict[str, tuple[Allocation, torch.Tensor]] = field(default_factory=dict)
+    paths: dict[int, str] = field(default_factory=dict)
+
+    def add(self, path: str, block: Allocation, view: torch.Tensor | None = None) -> torch.Tensor:
+        tensor = block.view if view is None else view
+        # `found` keeps the tensor alive, so that no other one gets its id.
+        self.found[path] = block, tensor
+        self.paths[id(tensor)] = path
+        return tensor
+
+    def include(self, path: str, inner: Scope) -> None:
+        """Everything of `inner`, which is part of the object at `path`."""
+        for name, (block, view) in inner.found.items():
+            self.add(joined(path, name), block, view)
+
+    def changed(self, observed: list[Allocation]) -> tuple[str, ...]:
+        """Where memory was written to that is not among the observed; each memory under its first path."""
+        kept = {id(block) for block in observed}
+        asked: dict[int, tuple[str, torch.Tensor | bool]] = {}
+        for name, (block, _) in self.found.items():
+            if id(block) not in kept and id(block) not in asked:
+                asked[id(block)] = name, block.difference()
+        flags = _read_together([flag for _, flag in asked.values()])
+        return tuple(name for (name, _), differs in zip(asked.values(), flags, strict=True) if differs)
+
+    def address(self, number: int) -> Value:
+        """The address relative to the argument whose memory it points into, or the bare number where there is none."""
+        near = [
+            (name, number - view.data_ptr())
+            for name, (block, view) in self.found.items()
+            if 0 <= number - block.memory.data_ptr() < block.memory.numel() * block.memory.element_size()
+        ]
+        if not near:
+            return number
+        # Of several views of one memory, the one that starts closest before the address.
+        return Address(*min(near, key=lambda found: (found[1] < 0, abs(found[1]))))
+
+
+class Allocator:
+    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are.
+
+    Args:
+        arena: where tensors on the device lie that are small and guarded; without one, each has memory of its own.
+    """
+
+    def __init__(self, device: str, *, guards: bool = True, arena: Arena | None = None) -> None:
+        self.device = device
+        self.guards = guards
+        self.arena = arena
+        self._blank: dict[str, torch.Tensor] = {}
+        self._lendable: set[str] = set()
+        self._vast = False
+
+    def begin_example(self) -> None:
+        """Memory of gigabytes goes back to the device, which other processes want to use too."""
+        if self.arena is not None:
+            self.arena.begin()
+        if self._vast:
+            self._vast = False
+            self._blank.clear()
+            torch.cuda.empty_cache()
+
+    def give_back(self) -> None:
+        """As `begin_example`, in the middle of one, of what was lent to calls."""
+        lent = self._blank.get(self.device)
+        if lent is not None and self.device != "cpu" and lent.numel() > _VAST:
+            del lent, self._blank[self.device]
+            torch.cuda.empty_cache()
+
+    def begin_call(self) -> None:
+        self._lendable = {"cpu", self.device} if self.guards else set()
+
+    def flush(self) -> None:
+        """The subject may look at everything, and write to it."""
+        if self.arena is not None:
+            self.arena.flush()
+
+    def fetching(self) -> AbstractContextManager[None]:
+        """As `pull`, once whoever enters this has waited for the device."""
+        return nullcontext() if self.arena is None else self.arena.fetching()
+
+    def pull(self) -> None:
+        """What the subject has written can be looked at."""
+        if self.arena is not None:
+            self.arena.pull()
+
+    def imaged(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor, or what shows it on the host."""
+        found = None if self.arena is None else self.arena.imaged(tensor)
+        return tensor if found is None else found
+
+    def overwrite(self, target: Allocation | Window, raw: torch.Tensor) -> None:
+        """These bytes are the elements of a whole storage, or of a view, from now on."""
+        block = target if isinstance(target, Allocation) else target.block
+        if block.image is not None:
+            self.pull()
+        into = block.within(block.seen) if isinstance(target, Allocation) else target.seen
+        raw = raw.to(into.device)
+        into.copy_(raw.view(into.dtype).reshape(into.shape))
+        if block.before is not None:
+            block.before.copy_(block.seen)
+        if self.arena is not None and block.image is not None:
+            self.arena.written(block.memory)
+
+    def named(self, tensor: Tensor) -> Allocation:
+        """A block that stays for longer than a call."""
+        self._lendable = set()
+        return self.allocate(tensor)
+
+    def allocate(self, tensor: Tensor) -> Allocation:
+        device = self.device if tensor.on == "device" else "cpu"
+        block = self._in_arena(tensor) if tensor.on == "device" and self.guards else None
+        if block is not None:
+            return block
+        memory = self._memory(tensor, device)
+        block = Allocation(memory, memory, guarded=self.guards)
+        block.view = _view(block.inside, tensor)
+        if tensor.elements is not None:
+            block.before = memory.clone()
+        return block
+
+    def _in_arena(self, tensor: Tensor) -> Allocation | None:
+        if self.arena is None:
+            return None
+        dtype = getattr(torch, tensor.dtype)
+        nbytes = tensor.storage_size * dtype.itemsize + 2 * GUARD_BYTES
+        begin = self.arena.reserve(nbytes)
+        if begin is None:
+            return None
+        memory = self.arena.memory(begin, nbytes)
+        image, right = self.arena.image_at(begin, nbytes)
+        raw = None if tensor.elements is None else _array(tensor.elements, tensor.dtype)
+        self.arena.put(begin, begin + nbytes, GUARD_BYTES, CANARY, raw)
+        block = Allocation(memory, memory, right if raw is not None else None, image=image)
+        block.view = _view(block.inside, tensor)
+        return block
+
+    def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
+        dtype = getattr(torch, tensor.dtype)
+        if tensor.elements is None:
+            around = 2 * GUARD_BYTES if self.guards else 0
+            memory = self._blank_memory(tensor.storage_size * dtype.itemsize + around, device)
+            if self.guards:
+                memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
+            return memory
+        guard = torch.full((GUARD_BYTES if self.guards else 0,), CANARY, dtype=torch.uint8)
+        return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
+
+    def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
+        """Memory whose contents nobody looks at; pools with huge strides take gigabytes, so a call is lent one."""
+        self._vast |= nbytes > _VAST and device != "cpu"
+        if device not in self._lendable:
+            return torch.empty(nbytes, dtype=torch.uint8, device=device)
+        self._lendable.remove(device)
+        if self._blank.get(device) is None or self._blank[device].numel() < nbytes:
+            self._blank[device] = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        return self._blank[device][:nbytes]
+
+
+def _read_together(flags: list[torch.Tensor | bool]) -> list[bool]:
+    """The values of flags; those on a device in one transfer, since each one waits for all that it has to do."""
+    unread = [flag for flag in flags if isinstance(flag, torch.Tensor)]
+    device = next((flag.device for flag in unread if flag.device.type != "cpu"), torch.device("cpu"))
+    read = iter(torch.stack([flag.to(device) for flag in unread]).tolist() if unread else [])
+    return [next(read) if isinstance(flag, torch.Tensor) else flag for flag in flags]
+
+
+def window(block: Allocation, view: View) -> torch.Tensor:
+    """The typed view into the block's storage.
+
+    Raises:
+        ValueError: it does not lie inside the storage.
+    """
+    tensor, room = _as_tensor(view), block.inside.numel()
+    reach = tensor.storage_size * getattr(torch, view.dtype).itemsize
+    if view.offset < 0 or (reach > room and prod(view.shape)):
+        raise ValueError(f"view = {view}, but should lie inside {room} bytes [window]")
+    return _view(block.inside, tensor)
+
+
+def _as_tensor(view: View) -> Tensor:
+    return Tensor(view.dtype, view.shape, None, view.strides, view.offset)
+
+
+def contents(elements: tuple[int, ...] | bytes, dtype: torch.dtype) -> torch.Tensor:
+    """The bytes of `elements`, as a vector on the host."""
+    if not isinstance(elements, bytes):
+        return torch.tensor(elements, dtype=dtype).view(torch.uint8)
+    raw = torch.empty(len(elements), dtype=torch.uint8)
+    if elements:
+        raw.copy_(torch.frombuffer(bytearray(elements), dtype=torch.uint8))
+    return raw
+
+
+def _array(elements: tuple[int, ...] | bytes, dtype: str) -> np.ndarray:
+    """The bytes of `elements`, as an array; NumPy knows all integers, and torch the rest."""
+    if isinstance(elements, bytes):
+        return np.frombuffer(elements, np.uint8)
+    if dtype == "bool" or "int" in dtype:
+        return np.array(elements, dtype).view(np.uint8)
+    return contents(elements, getattr(torch, dtype)).numpy()
+
+
+def raw_bytes(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor, in row-major order, as the bytes that they are."""
+    return tensor.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def joined(path: str, name: str) -> str:
+    """Where `name` of the object at `path` is; `self` goes without saying."""
+    return f"{path}.{name}" if path not in ("", "self") else name
+
+
+def _view(inside: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+    dtype = getattr(torch, tensor.dtype)
+    rest = inside.numel() % dtype.itemsize
+    whole = (inside[:-rest] if rest else inside).view(dtype)
+    strides = tensor.strides or tensor.contiguous_strides
+    return whole.as_strided(tensor.shape, strides, whole.storage_offset() + tensor.offset)

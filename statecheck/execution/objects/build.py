@@ -1,0 +1,179 @@
+"""From plain data to objects: the arguments that a subject is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from statecheck.case.raised import from_outside
+from statecheck.case.values import (
+    Attribute,
+    BufferMaker,
+    Device,
+    DType,
+    Fake,
+    Function,
+    Name,
+    NumPy,
+    Overwrite,
+    Record,
+    Returns,
+    Rows,
+    Tensor,
+    Value,
+    View,
+)
+from statecheck.execution.objects.arena import Arena
+from statecheck.execution.objects.blocks import (
+    Allocation,
+    Allocator,
+    Named,
+    Scope,
+    SubjectError,
+    Window,
+    contents,
+    joined,
+    window,
+)
+from statecheck.execution.objects.fakes import fake_tensor
+from statecheck.execution.objects.sanitizer import Watched
+from statecheck.subject import Subject
+
+Bound = Allocation | Window | Named | SubjectError
+
+
+class Builder:
+    """Builds values for `subject` on `device`, and keeps what names are bound to."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        *,
+        guards: bool = True,
+        watched: Watched | None = None,
+        arena: Arena | None = None,
+    ) -> None:
+        self.subject = subject
+        self.device = device
+        self.watched = watched
+        self.allocator = Allocator(device, guards=guards, arena=arena)
+        self.names: dict[str, Bound] = {}
+
+    def let(self, name: str, value: Value) -> None:
+        self.names[name] = self._bound(value)
+
+    def _bound(self, value: Value) -> Bound:
+        if isinstance(value, Tensor):
+            block = self.allocator.named(value)
+            self._allocated(block)
+            return block
+        if isinstance(value, View):
+            return self._window(value)
+        scope = Scope()
+        try:
+            return Named(self.build(value, "", scope), scope)
+        except SubjectError as error:
+            # The next call that wants it meets the refusal.
+            return error
+
+    def _window(self, value: View) -> Window:
+        block = self.names[value.of]
+        assert isinstance(block, Allocation)
+        return Window(value, window(block, value), block)
+
+    def _allocated(self, block: Allocation) -> None:
+        """Nobody has written what a pool without contents holds."""
+        if self.watched is not None and block.before is None:
+            self.watched.unwritten(block.inside)
+
+    def overwrite(self, step: Overwrite) -> None:
+        target = self.names[step.name]
+        assert isinstance(target, (Allocation, Window))
+        raw = contents(step.elements, target.view.dtype)
+        into = target.inside if isinstance(target, Allocation) else target.view
+        assert raw.numel() == into.numel() * into.element_size(), (
+            f"{step} does not have the size of its tensor"
+        )
+        if self.watched is not None:
+            self.watched.overwritten(into, raw)
+        self.allocator.overwrite(target, raw)
+
+    def build(self, value: Value, path: str, scope: Scope) -> Any:
+        """The object that `value`, found at `path` among a call's arguments, stands for."""
+        match value:
+            case Name():
+                return self._known(value, path, scope)
+            case Tensor():
+                block = self.allocator.allocate(value)
+                self._allocated(block)
+                return scope.add(path, block)
+            case View():
+                found = self._window(value)
+                return scope.add(path, found.block, found.view)
+            case Record():
+                return self._construct(value, path, scope)
+            case list() | tuple():
+                items = (self.build(item, f"{path}[{i}]", scope) for i, item in enumerate(value))
+                return type(value)(items)
+            case dict():
+                return {key: self.build(item, f"{path}[{key!r}]", scope) for key, item in value.items()}
+            case DType():
+                return getattr(torch, value.name)
+            case Device():
+                return torch.device(self.device)
+            case Returns():
+                return lambda: value.value
+            case Fake():
+                strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+                dtype = getattr(torch, value.dtype)
+                return fake_tensor(dtype, value.shape, strides, value.address, self.device)
+            case Function():
+                return self.subject.resolve(value.name)
+            case BufferMaker():
+                return self._make_buffer
+            case Rows():
+                whole = self.build(value.of, path, scope)
+                return lambda count: whole[:count]
+            case NumPy():
+                return self.build(value.of, path, scope).numpy()
+            case Attribute():
+                return self.run(attrgetter(value.path), self.build(value.of, path, scope))
+        return value
+
+    def _known(self, name: Name, path: str, scope: Scope) -> Any:
+        known = self.names[name.name]
+        if isinstance(known, SubjectError):
+            raise known
+        if isinstance(known, Allocation):
+            return scope.add(path, known)
+        if isinstance(known, Window):
+            return scope.add(path, known.block, known.view)
+        scope.include(path, known.scope)
+        return known.value
+
+    def _construct(self, value: Record, path: str, scope: Scope) -> Any:
+        items = {name: self.build(item, joined(path, name), scope) for name, item in value.fields}
+        return self.run(self.subject.construct, value.type, items)
+
+    def _make_buffer(self, *size: int, dtype: torch.dtype) -> Any:
+        pinned = self.device == "cuda"
+        make = self.subject.resolve("CpuGpuBuffer")
+        return make(*size, dtype=dtype, device=torch.device(self.device), pin_memory=pinned)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call code of the subject.
+
+        Raises:
+            SubjectError: it raised something.
+        """
+        self.allocator.flush()
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            if from_outside(error):
+                raise
+            raise SubjectError from error

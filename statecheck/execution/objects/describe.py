@@ -1,0 +1,271 @@
+"""From objects to plain data: what a call returned, and what observed memory holds after it.
+
+A subject may return anything: lists that hold themselves, tensors that have no elements to read, objects whose attributes raise.
+What cannot be described becomes a record `Undescribable`, which no rule expects, so that it is a finding and not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from statecheck.case.raised import plain_text
+from statecheck.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
+from statecheck.execution.objects.blocks import (
+    Allocation,
+    Named,
+    Scope,
+    SubjectError,
+    Window,
+    raw_bytes,
+    window,
+)
+from statecheck.execution.objects.build import Bound
+from statecheck.execution.objects.plain import (
+    SCALARS,
+    NotPlainError,
+    attribute,
+    is_plain_key,
+    numbers,
+    part_of_scalar,
+    require_few,
+    scalar,
+    subject_code,
+    type_name,
+    undescribable,
+)
+from statecheck.execution.objects.transfer import on_host
+
+_ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
+MISSING = record("Missing")
+_DEEPEST = 50
+_MOST_PARTS = 100_000
+
+
+class Describer:
+    """Describes objects as they are found from a run on `device`; `imaged` gives what to read instead of a tensor."""
+
+    def __init__(
+        self, device: str, imaged: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    ) -> None:
+        self.device = device
+        self._imaged = imaged
+
+    def result(self, result: Any, path: str, scope: Scope, *, by_content: bool = False) -> Value:
+        """`result` as a value: its parts, and tensors by what they hold or by which of the arguments they are."""
+        return _Description(self, scope, by_content).of(result, path)
+
+    def tensor(self, tensor: torch.Tensor, read: torch.Tensor | None = None) -> Tensor:
+        """The tensor by its elements; `read` has them, flat, where they are on the host already.
+
+        Raises:
+            NotPlainError: it has none that can be told.
+        """
+        place = self._place(tensor)
+        require_few(tensor.numel())
+        if tensor.dtype.is_complex:
+            raise NotPlainError(f"elements of {tensor.dtype}")
+        elements = (self._imaged(tensor).reshape(-1) if read is None else read).tolist()
+        name = str(tensor.dtype).removeprefix("torch.")
+        return Tensor(name, tuple(tensor.shape), numbers(elements), on=place)
+
+    def read(self, found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """As `on_host`, of those of which no image is there."""
+        if self.device == "cpu":
+            return []
+        tensors = (one for one in found if type(one) is torch.Tensor)
+        try:
+            with subject_code():
+                return on_host(one for one in tensors if self._imaged(one) is one)
+        except NotPlainError:
+            # Each is read alone then, and which one it was is told of that one.
+            return []
+
+    def array(self, array: np.ndarray) -> Tensor:
+        """The NumPy array by its elements; raises as `tensor`."""
+        require_few(array.size)
+        if array.dtype.kind not in "biuf":
+            raise NotPlainError(f"elements of {array.dtype}")
+        place: Place = "host" if self.device != "cpu" else "device"
+        return Tensor(str(array.dtype), array.shape, numbers(array.reshape(-1).tolist()), on=place)
+
+    def _place(self, tensor: torch.Tensor) -> Place:
+        kind = tensor.device.type
+        if kind not in ("cpu", torch.device(self.device).type):
+            raise NotPlainError(f"on device {tensor.device}")
+        return "host" if self.device != "cpu" and kind == "cpu" else "device"
+
+    def observed(self, names: dict[str, Bound], name: str) -> Value:
+        """What `name`, or the dotted path below a name, holds; the record `Missing` where there is nothing."""
+        root, _, path = name.partition(".")
+        bound = names.get(root)
+        if isinstance(bound, Allocation) and not path:
+            return self._block(bound)
+        if isinstance(bound, Window) and not path:
+            # Not the view that the subject was handed: it may have been resized since.
+            return self._contents(window(bound.block, bound.value))
+        if bound is None or isinstance(bound, SubjectError):
+            return MISSING
+        found = bound.value if isinstance(bound, Named) else bound.view
+        return self._below(found, path)
+
+    def _below(self, found: Any, path: str) -> Value:
+        """What an object of the subject's holds there."""
+        try:
+            with subject_code():
+                for part in filter(None, path.split(".")):
+                    found = getattr(found, part)
+                return self._contents(found)
+        except NotPlainError as error:
+            return (
+                MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
+            )
+
+    def _block(self, block: Allocation) -> Value:
+        inside = self._storage(block)
+        before, after = block.guards()
+        if set(before + after) <= {CANARY}:
+            return inside
+        return record("Damaged", before=before, inside=inside, after=after)
+
+    def _storage(self, block: Allocation) -> Tensor:
+        assert block.before is not None, "memory without contents is observed through views"
+        whole = self._contents(block.inside.view(block.view.dtype))
+        assert isinstance(whole, Tensor)
+        return whole
+
+    def _contents(self, found: Any) -> Value:
+        """As `result`, by content; unsigned bytes, and the elements of float types, as bytes."""
+        if issubclass(type(found), torch.Tensor) and (
+            found.dtype is torch.uint8 or found.is_floating_point()
+        ):
+            place = self._place(found)
+            require_few(found.numel())
+            raw = raw_bytes(self._imaged(found))
+            shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
+            return Tensor("uint8", shape, raw, on=place)
+        return self.result(found, "", Scope(), by_content=True)
+
+
+@dataclass
+class _Description:
+    """One result on its way to plain data; `inside` are the objects that the one in hand is part of.
+
+    `read`: tensors that were read together with others, by their ids, each with what it holds.
+    """
+
+    describer: Describer
+    scope: Scope
+    by_content: bool
+    inside: list[int] = field(default_factory=list)
+    parts: int = 0
+    read: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+
+    def of(self, found: Any, path: str) -> Value:
+        self.parts += 1
+        try:
+            # Of these no code of the subject's is run, and most parts are such.
+            if type(found) in SCALARS:
+                return scalar(found)
+            if type(found) in (tuple, list):
+                return self._nested(found, path, self._items)
+            with subject_code():
+                return self._described(found, path)
+        except NotPlainError as error:
+            return undescribable(found, str(error))
+
+    def _described(self, found: Any, path: str) -> Value:
+        # By their types alone: an object may say of itself that it is of another class, or raise when it is asked.
+        kind = type(found)
+        if issubclass(kind, torch.Tensor):
+            return self._tensor(found, path)
+        if is_dataclass(kind):
+            return self._nested(found, path, self._fields)
+        if issubclass(kind, dict):
+            return self._nested(found, path, self._dict)
+        if issubclass(kind, (list, tuple)):
+            return self._nested(found, path, self._items)
+        if issubclass(kind, np.ndarray):
+            return self.describer.array(found)
+        return part_of_scalar(found) if issubclass(kind, (int, float, str)) else Record(type_name(kind), ())
+
+    def _nested(self, found: Any, path: str, described: Callable[[Any, str], Value]) -> Value:
+        if id(found) in self.inside:
+            raise NotPlainError("it holds itself")
+        if len(self.inside) >= _DEEPEST:
+            raise NotPlainError(f"nested more than {_DEEPEST} deep")
+        self.inside.append(id(found))
+        try:
+            return described(found, path)
+        finally:
+            self.inside.pop()
+
+    def _some(self, items: Any) -> list[Any]:
+        """All of them, where these are not too many altogether: iterators need not end, and lists can share parts."""
+        room = max(0, _MOST_PARTS - self.parts)
+        found = list(islice(items, room + 1))
+        if len(found) > room:
+            raise NotPlainError(f"more than {_MOST_PARTS} parts")
+        return found
+
+    def _tensor(self, found: torch.Tensor, path: str) -> Value:
+        if id(found) in self.scope.paths and not self.by_content:
+            return SameAs(self.scope.paths[id(found)])
+        _, read = self.read.get(id(found), (None, None))
+        described = self.describer.tensor(found, read)
+        if self.by_content:
+            return described
+        self.scope.add(path, Allocation(found, found, guarded=False))
+        return described
+
+    def _items(self, found: Any, path: str) -> Value:
+        kind = list if issubclass(type(found), list) else tuple
+        # What it holds: a class of the subject's own may say of itself what it likes.
+        parts = self._some(kind.__iter__(found))
+        self._read(parts)
+        items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
+        if type(found).__iter__ is not kind.__iter__ and items != self._told(found, path):
+            raise NotPlainError("other items when it is iterated than it holds")
+        return kind(items)
+
+    def _told(self, found: Any, path: str) -> list[Value]:
+        """The items of a list or tuple whose class has an iterator of its own, as that gives them."""
+        return [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
+
+    def _dict(self, found: Any, path: str) -> Value:
+        items = self._some(iter(dict.items(found)))
+        self._read(item for _, item in items)
+        plain = {key: self.of(item, f"{path}[{key!r}]") for key, item in items if is_plain_key(key)}
+        if len(plain) == len(items):
+            return plain
+        pairs = [(self.of(key, path), self.of(item, path)) for key, item in items]
+        return record("Dict", items=pairs)
+
+    def _fields(self, found: Any, path: str) -> Record:
+        kind = type_name(type(found))
+        held = [(plain_text(one.name), attribute(found, one.name)) for one in self._some(iter(fields(found)))]
+        self._read(item for _, item in held)
+        described: list[tuple[str, Value]] = []
+        for name, item in held:
+            if not isinstance(item, NotPlainError):
+                described.append((name, self._field(kind, name, item, path)))
+            # The record goes without a field that was never set.
+            elif not isinstance(item.__cause__, AttributeError):
+                described.append((name, undescribable(found, str(item))))
+        return Record(kind, tuple(described))
+
+    def _read(self, parts: Iterable[Any]) -> None:
+        known = () if self.by_content else self.scope.paths
+        pairs = self.describer.read(one for one in parts if id(one) not in known)
+        # With the tensor, or else another one could come to have its id.
+        self.read.update((id(pair[0]), pair) for pair in pairs)
+
+    def _field(self, kind: str, name: str, item: Any, path: str) -> Value:
+        if (kind, name) in _ADDRESS_FIELDS and type(item) is int:
+            return self.scope.address(item)
+        return self.of(item, f"{path}.{name}")

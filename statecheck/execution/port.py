@@ -1,0 +1,319 @@
+"""The execution port: the one place where plain data becomes tensors and a subject is called.
+
+Properties never hold a tensor. They hand steps to a port and get outcomes back, so a port that runs in another
+process, or on another machine, needs no change in any property.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import torch
+
+from statecheck.case.findings import FINDINGS, Bfloat16Arithmetic
+from statecheck.case.raised import from_outside, message_of, name_of
+from statecheck.case.values import (
+    CANARY,
+    Call,
+    Let,
+    Outcome,
+    Overwrite,
+    Raised,
+    Returned,
+    Step,
+    Value,
+)
+from statecheck.execution.objects.arena import Arena
+from statecheck.execution.objects.blocks import (
+    GUARD_BYTES,
+    Allocation,
+    Named,
+    Scope,
+    SubjectError,
+    Window,
+)
+from statecheck.execution.objects.build import Bound, Builder
+from statecheck.execution.objects.describe import Describer
+from statecheck.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from statecheck.execution.objects.sanitizer import Watched
+from statecheck.execution.objects.source_line import source_line
+from statecheck.kernels import triton_mode
+from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.subject import NotOffered, Subject, is_engine
+from statecheck.subject.surroundings import ProcessState
+
+
+class Port(Protocol):
+    """Runs the steps of one example after another; `begin` forgets the names of the example before."""
+
+    device: str
+
+    def begin(self) -> None: ...
+
+    def execute(self, step: Step) -> Outcome | None: ...
+
+    def waiting_refused(self) -> AbstractContextManager[None]:
+        """While it is entered, a call of the subject that waits for the device raises in the subject."""
+        ...
+
+
+@runtime_checkable
+class TakesSeveral(Protocol):
+    """A port to which every message is a journey, so that it takes several steps at once."""
+
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]: ...
+
+
+def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
+    """The outcome of each of the steps, None of those that are no calls."""
+    if isinstance(port, TakesSeveral):
+        return port.execute_all(steps)
+    return [port.execute(step) for step in steps]
+
+
+class Recorder(Protocol):
+    """Is told what a port is about to do; see `device.log.StepLog`."""
+
+    def begin(self) -> None: ...
+
+    def note(self, steps: Sequence[Step]) -> None: ...
+
+    def enter(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class InProcess:
+    """Executes in this process, on `device` ("cpu" or "cuda").
+
+    Args:
+        guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
+        sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
+        record: the sanitizer keeps who wrote what.
+        arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
+        log: records each step before it is executed, and when calls begin and end.
+
+    Raises:
+        ValueError: kernels are to be watched on a device where they are compiled.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        *,
+        guards: bool = True,
+        sanitized: bool = False,
+        record: bool = False,
+        arena: bool | None = None,
+        log: Recorder | None = None,
+    ) -> None:
+        if sanitized and device != "cpu":
+            raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
+        self.subject = subject
+        self.device = device
+        self.log = log
+        self.watched = Watched(record=record) if sanitized else None
+        together = guards and (device != "cpu" if arena is None else arena)
+        self._builder = Builder(
+            subject, device, guards=guards, watched=self.watched, arena=Arena(device) if together else None
+        )
+        self._describer = Describer(device, self._builder.allocator.imaged)
+        self._sync_mode = "default"
+        self._state = ProcessState()
+
+    def begin(self) -> None:
+        self._state.begin()
+        if self.log is not None:
+            self.log.begin()
+        self._builder.names.clear()
+        self._builder.allocator.begin_example()
+        if self.watched is not None:
+            self.watched.begin()
+
+    def give_back(self) -> None:
+        """Memory of gigabytes that no name is bound to goes back to the device: somebody else may want it."""
+        self._builder.allocator.give_back()
+
+    def execute(self, step: Step) -> Outcome | None:
+        if self.log is not None:
+            self.log.note((step,))
+        if isinstance(step, Let):
+            self._builder.let(step.name, step.value)
+        elif isinstance(step, Overwrite):
+            self._builder.overwrite(step)
+        elif self.log is None:
+            return self._call(step)
+        else:
+            return self._recorded(step, self.log)
+        return None
+
+    def _recorded(self, call: Call, log: Recorder) -> Outcome:
+        log.enter()
+        try:
+            return self._call(call)
+        finally:
+            log.leave()
+
+    def bound(self, name: str) -> Bound | None:
+        """What a step of the example in hand has bound to a name."""
+        return self._builder.names.get(name)
+
+    def materialise(self, value: Value) -> Any:
+        """The object that `value` stands for, on this port's device."""
+        built = self._builder.build(value, "", Scope())
+        self._builder.allocator.flush()
+        return built
+
+    def _call(self, call: Call) -> Outcome:
+        scope = Scope()
+        self._builder.allocator.begin_call()
+        before = self.subject.own_calls()
+        try:
+            with ExitStack() as stack:
+                # It has the subject forget what it remembers, by the subject's own code.
+                self._builder.run(stack.enter_context, self.subject.environment(dict(call.environment)))
+                result = self._run(self._prepared(call, scope), call, scope)
+        except SubjectError as error:
+            self._builder.allocator.pull()
+            self._bind(call, error)
+            cause = error.__cause__
+            assert cause is not None
+            told = name_of(type(cause)), message_of(cause)
+            at = None if told[0] in FINDINGS else source_line(cause)
+            own, lacks = self._is_own(call, before), isinstance(cause, NotOffered | Bfloat16Arithmetic)
+            return Raised(*told, *self._traces(call, scope), at, own, lacks)
+        self._bind(call, Named(result, Scope()))
+        described = self._describer.result(result, "result", scope, by_content=call.by_content)
+        return Returned(described, *self._traces(call, scope), self._is_own(call, before))
+
+    def _is_own(self, call: Call, before: int | None) -> bool:
+        """Whether a function of the subject ran in the call, of whose functions `before` were called before it."""
+        return self.subject.is_own(call.function) if before is None else self.subject.own_calls() != before
+
+    def _prepared(self, call: Call, scope: Scope) -> Callable[[], Any]:
+        build = self._builder.build
+        arguments = [build(value, name, scope) for name, value in call.arguments]
+        keywords = {name: build(value, name, scope) for name, value in call.keywords}
+        return partial(self._function(call.function), *arguments, **keywords)
+
+    def _bind(self, call: Call, result: Named | SubjectError) -> None:
+        if call.bind:
+            self._builder.names[call.bind] = result
+
+    def _function(self, name: str) -> Any:
+        owner, _, function = name.partition(".")
+        if owner != "harness":
+            return self.subject.resolve(name)
+        own = OWN_FUNCTIONS[function]
+        return partial(own, self.subject) if function in NEED_THE_SUBJECT else own
+
+    def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:
+        """What was written to that nobody observes, and what everything observed holds."""
+        names = self._builder.names
+        after = tuple((name, self._describer.observed(names, name)) for name in call.observes)
+        observed = [names[name] for name in call.observes if name in names]
+        blocks = [bound for bound in observed if isinstance(bound, Allocation)]
+        for bound in observed:
+            if isinstance(bound, Window):
+                bound.accept()
+        changed = scope.changed(blocks)
+        for block in blocks:
+            block.accept()
+        return changed, after
+
+    @contextmanager
+    def waiting_refused(self) -> Iterator[None]:
+        self._sync_mode = "error"
+        try:
+            yield
+        finally:
+            self._sync_mode = "default"
+
+    def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
+        watching: AbstractContextManager[None] = nullcontext()
+        # An engine's kernels work in memory of its own, of which the sanitizer knows nothing.
+        if self.watched is not None and not is_engine(call.function):
+            watching = self.watched.watching(scope, kept=call.keeps)
+        self._builder.allocator.flush()
+        process = os.getpid()
+        try:
+            with (
+                self._sync_debug_mode(),
+                watching,
+                program_schedule(call.schedule),
+                self._state.kept(call.function),
+            ):
+                result = function()
+            if os.getpid() != process:
+                _end_child()
+            self._wait()
+        except BaseException as error:
+            if os.getpid() != process:
+                _end_child(error)
+            if from_outside(error):
+                raise
+            raise SubjectError from error
+        return result
+
+    def _wait(self) -> None:
+        """Until everything that the call has started is done, copies to host memory among it."""
+        # The download is asked for first: where processes share a GPU, each wait is for all of their turns. What an
+        # engine launches next would not wait for other streams of the subject's either.
+        with self._builder.allocator.fetching():
+            if self.device != "cpu":
+                torch.cuda.synchronize()
+
+    @contextmanager
+    def _sync_debug_mode(self) -> Iterator[None]:
+        if self.device == "cpu" or self._sync_mode == "default":
+            yield
+            return
+        try:
+            with warnings.catch_warnings():
+                # The first time in a process it warns that it may miss some; as an error that would leave it on.
+                warnings.simplefilter("ignore", UserWarning)
+                torch.cuda.set_sync_debug_mode(self._sync_mode)
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def _end_child(error: BaseException | None = None) -> NoReturn:
+    """End a process that the subject forked and that came out of the call: it would go on as a second one like its parent."""
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def ordinary_port(
+    subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
+) -> InProcess:
+    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu", log=log)
+
+
+def choose_device(requested: str) -> str:
+    """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
+
+    In a process that executes kernels from their IR already, `auto` is `cpu`: both ways cannot meet in it.
+
+    Raises:
+        ValueError: an unknown device, or "cuda" where there is none.
+    """
+    if requested not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device = {requested!r}, but should be auto, cpu or cuda [choose_device]")
+    if requested == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
+        )
+    if requested == "auto":
+        return "cuda" if torch.cuda.is_available() and not triton_mode.executes() else "cpu"
+    return requested
+
+
+__all__ = ["CANARY", "GUARD_BYTES", "InProcess", "Port", "choose_device", "ordinary_port"]

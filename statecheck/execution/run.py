@@ -1,0 +1,166 @@
+"""A run: the one loop that takes a case's steps on a subject, and knows what names and memory hold by then.
+
+Exploring, replaying, confirming, explaining and recording are uses of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from oracle.profile import Profile
+from statecheck.case.values import Call, Expected, Outcome, Step, Value
+from statecheck.execution.objects.memory import KnownMemory
+from statecheck.execution.port import Port, executed
+from statecheck.expectations import answer
+
+Expectation = Callable[[Call, Mapping[str, Value]], Expected]
+"""What to expect of a call, all of whose names are resolved, by what is known before it."""
+
+
+def rules_of(profile: Profile) -> Expectation:
+    """The rules of a release."""
+    return partial(answer, profile=profile)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call with its names resolved, and what is expected of it."""
+
+    call: Call
+    expected: Expected
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A call that was executed: its number among the calls, from 0, how it stands in the case, and what came of it."""
+
+    number: int
+    step: Call
+    call: Call
+    expected: Expected
+    outcome: Outcome
+
+
+class Follower:
+    """Follows steps as the rules see them: asks what is expected of a call, and learns what is known after it.
+
+    Args:
+        expect: the rules, see `rules_of`; or what was recorded, see `recorded`.
+    """
+
+    def __init__(self, expect: Expectation) -> None:
+        self.memory = KnownMemory()
+        self._expect = expect
+
+    def asked(self, step: Step) -> Asked | None:
+        """What is expected of the step; None where it is no call."""
+        if not isinstance(step, Call):
+            return None
+        resolved = self.memory.resolved(step)
+        return Asked(resolved, self._expect(resolved, self.memory.known(step)))
+
+    def learn(self, step: Step, asked: Asked | None) -> None:
+        """The step was executed."""
+        if not isinstance(step, Call):
+            self.memory.note(step)
+            return
+        assert asked is not None
+        self.memory.follow(step, asked.call, asked.expected)
+
+    def follow(self, steps: Iterable[Step]) -> Iterator[tuple[Step, Asked | None]]:
+        """Each step with what is expected of it; executes nothing."""
+        for step in steps:
+            asked = self.asked(step)
+            yield step, asked
+            self.learn(step, asked)
+
+
+def recorded(expected: Iterable[Expected]) -> Expectation:
+    """Expectations that a case has, one for each of its calls in turn."""
+    following = iter(expected)
+    return lambda call, known: next(following)
+
+
+class Run:
+    """Takes steps on a port, one after the other, and keeps what came of them.
+
+    `steps` are those that were executed, `calls` the calls among them with all names resolved; `expected` and `actual` hold an
+    entry for each of these.
+    """
+
+    def __init__(self, port: Port, expect: Expectation) -> None:
+        self.port = port
+        self.steps: list[Step] = []
+        self.calls: list[Call] = []
+        self.expected: list[Expected] = []
+        self.actual: list[Outcome] = []
+        self._rules = Follower(expect)
+        self._unasked: list[tuple[Step, Outcome | None]] = []
+
+    @property
+    def memory(self) -> KnownMemory:
+        return self._rules.memory
+
+    def asked(self, step: Step) -> Asked | None:
+        """What the rules expect of a step that comes next."""
+        self.settle()
+        return self._rules.asked(step)
+
+    def take(self, step: Step, asked: Asked | None = None) -> Taken | None:
+        """Execute a step; None where it is no call.
+
+        Args:
+            asked: what `asked` has answered for it, to ask once only.
+        """
+        if asked is None:
+            asked = self.asked(step)
+        self.steps.append(step)
+        return self._noted(step, asked, self.port.execute(step))
+
+    def take_all(self, steps: Iterable[Step]) -> Iterator[Taken]:
+        """Execute steps as they are asked for; an entry for each call."""
+        for step in steps:
+            taken = self.take(step)
+            if taken is not None:
+                yield taken
+
+    def take_unasked(self, step: Step) -> Outcome | None:
+        """Execute a step, and ask the rules only when somebody wants to know, see `settle`."""
+        self.steps.append(step)
+        outcome = self.port.execute(step)
+        self._unasked.append((step, outcome))
+        return outcome
+
+    def take_together(self, steps: Iterable[Step]) -> list[Taken]:
+        """Execute steps without a look at the rules in between, as a port at the end of a journey likes it."""
+        together = list(steps)
+        self.settle()
+        self.steps.extend(together)
+        outcomes = executed(self.port, together)
+        noted = (self._noted(*pair) for pair in self._with_rules(zip(together, outcomes, strict=True)))
+        return [taken for taken in noted if taken is not None]
+
+    def settle(self) -> None:
+        """Ask the rules about all steps that were executed without."""
+        waiting, self._unasked = self._unasked, []
+        for one in self._with_rules(waiting):
+            self._noted(*one)
+
+    def _with_rules(
+        self, pairs: Iterable[tuple[Step, Outcome | None]]
+    ) -> Iterator[tuple[Step, Asked | None, Outcome | None]]:
+        for step, outcome in pairs:
+            yield step, self._rules.asked(step), outcome
+
+    def _noted(self, step: Step, asked: Asked | None, outcome: Outcome | None) -> Taken | None:
+        self._rules.learn(step, asked)
+        if asked is None:
+            return None
+        assert isinstance(step, Call)
+        assert outcome is not None
+        self.calls.append(asked.call)
+        self.expected.append(asked.expected)
+        self.actual.append(outcome)
+        return Taken(len(self.actual) - 1, step, asked.call, asked.expected, outcome)

@@ -1,0 +1,78 @@
+"""Which properties a command is about: those that an expression names, that a subject has functions for, on its device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from statecheck.execution.registry import Property
+    from statecheck.subject import Subject
+
+_MOST_PER_CORE = 8
+
+
+def applicable(
+    names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
+) -> tuple[list[str], dict[str, str]]:
+    """The properties that say something about the subject on the device, and by name why the others do not."""
+    from statecheck.execution.example import Bench
+    from statecheck.execution.port import InProcess
+
+    bench = Bench(subject, InProcess(subject, device))
+    reasons = {name: tested[name].not_applicable(bench) for name in names}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    return [name for name in names if name not in skipped], skipped
+
+
+def machines(tested: Mapping[str, Property]) -> list[str]:
+    """The names of the properties that follow requests through an engine."""
+    return [name for name, one in tested.items() if heading(one)]
+
+
+def heading(tested: Property) -> str:
+    """What a machine that follows requests is called in tables; nothing of any other property."""
+    return getattr(getattr(tested, "machine", None), "heading", "")
+
+
+def cores() -> int:
+    """The cores that this process may use, where the system can say so."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def require_processes(name: str, number: int, where: str) -> int:
+    """A number of processes that a person asks for.
+
+    Raises:
+        ValueError: none, or so many that they would keep each other and the machine from working.
+    """
+    if number < 1:
+        raise ValueError(f"{name} = {number}, but should be >= 1 [{where}]")
+    most = _MOST_PER_CORE * cores()
+    if number > most:
+        rule = f"at most {most}, {_MOST_PER_CORE} for each of {cores()} processors"
+        raise ValueError(f"{name} = {number}, but should be {rule} [{where}]")
+    return number
+
+
+def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:
+    """The names that match a pytest `-k` expression. A word of it with "/" or "-" is a part of an id, any other of a name.
+
+    Args:
+        tested: the properties of these names, as far as there are any.
+
+    Raises:
+        ValueError: no such expression, or it matches nothing.
+    """
+    if not expression:
+        return names
+    from statecheck.execution.private.pytest import chosen_by
+
+    ids = {name: one.id for name, one in (tested or {}).items()}
+    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""))]
+    if not found:
+        listed = ", ".join(ids.get(name) or name for name in names)
+        raise ValueError(f"only = {expression!r}, but should match a property; there are {listed} [fuzz]")
+    return found

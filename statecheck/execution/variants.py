@@ -1,0 +1,82 @@
+"""Copies of the implementation with one line broken on purpose, to see what finds them out."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from statecheck.subject import Subject, load
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A defect: in a copy of the implementation called `package`, `old` in `file` becomes `new`."""
+
+    package: str
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """A defect that a person would call `name`, and the ids of the properties that are known to find it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    caught_by: tuple[str, ...]
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new)
+
+
+def planted_in(file: str, *defects: tuple[str, str, str, tuple[str, ...]]) -> Iterator[Breakage]:
+    """Defects of one file of the implementation: of each the name, the old text, the new one, and ids of properties."""
+    return (Breakage(name, file, old, new, caught_by) for name, old, new, caught_by in defects)
+
+
+def implementation() -> Path:
+    """The folder of the intact implementation."""
+    file = load("impl").module.__file__
+    assert file is not None
+    return Path(file).resolve().parent
+
+
+def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
+    """Copy the implementation into `folder` under the variant's name and break it; returns the package's folder.
+
+    Raises:
+        ValueError: the implementation does not have the line to break exactly once.
+    """
+    text = (intact / variant.file).read_text(encoding="utf-8")
+    found = text.count(variant.old)
+    if found != 1:
+        rule = f"in {variant.file} once, but is there {found} times"
+        raise ValueError(f"old = {variant.old!r}, but should be {rule} [broken_copy]")
+    package = folder / variant.package
+    shutil.copytree(intact, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / variant.file).write_text(text.replace(variant.old, variant.new), encoding="utf-8")
+    return package
+
+
+@contextmanager
+def broken_subject(variant: Variant, folder: Path) -> Iterator[Subject]:
+    """A broken copy in `folder`, imported into this process; gone from it afterwards."""
+    broken_copy(variant, implementation(), folder)
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(folder))
+    try:
+        yield Subject(variant.package, importlib.import_module(variant.package))
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] == variant.package]:
+            del sys.modules[name]

@@ -1,0 +1,118 @@
+"""What the rules answer to a call: the oracle's result in the shape in which a subject returns it.
+
+Each module of this package serves one topic: it holds the arguments to their documented types, asks the oracle, and
+dresses the answer in the documented types. Values are the oracle's business alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from oracle.errors import Refused
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.case.values import Call, Expected, Refusal, Returned, Value
+
+_TOPICS = (
+    "types",
+    "batch",
+    "chunks",
+    "layout",
+    "shapes",
+    "builders",
+    "align",
+    "align_kernels",
+    "align_lists",
+    "align_runner",
+    "live",
+)
+_ANSWERS: dict[str, _Answer] = {}
+_NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "arguments", "options", "_"})
+"""Parameters of answers that are no single argument of a call."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A function that answers, and what it asks for beside the call's arguments."""
+
+    function: Callable[..., Value]
+    environment: bool = False
+    memory: bool = False
+    profile: bool = False
+
+
+def answers(
+    *functions: str, environment: bool = False, memory: bool = False, profile: bool = False
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register the decorated function as the answer to calls of `functions`.
+
+    It gets the call's arguments by name, and where it asks for them the environment variables as `environment` and the
+    profile of the release that is asked about as `profile`. Where it asks for `memory`, it gets what is known of the contents of every tensor, container and observed path before the call,
+    by name and None where nothing is known, and returns `(value, after)`: the contents by name that the call leaves
+    different, or finds out. Observed contents that `after` does not name stay as they were.
+    """
+
+    def register(function: Callable[..., Value]) -> Callable[..., Value]:
+        _ANSWERS.update(dict.fromkeys(functions, _Answer(function, environment, memory, profile)))
+        return function
+
+    return register
+
+
+def answered() -> frozenset[str]:
+    """The functions that have an answer."""
+    _load()
+    return frozenset(_ANSWERS)
+
+
+def parameters(function: str) -> tuple[str, ...]:
+    """The arguments of a call of the function that its answer depends on, by name; none of a function without an answer."""
+    _load()
+    if function not in _ANSWERS:
+        return ()
+    taken = inspect.signature(_ANSWERS[function].function).parameters
+    return tuple(name for name in taken if name not in _NO_ARGUMENTS)
+
+
+def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profile = DOCUMENTS) -> Expected:
+    """The expected outcome of `call`, all of whose names are resolved.
+
+    Args:
+        memory: what is known before the call. `after` of the outcome holds what is known after it of everything that the
+            call observes, and then of everything else that the answer names.
+        profile: of the release that the rules are to be those of.
+    """
+    _load()
+    known: dict[str, Value] = dict(memory or {})
+    before = tuple((name, known[name]) for name in call.observes if known.get(name) is not None)
+    try:
+        value, after = _answered(_ANSWERS[call.function], call, known, profile)
+    except Refused as refused:
+        return Refusal(refused.argument, after=before)
+    except NotImplementedError:
+        return Refusal("", "NotImplementedError", before)
+    return Returned(value, after=tuple((dict(before) | after).items()))
+
+
+def _answered(
+    asked: _Answer, call: Call, known: dict[str, Value], profile: Profile
+) -> tuple[Value, dict[str, Value]]:
+    arguments: dict[str, Any] = dict(call.named)
+    if asked.environment:
+        arguments["environment"] = dict(call.environment)
+    if asked.profile:
+        arguments["profile"] = profile
+    if not asked.memory:
+        return asked.function(**arguments), {}
+    value, after = asked.function(**arguments, memory=known)
+    return value, after
+
+
+@lru_cache
+def _load() -> None:
+    for topic in _TOPICS:
+        importlib.import_module(f"statecheck.expectations.{topic}")

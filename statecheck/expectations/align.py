@@ -1,0 +1,275 @@
+"""Answers about the fused kernels of align mode and the context that launches them (document 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oracle.align import context as rules
+from oracle.align.decisions import (
+    AfterStep,
+    after_v1_steps,
+    after_v2_steps,
+    precopy_moves,
+)
+from oracle.align.memory import Move, StateTensor, apply_moves
+from oracle.errors import require, require_int
+from oracle.profile import Profile
+from statecheck.case.values import Call, Fake, Record, Tensor, Value, record
+from statecheck.expectations import answers
+from statecheck.expectations.align_values import (
+    CONTEXT,
+    STAGING,
+    Context,
+    Known,
+    cache_groups,
+    context_of,
+    launch_vector,
+    layout_of,
+    memory_of,
+    named_as,
+    pools_after,
+    rewritten,
+    states_of,
+    table_views,
+    tables_of,
+)
+
+Answer = tuple[Value, dict[str, Value]]
+"""A result, and the contents that changed."""
+
+_DTYPES = {
+    "state_base_addrs": "int64",
+    "state_block_strides": "int64",
+    "state_inner_sizes": "int64",
+    "state_dim_row_stride": "int64",
+    "state_elem_sizes": "int32",
+    "state_conv_widths": "int32",
+    "state_group_indices": "int32",
+    "state_dim_row_count": "int32",
+}
+
+
+@answers("get_mamba_groups")
+def get_mamba_groups(kv_cache_config: Record) -> Value:
+    """Ids of the mamba groups, and the first one's specification as far as all of them share it."""
+    group_ids, spec = rules.mamba_groups(cache_groups(kv_cache_config))
+    return list(group_ids), spec_record(spec)
+
+
+def spec_record(spec: rules.StateSpec) -> Record:
+    """A specification as it is returned, without the fields of which torch has its own types."""
+    return record(
+        "MambaSpec",
+        block_size=spec.block_size,
+        shapes=spec.shapes,
+        mamba_cache_mode=spec.mode,
+        num_speculative_blocks=spec.num_speculative_blocks,
+    )
+
+
+@answers(f"{CONTEXT}.create", environment=True, profile=True)
+def created(
+    environment: dict[str, str],
+    profile: Profile,
+    max_num_reqs: Value,
+    kv_cache_config: Record,
+    num_state_types: Value,
+    device: Value,  # noqa: ARG001 - there is one
+    make_buffer: Value,  # noqa: ARG001 - it makes buffers of zeros
+) -> Value:
+    """A context that knows of no state yet."""
+    groups = cache_groups(kv_cache_config)
+    rules.require_context(max_num_reqs, num_state_types, groups, layout_of(environment))
+    return context_record(groups, max_num_reqs, num_state_types, profile)
+
+
+def context_record(
+    groups: Sequence[rules.CacheGroup], max_num_reqs: int, num_state_types: int, profile: Profile
+) -> Record:
+    """The documented fields of a new context."""
+    group_ids, spec = rules.mamba_groups(groups)
+    layers, slots = rules.num_mamba_layers(groups), rules.num_slots(groups, num_state_types, profile)
+    vectors = {name: zeros(slots, dtype) for name, dtype in _DTYPES.items()}
+    return record(
+        CONTEXT,
+        **vectors,
+        **{name: record("CpuGpuBuffer") for name in STAGING},
+        block_size=spec.block_size,
+        num_layers=layers,
+        num_state_types=num_state_types,
+        mamba_group_ids=list(group_ids),
+        num_groups=len(group_ids),
+        num_accepted_tokens_out=zeros(max_num_reqs, "int32"),
+        block_table_ptrs=zeros(len(group_ids), "int64"),
+        block_table_stride_req=0,
+        is_initialized=False,
+    )
+
+
+def zeros(size: int, dtype: str) -> Tensor:
+    """A vector of zeros."""
+    return Tensor(dtype, (size,), (0,) * size)
+
+
+@answers(f"{CONTEXT}.initialize_from_forward_context", environment=True, memory=True, profile=True)
+def initialized(
+    environment: dict[str, str],
+    profile: Profile,
+    memory: Known,  # noqa: ARG001 - what pools hold does not matter
+    self: Value,
+    kv_cache_config: Record,
+    forward_context: dict[str, Record],
+    mamba_state_copy_funcs: tuple[Value, ...],
+    block_tables: list[Tensor | Fake],
+) -> Answer:
+    """Where everything lies, the first time; nothing new afterwards."""
+    found = context_of(self)
+    assert found is not None, "only a context can be initialised"
+    if found.bound is not None:
+        return None, {}
+    names = ("self", "kv_cache_config", "forward_context", "mamba_state_copy_funcs", "block_tables")
+    values = (self, kv_cache_config, forward_context, mamba_state_copy_funcs, block_tables)
+    call = Call("initialize", tuple(zip(names, values, strict=True)), environment=tuple(environment.items()))
+    return None, initialized_contents(found, call, profile)
+
+
+def initialized_contents(found: Context, call: Call, profile: Profile) -> dict[str, Value]:
+    """The vectors of a context after a call has initialised it, as far as addresses are known."""
+    tables = tables_of(call)
+    rules.require_tables(table_views(tables), len(rules.mamba_groups(found.groups)[0]))
+    states = states_of(found, call)
+    slots = rules.num_slots(found.groups, found.num_state_types, profile)
+    vectors = dict(_metadata(states, layout_of(dict(call.environment)), slots))
+    addresses = [state.geometry.offset_bytes for state in states if not state.pool]
+    if len(addresses) == len(states):
+        vectors["state_base_addrs"] = _filled(map(rules.as_int64, addresses), slots)
+    fakes = [table for table in tables if isinstance(table, Fake)]
+    if len(fakes) == len(tables):
+        vectors["block_table_ptrs"] = [rules.as_int64(table.address) for table in fakes]
+    after: dict[str, Value] = {
+        f"{found.path}.{name}": Tensor(_DTYPES.get(name, "int64"), (len(values),), tuple(values))
+        for name, values in vectors.items()
+    }
+    after[f"{found.path}.block_table_stride_req"] = table_views(tables)[0].strides[0]
+    after[f"{found.path}.is_initialized"] = True
+    return after
+
+
+def _metadata(states: Sequence[StateTensor], layout: str, slots: int) -> Iterable[tuple[str, Sequence[int]]]:
+    entries = rules.metadata(states, layout, slots)
+    yield "state_block_strides", [entry.block_stride for entry in entries]
+    yield "state_elem_sizes", [entry.elem_size for entry in entries]
+    yield "state_inner_sizes", [entry.inner_size for entry in entries]
+    yield "state_conv_widths", [entry.conv_width for entry in entries]
+    yield "state_group_indices", [entry.group for entry in entries]
+    yield "state_dim_row_count", [entry.dim_row_count for entry in entries]
+    yield "state_dim_row_stride", [entry.dim_row_stride for entry in entries]
+
+
+def _filled(values: Iterable[int], size: int) -> list[int]:
+    listed = list(values)
+    return listed + [0] * (size - len(listed))
+
+
+def moves_done(found: Context, moves: Sequence[Move], known: Known, profile: Profile) -> dict[str, Value]:
+    """The pools that an initialised context's moves change."""
+    states = found.states()
+    before = memory_of(states, known)
+    after = apply_moves(before, states, found.layout, found.tables(known), moves, profile)
+    return pools_after(states, before, after, known)
+
+
+def working(found: Context | None, num_reqs: Value) -> Context | None:
+    """The context of a launch, or None where the launch has nothing to do."""
+    assert found is not None, "only a context can launch"
+    require_int("num_reqs", num_reqs, minimum=0)
+    require(num_reqs <= found.max_num_reqs, "num_reqs", num_reqs, f"be <= {found.max_num_reqs}")
+    return found if num_reqs > 0 and found.bound is not None else None
+
+
+@answers(f"{CONTEXT}.run_fused_postprocess", memory=True, profile=True)
+def postprocessed(memory: Known, profile: Profile, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
+    """Boundary states in their columns; counts for the next step in the out buffer."""
+    found = working(context_of(self), num_reqs)
+    if found is None:
+        return None, {}
+    rows = [launch_vector(value, name, num_reqs).values()[:num_reqs] for name, value in vectors.items()]
+    return None, v1_postprocess(found, rows, memory, profile)
+
+
+def v1_postprocess(
+    found: Context, vectors: Sequence[Sequence[int]], known: Known, profile: Profile
+) -> dict[str, Value]:
+    """What V1's postprocess changes, from counts, running columns, scheduled, computed and draft tokens by row."""
+    counts, columns, scheduled, computed, drafts = vectors
+    decided = after_v1_steps(counts, columns, scheduled, computed, drafts, found.block_size)
+    path = f"{found.path}.num_accepted_tokens_out"
+    old = known.get(path) or zeros(found.max_num_reqs, "int32")
+    after = moves_done(found, due(decided), known, profile)
+    return after | {path: rewritten(old, {row: one.accepted for row, one in enumerate(decided)})}
+
+
+def due(decided: Iterable[AfterStep]) -> list[Move]:
+    """The copies among decisions."""
+    return [one.move for one in decided if one.move is not None]
+
+
+@answers(f"{CONTEXT}.run_fused_postprocess_align", memory=True, profile=True)
+def postprocessed_align(
+    memory: Known,
+    profile: Profile,
+    self: Value,
+    num_reqs: Value,
+    num_accepted_tokens_gpu: Value,
+    state_idx_gpu: Value,
+    new_num_computed_tokens_gpu: Value,
+    idx_mapping: Value,
+) -> Answer:
+    """Boundary states in their columns; counts for the next step in place."""
+    found = working(context_of(self), num_reqs)
+    if found is None:
+        return None, {}
+    counts = launch_vector(num_accepted_tokens_gpu, "num_accepted_tokens_gpu", num_reqs)
+    columns = launch_vector(state_idx_gpu, "state_idx_gpu", num_reqs).values()
+    computed = launch_vector(new_num_computed_tokens_gpu, "new_num_computed_tokens_gpu", num_reqs).values()
+    mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
+    return None, v2_postprocess(found, mapping, counts, columns, computed, memory, profile)
+
+
+def v2_postprocess(
+    found: Context,
+    mapping: Sequence[int],
+    counts: Tensor,
+    columns: Sequence[int],
+    computed: Sequence[int],
+    known: Known,
+    profile: Profile,
+) -> dict[str, Value]:
+    """What V2's postprocess changes, from each row's slot and values by slot."""
+    decided = after_v2_steps(mapping, counts.values(), columns, computed, found.block_size, profile)
+    after = moves_done(found, due(decided.values()), known, profile)
+    changed = {slot: one.accepted for slot, one in decided.items()}
+    return after | {named_as("counts", counts, known): rewritten(counts, changed)}
+
+
+@answers(f"{CONTEXT}.run_fused_precopy", memory=True, profile=True)
+def precopied(
+    memory: Known,
+    profile: Profile,
+    self: Value,
+    num_reqs: Value,
+    state_idx_gpu: Value,
+    src_col_gpu: Value,
+    token_bias_gpu: Value,
+    idx_mapping: Value,
+) -> Answer:
+    """States in the columns where their requests go on."""
+    found = working(context_of(self), num_reqs)
+    if found is None:
+        return None, {}
+    columns = launch_vector(state_idx_gpu, "state_idx_gpu", num_reqs).values()
+    src_col = launch_vector(src_col_gpu, "src_col_gpu", num_reqs).values()
+    bias = launch_vector(token_bias_gpu, "token_bias_gpu", num_reqs).values()
+    mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
+    moves = precopy_moves(mapping, columns, src_col, bias, profile)
+    return None, moves_done(found, moves, memory, profile)

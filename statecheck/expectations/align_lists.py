@@ -1,0 +1,179 @@
+"""Answers about buffers with two sides, and about copies that are written down as addresses (contract 1.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oracle.align import buffers as rules
+from oracle.align.context import mamba_groups, require_context
+from oracle.align.memory import Place, StateTensor
+from oracle.align.pointers import Entry, memory_after, require_lists
+from oracle.errors import Refused, require, require_int
+from oracle.profile import Profile
+from statecheck.case.values import Address, Attribute, Call, Record, Tensor, Value, record
+from statecheck.expectations import answers
+from statecheck.expectations.align import Answer, context_record, spec_record, zeros
+from statecheck.expectations.align_buffers import (
+    LISTS,
+    Buffer,
+    Lists,
+    buffer_of,
+    collected_lists,
+    lists_of,
+    size_of,
+    used_entries,
+)
+from statecheck.expectations.align_values import (
+    Known,
+    cache_groups,
+    layout_of,
+    memory_of,
+    pools_after,
+)
+
+
+@answers("CpuGpuBuffer")
+def made(**arguments: Value) -> Value:
+    """A buffer of zeros."""
+    rules.require_buffer(size_of(arguments), arguments["dtype"].name, arguments.get("with_numpy", True))
+    return record("CpuGpuBuffer")
+
+
+@answers("CpuGpuBuffer.copy_to_gpu", memory=True, profile=True)
+def copied_to_gpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
+    """The device side's part that was written."""
+    return _copied(buffer_of(self, profile), "cpu", "gpu", n, memory)
+
+
+@answers("CpuGpuBuffer.copy_to_cpu", memory=True, profile=True)
+def copied_to_cpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
+    """The host side's part that was written."""
+    return _copied(buffer_of(self, profile), "gpu", "cpu", n, memory)
+
+
+def _copied(buffer: Buffer, source: str, target: str, n: int | None, known: Known) -> Answer:
+    size = rules.copied_elements(buffer.size, n)
+    part = buffer.side(source, known)[:size]
+    shape = buffer.size if n is None else (n, *buffer.size[1:])
+    written = Tensor(buffer.dtype, shape, part, on="host" if target == "cpu" else "device")
+    return written, buffer.holding(target, rules.overwritten(buffer.side(target, known), part))
+
+
+@answers(f"{LISTS}.create", environment=True)
+def lists_created(
+    environment: dict[str, str],
+    max_num_reqs: Value,
+    kv_cache_config: Record,
+    copy_funcs: tuple[Value, ...],
+    make_buffer: Value,  # noqa: ARG001 - it makes buffers of zeros
+) -> Value:
+    """Lists with nothing in them."""
+    groups = cache_groups(kv_cache_config)
+    require_int("max_num_reqs", max_num_reqs, minimum=1)
+    require(len(copy_funcs) > 0, "copy_funcs", copy_funcs, "have a function")
+    require_context(max_num_reqs, len(copy_funcs), groups, layout_of(environment))
+    group_ids, spec = mamba_groups(groups)
+    lists = {name: record("CpuGpuBuffer") for name in ("src_ptrs", "dst_ptrs", "sizes")}
+    return record(LISTS, **lists, mamba_group_ids=list(group_ids), mamba_spec=spec_record(spec), offset=0)
+
+
+@answers("MambaBuffers.create", environment=True, profile=True)
+def buffers_created(
+    environment: dict[str, str],
+    profile: Profile,
+    device: Value,  # noqa: ARG001 - there is one
+    with_postprocess_align: bool,
+    **arguments: Value,
+) -> Value:
+    """Lists, and a context where it is asked for."""
+    lists = lists_created(environment, **arguments)
+    groups = cache_groups(arguments["kv_cache_config"])
+    size = (arguments["max_num_reqs"], len(arguments["copy_funcs"]))
+    context = plain_fields(context_record(groups, *size, profile)) if with_postprocess_align else None
+    return record("MambaBuffers", preprocess=lists, postprocess_align=context)
+
+
+def plain_fields(context: Record) -> Record:
+    """A context's fields but its vectors, which it may well share with the lists' own context."""
+    return Record(context.type, tuple(one for one in context.fields if not isinstance(one[1], Tensor)))
+
+
+@answers("collect_mamba_copy_meta", environment=True, memory=True, profile=True)
+def collected(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
+    """One entry more for every state of the request, or none where it stays."""
+    call = Call("collect_mamba_copy_meta", tuple(arguments.items()), environment=tuple(environment.items()))
+    return None, collected_lists(call, profile).contents(memory, uploaded=False)
+
+
+@answers("do_mamba_copy_block", memory=True, profile=True)
+def copied_block(memory: Known, profile: Profile, bufs: Value) -> Answer:
+    """The memory after every listed copy."""
+    lists = lists_of(bufs, profile)
+    return None, executed(lists, memory)
+
+
+def executed(lists: Lists, known: Known) -> dict[str, Value]:
+    """Contents by name after the listed copies: pools, and what was uploaded."""
+    if not lists.listed:
+        return lists.contents(known, uploaded=False)
+    before = memory_of(lists.states, known)
+    after = memory_after(before, lists.listed)
+    return pools_after(lists.states, before, after, known) | lists.contents(known, uploaded=True)
+
+
+@answers("batch_memcpy", memory=True, profile=True)
+def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Answer:
+    """The memory after every copy.
+
+    Addresses are those of lists (`src_ptrs.gpu` and `dst_ptrs.gpu`, uploaded), or elements that say where they are.
+    """
+    lengths = [
+        _length(vector, name, profile) for name, vector in (("src_ptrs", src_ptrs), ("dst_ptrs", dst_ptrs))
+    ]
+    size_vector = _sizes(sizes, profile)
+    require_lists([*lengths, len(size_vector)])
+    sources, targets = (
+        _places(vector, name, profile) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
+    )
+    listed = used_entries(sources, targets, size_vector)
+    states = _states_behind(src_ptrs, profile) + _states_behind(dst_ptrs, profile)
+    before = memory_of(states, memory) | _whole_pools(listed, memory)
+    return None, pools_after(states, before, memory_after(before, listed), memory)
+
+
+def _length(vector: Value, name: str, profile: Profile) -> int:
+    if isinstance(vector, Attribute):
+        return lists_of(vector.of, profile).capacity
+    if vector.dtype not in {"int64", "uint64"} or len(vector.shape) != 1:
+        raise Refused(name, vector, "be a vector of int64 or uint64")
+    return int(vector.shape[0])
+
+
+def _sizes(vector: Value, profile: Profile) -> tuple[int, ...]:
+    if isinstance(vector, Attribute):
+        return zeros(lists_of(vector.of, profile).capacity, "int64").values()
+    if vector.dtype not in {"int32", "int64"} or len(vector.shape) != 1:
+        raise Refused("sizes", vector, "be a vector of int32 or int64")
+    values: tuple[int, ...] = vector.values()
+    return values
+
+
+def _places(vector: Value, side: str, profile: Profile) -> dict[int, Place]:
+    """Where the addresses that are known lie, by entry."""
+    if isinstance(vector, Attribute):
+        listed = lists_of(vector.of, profile).listed
+        return {index: getattr(entry, side) for index, entry in enumerate(listed)}
+    return {
+        index: Place(address.argument, address.offset)
+        for index, address in enumerate(vector.values())
+        if isinstance(address, Address)
+    }
+
+
+def _states_behind(vector: Value, profile: Profile) -> tuple[StateTensor, ...]:
+    return lists_of(vector.of, profile).states if isinstance(vector, Attribute) else ()
+
+
+def _whole_pools(listed: Sequence[Entry], known: Known) -> dict[str, bytes]:
+    pools = {place.pool for entry in listed for place in entry[:2]}
+    return {pool: bytes(known[pool].elements) for pool in pools if known.get(pool) is not None}

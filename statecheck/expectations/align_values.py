@@ -1,0 +1,301 @@
+"""Arguments of align mode in the oracle's terms: caches, contexts and lists with their history, and memory.
+
+A bound object stands for the call that made it or changed it last, so what it has become is found by following the
+calls back. Contents that no call has changed are what they were made with, zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import prod
+from typing import Any
+
+from oracle import layout
+from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bound_states, mamba_groups
+from oracle.align.memory import Kind, Memory, Pool, StateTensor
+from oracle.errors import Refused
+from statecheck.case.raw import as_bytes, as_elements
+from statecheck.case.values import (
+    ITEM_SIZES,
+    Attribute,
+    Call,
+    Fake,
+    Function,
+    Record,
+    Rows,
+    Tensor,
+    Value,
+    View,
+)
+
+Known = dict[str, Value]
+"""Contents by name or dotted path, as an answer is handed them; None where nothing is known."""
+
+CONTEXT = "MambaSpecDecodeGPUContext"
+STAGING = (
+    "mamba_state_idx_buf",
+    "num_scheduled_tokens_buf",
+    "num_computed_tokens_buf",
+    "num_draft_tokens_buf",
+)
+_KINDS: dict[str, Kind] = {"get_conv_copy_spec": "conv", "get_temporal_copy_spec": "temporal"}
+
+
+layout_of = layout.conv_state_layout
+"""The layout that a call runs under, from the environment's variables."""
+
+
+def cache_groups(config: Record) -> tuple[CacheGroup, ...]:
+    """The groups of a cache configuration."""
+    return tuple(
+        CacheGroup(tuple(group["layer_names"]), _spec(group["kv_cache_spec"]))
+        for group in config["kv_cache_groups"]
+    )
+
+
+def _spec(spec: Record) -> StateSpec | None:
+    if spec.type != "MambaSpec":
+        return None
+    fields: dict[str, Any] = dict(spec.fields)
+    return StateSpec(
+        fields["block_size"],
+        tuple(fields["shapes"]),
+        fields.get("num_speculative_blocks", 0),
+        fields.get("mamba_cache_mode", "none"),
+    )
+
+
+def kinds_of(copy_funcs: Sequence[Function]) -> list[Kind | None]:
+    """What each copy function copies, None for a function that is none."""
+    return [_KINDS.get(function.name) for function in copy_funcs]
+
+
+def state_views(forward_context: Mapping[str, Record]) -> dict[str, tuple[StateView, ...]]:
+    """The states of each layer."""
+    return {
+        name: tuple(_state_view(state) for state in layer["kv_cache"])
+        for name, layer in forward_context.items()
+    }
+
+
+def _state_view(state: View | Fake | Tensor) -> StateView:
+    strides = state.strides or _dense_strides(state)
+    form = (state.shape, strides, ITEM_SIZES[state.dtype])
+    if isinstance(state, Fake):
+        return StateView(*form, "", state.address)
+    pool = state.of if isinstance(state, View) else "a tensor without a name"
+    return StateView(*form, pool, state.offset * form[2])
+
+
+def table_views(tables: Sequence[Tensor | Fake]) -> list[TableView]:
+    """Block tables as the rules look at them."""
+    return [TableView(table.dtype, table.shape, table.strides or _dense_strides(table)) for table in tables]
+
+
+def _dense_strides(form: View | Fake | Tensor) -> tuple[int, ...]:
+    return Tensor(form.dtype, form.shape, None).contiguous_strides
+
+
+@dataclass(frozen=True)
+class Context:
+    """A context: the path under which its contents are known, and the calls that created and initialised it."""
+
+    path: str
+    created: Call
+    bound: Call | None = None
+
+    @property
+    def groups(self) -> tuple[CacheGroup, ...]:
+        return cache_groups(self.created.named["kv_cache_config"])
+
+    @property
+    def max_num_reqs(self) -> int:
+        return int(self.created.named["max_num_reqs"])
+
+    @property
+    def num_state_types(self) -> int:
+        named = self.created.named
+        return int(named["num_state_types"]) if "num_state_types" in named else len(named["copy_funcs"])
+
+    @property
+    def block_size(self) -> int:
+        return mamba_groups(self.groups)[1].block_size
+
+    @property
+    def layout(self) -> layout.Layout:
+        return layout_of(dict((self.bound or self.created).environment))
+
+    def states(self) -> tuple[StateTensor, ...]:
+        """The states that it was initialised with."""
+        assert self.bound is not None, "states are known of an initialised context only"
+        return states_of(self, self.bound)
+
+    def tables(self, known: Known) -> list[tuple[tuple[int, ...], ...]]:
+        """The rows of its block tables, with what the tables hold now."""
+        assert self.bound is not None, "tables are known of an initialised context only"
+        return [current_table(table, index, known) for index, table in enumerate(tables_of(self.bound))]
+
+
+_OWNERS = {
+    f"{CONTEXT}.initialize_from_forward_context": "self",
+    "postprocess_mamba_align_gpu": "bufs",
+    "preprocess_mamba": "copy_bufs",
+    "collect_mamba_copy_meta": "bufs",
+    "do_mamba_copy_block": "bufs",
+}
+"""Which argument a function changes. Lists and context of the same buffers have one history."""
+
+
+def owner_of(call: Call) -> Value:
+    """What a call changed, as it was before."""
+    return call.named[_OWNERS[call.function]]
+
+
+def context_of(value: Value) -> Context | None:
+    """The context behind an argument, None for buffers that were made without one."""
+    if isinstance(value, Attribute):
+        return context_of(value.of)
+    assert isinstance(value, Call), f"{value} is no bound context"
+    if value.function == f"{CONTEXT}.create":
+        return Context(value.bind, value)
+    if value.function == "MambaBuffers.create":
+        path = f"{value.bind}.postprocess_align"
+        return Context(path, value) if value.named["with_postprocess_align"] else None
+    if value.function == "MambaCopyBuffers.create":
+        return None
+    found = context_of(owner_of(value))
+    # A batch without rows has no table that could be bound.
+    binds = value.function in _BINDING and value.named.get("num_reqs") != 0
+    return replace(found, bound=value) if found and binds and found.bound is None else found
+
+
+_BINDING = (f"{CONTEXT}.initialize_from_forward_context", "postprocess_mamba_align_gpu")
+
+
+def states_of(context: Context, call: Call) -> tuple[StateTensor, ...]:
+    """The states that the layers of a call's arguments have."""
+    named = call.named
+    return bound_states(
+        context.groups,
+        state_views(named["forward_context"]),
+        kinds_of(named["mamba_state_copy_funcs"]),
+        context.num_state_types,
+        layout_of(dict(call.environment)),
+    )
+
+
+def tables_of(call: Call) -> list[Tensor | Fake]:
+    """The block tables that a call hands over, one per mamba group."""
+    named = call.named
+    if "block_tables" in named:
+        return list(named["block_tables"])
+    return batch_tables(named["input_batch"], cache_groups(named["kv_cache_config"]))
+
+
+def batch_tables(input_batch: Record, groups: Sequence[CacheGroup]) -> list[Tensor | Fake]:
+    """The whole block tables of a batch, one per mamba group."""
+    group_ids, _ = mamba_groups(groups)
+    found = []
+    for group_id in group_ids:
+        rows = input_batch["block_table"][group_id]["get_device_tensor"]
+        assert isinstance(rows, Rows), f"{rows} does not say which tensor's rows it gives"
+        found.append(rows.of)
+    return found
+
+
+def current_table(table: Tensor | Fake, index: int, known: Known) -> tuple[tuple[int, ...], ...]:
+    """The rows of the table of the mamba group `index`, whose contents go by the name `table<index>`."""
+    assert isinstance(table, Tensor), f"{table} has no contents"
+    held = known.get(f"table{index}")
+    if held is not None:
+        assert len(held.elements) == table.storage_size, f"table{index} is not the table of group {index}"
+        table = replace(table, elements=held.elements)
+    return table.rows()
+
+
+def memory_of(states: Sequence[StateTensor], known: Known) -> dict[str, Pool]:
+    """The pools that the states lie in."""
+    strides = {state.pool: state.geometry.block_stride_bytes for state in states}
+    return {pool: _pool(pool, stride, known) for pool, stride in strides.items()}
+
+
+def _pool(pool: str, page: int, known: Known) -> Pool:
+    held = known.get(pool)
+    if held is not None:
+        assert held.dtype == "uint8", f"{pool} is of {held.dtype}, but pools are of bytes"
+        return bytes(held.elements)
+    found: dict[int, int] = {}
+    for name, start in windows(pool, page, known).items():
+        found.update(zip(count(start), as_bytes(known[name].elements, known[name].dtype), strict=False))
+    assert found, f"nothing is known of what {pool} holds: name its bytes, or views of its pages"
+    return found
+
+
+def windows(pool: str, page: int, known: Known) -> dict[str, int]:
+    """Where the views of single pages begin in a pool without contents: `<pool>_block<n>` is the page of block n."""
+    matches = ((name, re.fullmatch(rf"{re.escape(pool)}_block(\d+)", name)) for name in known)
+    return {
+        name: int(found[1]) * page for name, found in matches if found is not None and known[name] is not None
+    }
+
+
+def pools_after(
+    states: Sequence[StateTensor], before: Memory, after: Memory, known: Known
+) -> dict[str, Value]:
+    """The pools, or the views of their pages, that hold something else than before, as they are observed."""
+    strides = {state.pool: state.geometry.block_stride_bytes for state in states}
+    found: dict[str, Value] = {}
+    for pool, held in after.items():
+        if held == before[pool]:
+            continue
+        if isinstance(held, bytes):
+            found[pool] = Tensor("uint8", (len(held),), held)
+            continue
+        for name, start in windows(pool, strides[pool], known).items():
+            view: Tensor = known[name]
+            size = prod(view.shape) * ITEM_SIZES[view.dtype]
+            page = bytes(held[start + byte] for byte in range(size))
+            found[name] = replace(view, elements=as_elements(page, view.dtype))
+    return found
+
+
+def launch_vector(value: Value, name: str, least: int) -> Tensor:
+    """An argument of a launch: a contiguous int32 vector with at least `least` entries.
+
+    An attribute whose contents have not changed holds zeros, `least` of which are as good as any number.
+    """
+    if isinstance(value, Attribute):
+        return Tensor("int32", (least,), (0,) * least)
+    rule = f"be a contiguous int32 vector of at least {least} entries"
+    if not isinstance(value, Tensor) or value.dtype != "int32" or len(value.shape) != 1:
+        raise Refused(name, value, rule)
+    if value.shape[0] < least or (value.shape[0] > 1 and value.strides not in (None, (1,))):
+        raise Refused(name, value.shape, rule)
+    return value
+
+
+def rewritten(tensor: Tensor, values: Mapping[int, int]) -> Tensor:
+    """The storage of a vector after some of its entries changed, as it is observed."""
+    assert tensor.elements is not None, "the contents of a vector that changes are known"
+    positions, elements = list(tensor.positions()), list(tensor.elements)
+    for entry, value in values.items():
+        elements[positions[entry]] = value
+    return replace(tensor, elements=tuple(elements)).storage()
+
+
+def named_as(name: str, value: Value, known: Known) -> str:
+    """The name under which an argument's contents are known: `name` by convention, or else the only one that fits."""
+
+    def fits(held: Value) -> bool:
+        if isinstance(value, Tensor):
+            return isinstance(held, Tensor) and value.elements is not None and held == value.storage()
+        return type(held) is type(value) and bool(held == value)
+
+    if name in known and fits(known[name]):
+        return name
+    others = [one for one, held in known.items() if fits(held)]
+    assert len(others) == 1, f"which name changes with {name}? It should be called so, or be one of its kind"
+    return others[0]

@@ -1,0 +1,184 @@
+"""Answers about the metadata builders (documents 1 and 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from oracle.builders import base, batch, gdn
+from oracle.profile import Profile
+from oracle.rules import rule
+from statecheck.case.values import Call, Record, Returned, Tensor, Value, record
+from statecheck.expectations import answer, answers
+from statecheck.expectations.builder_fields import gdn_fields, mamba_fields
+from statecheck.expectations.typed import matrix, vector
+
+_KINDS = {
+    "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
+    "Mamba2AttentionMetadataBuilder": ("mamba2", "Mamba2AttentionMetadata"),
+    "GDNAttentionMetadataBuilder": ("gdn", "GDNAttentionMetadata"),
+}
+
+
+def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
+    """The oracle's configuration of a release's builder, from the call that constructed it."""
+    arguments = constructed.named
+    spec, config = arguments["kv_cache_spec"], arguments["vllm_config"]
+    return batch.BuilderConfig(
+        mode=config["cache_config"]["mamba_cache_mode"],
+        block_size=spec["block_size"],
+        num_spec=config["num_speculative_tokens"],
+        num_speculative_blocks=spec["num_speculative_blocks"],
+        max_num_seqs=config["scheduler_config"]["max_num_seqs"],
+        max_cudagraph_capture_size=config["compilation_config"]["max_cudagraph_capture_size"],
+        full_cudagraphs=config["compilation_config"]["cudagraph_mode"]["has_full_cudagraphs"].value,
+        max_model_len=config["model_config"]["max_model_len"],
+        chunk_size=config["model_config"]["get_mamba_chunk_size"].value,
+        profile=profile,
+    )
+
+
+def _construct(name: str) -> None:
+    kind, _ = _KINDS[name]
+
+    @answers(name, profile=True)
+    def constructed(profile: Profile, **arguments: Value) -> Value:
+        batch.require_config(config_of(Call(name, (), tuple(arguments.items())), profile), kind)
+        return record(name)
+
+
+def _build(name: str) -> None:
+    kind, result = _KINDS[name]
+
+    @answers(f"{name}.build", profile=True)
+    def built(
+        profile: Profile,
+        self: Call,
+        common_prefix_len: int,  # noqa: ARG001 - documented, and without meaning for states
+        common_attn_metadata: Record,
+        num_accepted_tokens: Tensor | None = None,
+        num_decode_draft_tokens_cpu: Tensor | None = None,
+    ) -> Value:
+        step = _step(common_attn_metadata, num_accepted_tokens, num_decode_draft_tokens_cpu)
+        width = common_attn_metadata["block_table_tensor"].shape[1]
+        return _answer(kind, result, step, config_of(self, profile), width, capture=False)
+
+    @answers(f"{name}.build_for_cudagraph_capture", profile=True)
+    def captured(profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
+        step = _step(common_attn_metadata, None, None)
+        width = common_attn_metadata["block_table_tensor"].shape[1]
+        return _answer(kind, result, step, config_of(self, profile), width, capture=True)
+
+
+def _update(name: str) -> None:
+    kind, result = _KINDS[name]
+
+    @answers(f"{name}.update_block_table", profile=True)
+    def updated(
+        profile: Profile,
+        self: Call,
+        metadata: Call,
+        blk_table: Tensor,
+        slot_mapping: Value,  # noqa: ARG001 - as above
+    ) -> Value:
+        step = _step(metadata.named["common_attn_metadata"], None, None)
+        config = config_of(self, profile)
+        found = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
+        return record(result, **mamba_fields(kind, found, config, blk_table.shape[1]))
+
+
+for _name in _KINDS:
+    _construct(_name)
+    _build(_name)
+for _name in ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder"):
+    _update(_name)
+
+
+@answers("harness.owned_fields", profile=True)
+def owned_fields(profile: Profile, owner: Call, result: Call) -> Value:
+    """The fields of a built object that must live in its builder's own buffers; in those of another builder, none."""
+    return tuple(sorted(_found(result, profile).owned)) if result.named["self"] == owner else ()
+
+
+@answers("harness.capture")
+def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG001 - a graph has no values yet
+    """A graph, whatever it reads."""
+    return record("Graph")
+
+
+@answers("harness.replay", profile=True)
+@rule
+def replayed(profile: Profile, graph: Call, latest: Call) -> Value:
+    """The captured fields, with the values of what was built last."""
+    built = answer(latest, profile=profile)
+    assert isinstance(built, Returned)
+    fields = dict(built.value.fields)
+    return record("GraphReads", values={name: fields[name] for name in graph.named["names"]})
+
+
+def _found(built: Call, profile: Profile) -> Any:
+    """The oracle's metadata for the call that built it."""
+    name, _, method = built.function.partition(".")
+    capture = method == "build_for_cudagraph_capture"
+    config = config_of(built.named["self"], profile)
+    return _metadata(_KINDS[name][0], step_of(built), config, capture=capture)
+
+
+def step_of(built: Call) -> batch.BuilderStep:
+    """The oracle's step of a call that builds metadata or captures them."""
+    arguments = built.named
+    return _step(
+        arguments["common_attn_metadata"],
+        arguments.get("num_accepted_tokens"),
+        arguments.get("num_decode_draft_tokens_cpu"),
+    )
+
+
+def _metadata(kind: str, step: batch.BuilderStep, config: batch.BuilderConfig, *, capture: bool) -> Any:
+    if kind == "gdn":
+        return gdn.gdn_metadata(step, config, capture=capture)
+    return base.base_metadata(step, config, kind=kind, capture=capture)
+
+
+def _answer(
+    kind: str, result: str, step: batch.BuilderStep, config: batch.BuilderConfig, width: int, *, capture: bool
+) -> Value:
+    found = _metadata(kind, step, config, capture=capture)
+    if kind == "gdn":
+        return record(result, **gdn_fields(found, config))
+    return record(result, **mamba_fields(kind, found, config, width))
+
+
+def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:
+    fields: dict[str, Any] = dict(common.fields)
+    starts = vector(fields["query_start_loc_cpu"], "query_start_loc_cpu", host=True)
+    marks, bounds = fields.get("is_prefilling"), fields.get("seq_lens_cpu_upper_bound")
+    columns: dict[str, Any] = {
+        "seq_len": vector(fields["seq_lens"], "seq_lens"),
+        "blocks": matrix(fields["block_table_tensor"], "block_table_tensor"),
+        "prefilling": _optional(marks, "is_prefilling", dtypes=("bool",), host=True),
+        "seq_len_upper_bound": _optional(bounds, "seq_lens_cpu_upper_bound", host=True),
+        "accepted": _optional(counts, "num_accepted_tokens"),
+        "drafts": _optional(drafts, "num_decode_draft_tokens_cpu", host=True),
+    }
+    rows = tuple(
+        batch.StepRow(
+            query_len=starts[row + 1] - starts[row],
+            **dict[str, Any]({name: values[row] if values else None for name, values in columns.items()}),
+        )
+        for row in range(len(starts) - 1)
+    )
+    return batch.BuilderStep(
+        rows=tuple(replace(row, prefilling=None if marks is None else bool(row.prefilling)) for row in rows),
+        num_actual_tokens=fields["num_actual_tokens"],
+        max_query_len=fields["max_query_len"],
+        has_prefilling=marks is not None,
+        has_upper_bound=bounds is not None,
+        has_accepted=counts is not None,
+        has_drafts=drafts is not None,
+        on_host=fields["seq_lens"].on == "host",
+    )
+
+
+def _optional(tensor: Tensor | None, name: str, **rule: Any) -> tuple[int, ...] | None:
+    return None if tensor is None else vector(tensor, name, **rule)

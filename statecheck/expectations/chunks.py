@@ -1,0 +1,53 @@
+"""Answers about chunk metadata (document 0, contracts 1.3 and 1.9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oracle import chunks
+from statecheck.case.values import SameAs, Tensor, Value, int32, int64
+from statecheck.expectations import answers
+from statecheck.expectations.typed import vector, whole
+
+
+@answers("compute_varlen_chunk_metadata")
+def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
+    """Three int32 vectors on the device of the input."""
+    starts = vector(query_start_loc, "query_start_loc")
+    found = chunks.varlen_chunk_metadata(starts, whole(chunk_size, "chunk_size"))
+    vectors = (found.cu_chunk_seqlens, found.last_chunk_indices, found.seq_idx_chunks)
+    return tuple(replace(int32(values), on=query_start_loc.on) for values in vectors)
+
+
+@answers("compute_causal_conv1d_metadata")
+def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value:  # noqa: ARG001 - where it goes is the port's business
+    """The dictionary of the one variant, and its two padded vectors once more, as the very same objects."""
+    found = chunks.causal_conv1d_metadata(vector(query_start_loc_p_cpu, "query_start_loc_p_cpu", host=True))
+    nums = Tensor(query_start_loc_p_cpu.dtype, (len(found.nums),), tuple(found.nums), on="host")
+    variant = {
+        "nums": nums,
+        "tot": len(found.mlist),
+        "mlist": int64(found.mlist).on_host(),
+        "mlist_len": len(found.mlist),
+        "offsetlist": int32(found.offsetlist).on_host(),
+        "batch_ptr": int32(found.batch_ptr),
+        "token_chunk_offset_ptr": int32(found.token_chunk_offset_ptr),
+    }
+    where = f"result[0][{chunks.CONV_BLOCK_M}]"
+    same = (SameAs(f"{where}['batch_ptr']"), SameAs(f"{where}['token_chunk_offset_ptr']"))
+    return ({chunks.CONV_BLOCK_M: variant}, *same)
+
+
+@answers("prepare_chunk_indices")
+def chunk_indices(cu_seqlens: Value, chunk_size: Value) -> Value:
+    """Pairs in the dtype and on the device of the input."""
+    pairs = chunks.chunk_indices(vector(cu_seqlens, "cu_seqlens"), whole(chunk_size, "chunk_size"))
+    flat = tuple(number for pair in pairs for number in pair)
+    return Tensor(cu_seqlens.dtype, (len(pairs), 2), flat, on=cu_seqlens.on)
+
+
+@answers("prepare_chunk_offsets")
+def chunk_offsets(cu_seqlens: Value, chunk_size: Value) -> Value:
+    """Always int64, on the device of the input."""
+    offsets = chunks.chunk_offsets(vector(cu_seqlens, "cu_seqlens"), whole(chunk_size, "chunk_size"))
+    return replace(int64(offsets), on=cu_seqlens.on)

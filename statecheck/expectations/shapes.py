@@ -1,0 +1,51 @@
+"""Answers about state shapes (document 2, MambaStateShapeCalculator)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oracle import layout, shapes
+from statecheck.case.values import Value
+from statecheck.expectations import answers
+from statecheck.expectations.typed import whole
+
+_CLASS = "MambaStateShapeCalculator"
+_ORIENTED: dict[str, Callable[..., Value]] = {
+    "mamba1_state_shape": shapes.mamba1_state_shape,
+    "mamba2_state_shape": shapes.mamba2_state_shape,
+    "short_conv_state_shape": shapes.short_conv_state_shape,
+    "gated_delta_net_state_shape": shapes.gated_delta_net_state_shape,
+    "kda_state_shape": shapes.kda_state_shape,
+}
+
+
+def _register(name: str, rule: Callable[..., Value]) -> None:
+    @answers(f"{_CLASS}.{name}", environment=True)
+    def state_shape(environment: dict[str, str], **arguments: Value) -> Value:
+        return rule(layout=layout.conv_state_layout(environment), **_whole(arguments))
+
+
+def _whole(arguments: dict[str, Value]) -> dict[str, Value]:
+    return {name: value if value is None else whole(value, name) for name, value in arguments.items()}
+
+
+for _name, _rule in _ORIENTED.items():
+    _register(_name, _rule)
+
+
+@answers(f"{_CLASS}.linear_attention_state_shape")
+def linear_attention_state_shape(**arguments: Value) -> Value:
+    """One temporal state; it has no layout."""
+    return shapes.linear_attention_state_shape(**_whole(arguments))
+
+
+@answers(f"{_CLASS}.extra_groups_for_head_shards")
+def extra_groups_for_head_shards(**arguments: Value) -> Value:
+    """How many groups to add so that every rank holds whole groups."""
+    return shapes.extra_groups_for_head_shards(**_whole(arguments))
+
+
+@answers(f"{_CLASS}._orient_conv_shape", environment=True)
+def orient_conv_shape(environment: dict[str, str], dim: int, state_len: int) -> Value:
+    """The pair in the order of the layout."""
+    return shapes.orient_conv_shape(dim, state_len, layout.conv_state_layout(environment))

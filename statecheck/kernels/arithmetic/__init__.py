@@ -1,0 +1,194 @@
+"""The arithmetic of Triton's intermediate language, as its CUDA backend compiles it for sm_90.
+
+    >>> add = operation("arith.addi", ("i32", "i32"), "i32", {})
+    >>> add(2**31 - 1, 1)
+    -2147483648
+
+`elements` says how values are represented. Functions neither raise nor, under np.errstate(all="ignore"), warn.
+
+What the compiler makes of several operations together is not covered: it contracts a product and a sum to one fma, and
+computes the remainder from a quotient that it has anyway. Results that LLVM leaves undefined are those of a lone operation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from statecheck.kernels.arithmetic import booleans, conversions, floats, functions, integers, rounding
+from statecheck.kernels.arithmetic.elements import DTYPES, FLOATS, INTEGERS, WIDTHS
+
+Function = Callable[..., Any]
+
+
+def _bitwise(compute: Function) -> Callable[[int], Function]:
+    return lambda width: compute
+
+
+_INTEGER: dict[str, Callable[[int], Function]] = {
+    "addi": integers.add,
+    "subi": integers.subtract,
+    "muli": integers.multiply,
+    "divsi": integers.divide_signed,
+    "divui": integers.divide_unsigned,
+    "remsi": integers.remainder_signed,
+    "remui": integers.remainder_unsigned,
+    "ceildivsi": integers.divide_ceiling,
+    "ceildivui": integers.divide_ceiling_unsigned,
+    "floordivsi": integers.divide_floor,
+    "andi": _bitwise(operator.and_),
+    "ori": _bitwise(operator.or_),
+    "xori": _bitwise(operator.xor),
+    "shli": integers.shift_left,
+    "shrsi": integers.shift_right_signed,
+    "shrui": integers.shift_right_unsigned,
+    "minsi": integers.minimum_signed,
+    "maxsi": integers.maximum_signed,
+    "minui": integers.minimum_unsigned,
+    "maxui": integers.maximum_unsigned,
+    "mulsi_extended": integers.multiply_extended_signed,
+    "mului_extended": integers.multiply_extended_unsigned,
+    "addui_extended": integers.add_extended_unsigned,
+}
+
+_FLOAT: dict[str, Callable[[str], Function]] = {
+    "addf": floats.add,
+    "subf": floats.subtract,
+    "mulf": floats.multiply,
+    "divf": floats.divide,
+    "remf": floats.remainder,
+    "negf": lambda element: floats.negate,
+    "minimumf": lambda element: floats.minimum,
+    "maximumf": lambda element: floats.maximum,
+    "minnumf": lambda element: floats.minimum_number,
+    "maxnumf": lambda element: floats.maximum_number,
+}
+
+_CAST: dict[str, tuple[Mapping[str, int], Mapping[str, int], Callable[[str, str], Function | None]]] = {
+    "extsi": (INTEGERS, INTEGERS, conversions.extend_signed),
+    "extui": (INTEGERS, INTEGERS, conversions.extend_unsigned),
+    "trunci": (INTEGERS, INTEGERS, conversions.truncate),
+    "index_cast": (INTEGERS, INTEGERS, conversions.index_cast),
+    "index_castui": (INTEGERS, INTEGERS, conversions.index_cast_unsigned),
+    "sitofp": (INTEGERS, FLOATS, conversions.signed_to_float),
+    "uitofp": (INTEGERS, FLOATS, conversions.unsigned_to_float),
+    "fptosi": (FLOATS, INTEGERS, conversions.float_to_signed),
+    "fptoui": (FLOATS, INTEGERS, conversions.float_to_unsigned),
+    "extf": (FLOATS, FLOATS, conversions.extend_float),
+    "truncf": (FLOATS, FLOATS, conversions.truncate_float),
+    "bitcast": (WIDTHS, WIDTHS, conversions.bitcast),
+}
+
+_SIGNED_ORDER: dict[str, Function] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "slt": operator.lt,
+    "sle": operator.le,
+    "sgt": operator.gt,
+    "sge": operator.ge,
+}
+_UNSIGNED_ORDER = {"ult": operator.lt, "ule": operator.le, "ugt": operator.gt, "uge": operator.ge}
+
+_ATOMIC_INTEGER: dict[str, Callable[[int], Function]] = {
+    "and": _bitwise(operator.and_),
+    "or": _bitwise(operator.or_),
+    "xor": _bitwise(operator.xor),
+    "add": integers.add,
+    "max": integers.maximum_signed,
+    "min": integers.minimum_signed,
+    "umax": integers.maximum_unsigned,
+    "umin": integers.minimum_unsigned,
+}
+
+
+def operation(
+    name: str, operands: tuple[str, ...], result: str, attributes: Mapping[str, str]
+) -> Function | None:
+    """What computes an operation on elements of these types; None where there is no such operation.
+
+    Comparisons name their "predicate" among the attributes, tt.fp_to_fp its "rounding" and tt.clampf what it does with a
+    "propagateNan". Operations with two results give a tuple.
+    """
+    dialect, _, name = name.partition(".")
+    if dialect == "arith":
+        return _arith(name, operands, result, attributes)
+    if dialect == "math":
+        return _math(name, operands[0])
+    return _triton(name, operands, result, attributes) if dialect == "tt" else None
+
+
+def _arith(
+    name: str, operands: tuple[str, ...], result: str, attributes: Mapping[str, str]
+) -> Function | None:
+    element = operands[-1]
+    if name in _CAST:
+        sources, results, convert = _CAST[name]
+        return convert(element, result) if element in sources and result in results else None
+    if name == "select":
+        return booleans.select(element) if element in DTYPES else None
+    if name == "cmpi":
+        return _integer_comparison(element, attributes["predicate"]) if element in INTEGERS else None
+    if name == "cmpf":
+        return floats.COMPARISONS.get(attributes["predicate"]) if element in FLOATS else None
+    if element == "i1":
+        return booleans.BINARY.get(name)
+    if name in _INTEGER and element in INTEGERS:
+        return _INTEGER[name](INTEGERS[element])
+    return _FLOAT[name](element) if name in _FLOAT and element in FLOATS else None
+
+
+def _integer_comparison(element: str, predicate: str) -> Function | None:
+    if element == "i1":
+        return booleans.COMPARISONS.get(predicate)
+    if predicate in _UNSIGNED_ORDER:
+        compare, (to, _) = _UNSIGNED_ORDER[predicate], integers.unsigned(INTEGERS[element])
+        return lambda a, b: compare(to(a), to(b))
+    return _SIGNED_ORDER.get(predicate)
+
+
+def _math(name: str, element: str) -> Function | None:
+    if name == "absi" and INTEGERS.get(element, 0) > 1:
+        return integers.absolute(INTEGERS[element])
+    if name == "absf" and element in FLOATS:
+        return floats.absolute
+    if name == "fma" and element in FLOATS:
+        return floats.fma(element)
+    return {"f32": functions.OF_F32, "f64": functions.OF_F64}.get(element, {}).get(name)
+
+
+def _triton(
+    name: str, operands: tuple[str, ...], result: str, attributes: Mapping[str, str]
+) -> Function | None:
+    source = operands[0]
+    if name == "bitcast" and source in WIDTHS and result in WIDTHS:
+        return conversions.bitcast(source, result)
+    if name in ("int_to_ptr", "ptr_to_int"):
+        return conversions.same
+    if name == "fp_to_fp":
+        return rounding.FP_TO_FP.get((source, result), {}).get(attributes.get("rounding"))
+    if name == "clampf" and source in FLOATS:
+        return floats.clamp(attributes["propagateNan"] == "all")
+    if name == "mulhiui" and INTEGERS.get(source, 0) > 1:
+        return integers.multiply_high_unsigned(INTEGERS[source])
+    if name == "precise_sqrt" and source == "f32":
+        return np.sqrt
+    return operator.truediv if name == "precise_divf" and source == "f32" else None
+
+
+def atomic(op: str, element: str) -> Function | None:
+    """What a read-modify-write stores, of the value before and the operand; None where there is no such operation.
+
+    On the GPU's global memory, an addition of f32 takes and leaves subnormal numbers as zero.
+    """
+    if op == "exch":
+        return lambda old, new: new
+    if op == "fadd" and element == "f32":
+        return lambda old, new: functions.flushed(functions.flushed(old) + functions.flushed(new))
+    if op == "fadd" and element in FLOATS:
+        return floats.add(element)
+    if op in _ATOMIC_INTEGER and INTEGERS.get(element, 0) > 1:
+        return _ATOMIC_INTEGER[op](INTEGERS[element])
+    return None

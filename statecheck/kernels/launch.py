@@ -1,0 +1,282 @@
+"""Launches of `@triton.jit` kernels on CPU tensors: executed from their IR, or handed to Triton's interpreter.
+
+`install` makes this the way in which this process launches kernels. Triton then believes in a GPU that is never asked for
+anything. A launch whose IR has something unknown goes to the interpreter, where nothing watches it, and `LAUNCHES` says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from triton import knobs
+
+from statecheck.case.findings import Access, Bfloat16Arithmetic
+from statecheck.kernels import coverage, interpreted
+from statecheck.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
+from statecheck.kernels.driver import use
+from statecheck.kernels.memory import Memory, Program
+from statecheck.kernels.private import ASTSource, JITFunction, driver
+from statecheck.kernels.sanitizer.touches import place_texts
+from statecheck.kernels.source.compile import Compiled, compiled
+from statecheck.kernels.source.ir import NotUnderstoodError, Type
+from statecheck.kernels.source.values import dtype_of
+
+
+@dataclass
+class Launched:
+    """A launch, as the sanitizer and schedules see it."""
+
+    kernel: str
+    compiled: Compiled
+    grid: Program
+    arguments: Sequence[Any]
+    """Of the launch, as the kernel's author sees them, but for constexprs."""
+    names: Sequence[str]
+    values: Sequence[Any]
+    """The same as generated code takes them."""
+    taken: set[int] = field(default_factory=set)
+    """Gets the numbers of the branches that its programs take."""
+
+    def program(self, memory: Memory, index: Program) -> Iterator[int]:
+        """A generator of one program, which stops before each access."""
+        result: Iterator[int] = self.compiled.program(memory, *index, *self.grid, *self.values)
+        return result
+
+    def programs(self) -> Iterator[Program]:
+        """All programs in row-major order."""
+        return (
+            (x, y, z) for x in range(self.grid[0]) for y in range(self.grid[1]) for z in range(self.grid[2])
+        )
+
+
+Runner = Callable[[Launched, Memory], None]
+Around = Callable[[Launched, Callable[[], None]], None]
+"""Makes a launch by calling what it is handed: once, or several times."""
+
+
+def in_turn(launch: Launched, memory: Memory) -> None:
+    """Run all programs, one after the other, in row-major order."""
+    for index in launch.programs():
+        memory.switch(index)
+        for _ in launch.program(memory, index):
+            pass
+
+
+class _State:
+    """How this process's launches are run at the moment."""
+
+    memory: Callable[[Launched], Memory] | None = None
+    """Makes the memory that a launch sees; None for a plain one."""
+    runner: Runner = staticmethod(in_turn)
+    around: Around | None = None
+    unwatched: Callable[[], None] = staticmethod(lambda: None)
+    """Called before a launch that the interpreter runs."""
+
+
+STATE = _State()
+
+
+@contextlib.contextmanager
+def running(**changes: Any) -> Iterator[None]:
+    """Executed launches of this context are run with these members of the state."""
+    before = {name: getattr(STATE, name) for name in changes}
+    try:
+        vars(STATE).update(changes)
+        yield
+    finally:
+        vars(STATE).update(before)
+
+
+@contextlib.contextmanager
+def launching(around: Around) -> Iterator[None]:
+    """Executed launches of this context are made by `around`, those who were there before inside of it."""
+    before = STATE.around
+
+    def both(one: Launched, make: Callable[[], None]) -> None:
+        around(one, make if before is None else lambda: before(one, make))
+
+    with running(around=both):
+        yield
+
+
+def run(launch: Launched) -> None:
+    """Run a launch as the state says."""
+    memory = Memory() if STATE.memory is None else STATE.memory(launch)
+    memory.taken, memory.took = launch.taken, launch.taken.add
+    # Integers wrap around and floats overflow without a word on a GPU.
+    with np.errstate(all="ignore"):
+        STATE.runner(launch, memory)
+    memory.end()
+
+
+class Kernel:
+    """Stands for a compiled kernel in Triton's caches."""
+
+    function: Any = None
+    packed_metadata: Any = None
+
+    def __init__(
+        self, function: Any, parameters: list[str], variant: Compiled | None, why: str, bfloat16: str = ""
+    ) -> None:
+        self._function, self._names, self.variant, self.why = function, parameters, variant, why
+        self._bfloat16 = bfloat16
+        place = coverage.place_of(function.fn)
+        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
+        self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
+
+    def launch_metadata(self, *_: Any) -> None:
+        """Triton asks for some."""
+
+    def run(self, x: int, y: int, z: int, *rest: Any) -> None:
+        # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
+        arguments = rest[6:]
+        if self.variant is None or any(_elsewhere(one) for one in arguments):
+            self._interpret((x, y, z), arguments)
+            return
+        LAUNCHES[self._how] += 1
+        flat = list(_flat(self._function.arg_names, arguments))
+        kept = [(name, one) for name, one in flat if name in self._names]
+        names, handed = [name for name, _ in kept], [one for _, one in kept]
+        values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
+        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken)
+        if STATE.around is None:
+            run(launch)
+        else:
+            STATE.around(launch, lambda: run(launch))
+
+    def _interpret(self, grid: Program, arguments: Sequence[Any]) -> None:
+        why = self.why or "tensors that are not on the CPU"
+        LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
+        if self._bfloat16:
+            _refuse_bfloat16(self._function, self._bfloat16, why)
+        STATE.unwatched()
+        interpreted.launch(self._function, grid, arguments)
+
+
+def _refuse_bfloat16(function: Any, operation: str, why: str) -> NoReturn:
+    code, kernel = function.fn.__code__, function.__name__
+    places = place_texts((code.co_filename, code.co_firstlineno))
+    message = (
+        f"{kernel} computes with bfloat16 numbers ({operation}) in Triton's interpreter, which gets them wrong; "
+        f"the executor does not know {why}"
+    )
+    raise Bfloat16Arithmetic(message, Access("arithmetic", (0, 0, 0), kernel, "", None, 0, 0, *places, 0))
+
+
+def _elsewhere(argument: Any) -> bool:
+    if isinstance(argument, tuple):
+        return any(_elsewhere(one) for one in argument)
+    tensor = getattr(argument, "base", argument) if not isinstance(argument, torch.Tensor) else argument
+    return isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu"
+
+
+def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, one in zip(names, arguments, strict=True):
+        if isinstance(one, tuple):
+            yield from _flat([f"{prefix}{name}[{at}]" for at in range(len(one))], one)
+        else:
+            yield prefix + name, one
+
+
+def _value(argument: Any, kind: Type) -> Any:
+    if kind.element == "ptr":
+        address = argument.data_ptr() if hasattr(argument, "data_ptr") else int(argument)
+        # Generated code adds to addresses in int64, where the upper half is negative.
+        return address - (1 << 64) if address >= 1 << 63 else address
+    if kind.element == "i1":
+        return bool(argument)
+    if kind.element[0] == "i":
+        bits = int(kind.element[1:])
+        return (int(argument) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    if kind.element == "bf16":
+        raw = torch.tensor(float(argument), dtype=torch.bfloat16).float().item()
+        return np.float32(raw)
+    return dtype_of(kind.element).type(argument)
+
+
+def install() -> None:
+    """Execute this process's launches from now on, those of kernels that are decorated already among them.
+
+    Raises:
+        ValueError: a GPU has been used for them before.
+    """
+    if installed():
+        return
+    if getattr(driver, "_active", None) is not None:
+        raise ValueError(
+            "kernels have been compiled in this process, but should be executed from their IR from the first one on [install]"
+        )
+    # A kernel that is decorated later is none of the interpreter's, whatever TRITON_INTERPRET says by then.
+    vars(knobs.runtime)["interpret"] = False
+    # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    use()
+    JITFunction._do_compile = _do_compile
+    interpreted.install()
+
+
+def installed() -> bool:
+    """Whether this process executes its launches."""
+    return "triton" in sys.modules and JITFunction._do_compile is _do_compile
+
+
+def _do_compile(
+    self: Any,
+    key: str,
+    signature: Any,
+    device: int,
+    constexprs: Any,
+    options: Any,
+    attrs: Any,
+    warmup: bool,  # noqa: ARG001 - Triton's
+    **_: Any,
+) -> Kernel:
+    # What `JITFunction.create_binder` returns in Triton 3.6 to 3.9, the versions in `private.MADE_FOR`: kernels by key, keys
+    # by argument types, target, backend, binder. `run` unpacks the same five.
+    kernels, _keys, _target, backend, _binder = self.device_caches[device]
+    kernel = kernels[key] = _kernel(ASTSource(self, signature, constexprs, attrs), options, backend)
+    return kernel
+
+
+def variant(
+    function: Any, signature: Mapping[str, Any], constants: Mapping[Any, Any], attributes: Mapping[Any, Any]
+) -> Kernel:
+    """A kernel's variant by what Triton has compiled it of, without arguments to launch it with through the JIT."""
+    backend = function.device_caches[0][3]
+    source = ASTSource(function, dict(signature), dict(constants), dict(attributes))
+    return _kernel(source, backend.parse_options({}), backend)
+
+
+def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
+    variant, why, bfloat16 = None, "", ""
+    try:
+        variant = compiled(source, options, backend)
+    except NotUnderstoodError as unknown:
+        why, bfloat16 = str(unknown), unknown.bfloat16
+    names = [name for name, kind in _flat_signature(source.signature) if kind != "constexpr"]
+    return Kernel(source.fn, names, variant, why, bfloat16)
+
+
+def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
+    return _flat(list(signature), list(signature.values()))
+
+
+__all__ = [
+    "EXECUTED",
+    "INTERPRETED",
+    "LAUNCHES",
+    "STATE",
+    "How",
+    "Launched",
+    "install",
+    "installed",
+    "run",
+    "variant",
+]

@@ -1,0 +1,212 @@
+"""Which program makes the next operation of a launch: by given switches, in an order, or by chance."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from statecheck.case.switches import Switch
+
+LIVE = 16
+"""Programs that have begun and not ended, at most: of larger launches, as on a GPU, not every one is under way at once."""
+PATIENCE = 10_000
+"""Operations in a row after which a program is taken to wait for another one."""
+_KEEP_GOING = (0.0, 0.5, 0.9)
+"""How likely the running program is to go on: fine interleavings find other races than long runs do."""
+_CHANGES = (1, 2, 3)
+_LONGER = (1, 1, 2, 4)
+"""How many times as many operations a launch may have as its code has places for them: there are loops."""
+
+
+class Ready:
+    """Those that may go on: numbers of programs, or of the warps of one.
+
+    Args:
+        most: how many may have begun and not ended.
+    """
+
+    def __init__(self, count: int, most: int = LIVE) -> None:
+        self._fresh = list(range(count))
+        self._begun: list[int] = []
+        self._most = most
+
+    def __bool__(self) -> bool:
+        return bool(self._begun or self._fresh)
+
+    def __contains__(self, number: int) -> bool:
+        return _has(self._begun, number) or (self._takes_more and _has(self._fresh, number))
+
+    @property
+    def _takes_more(self) -> bool:
+        return len(self._begun) < self._most
+
+    @property
+    def lowest(self) -> int:
+        first = [part[0] for part in (self._begun, self._fresh if self._takes_more else ()) if part]
+        return min(first)
+
+    def all(self) -> Sequence[int]:
+        return sorted((*self._begun, *self._fresh)) if self._takes_more else self._begun
+
+    def begin(self, number: int) -> None:
+        at = bisect_left(self._fresh, number)
+        if at < len(self._fresh) and self._fresh[at] == number:
+            del self._fresh[at]
+            insort(self._begun, number)
+
+    def end(self, number: int) -> None:
+        self.begin(number)
+        del self._begun[bisect_left(self._begun, number)]
+
+
+def _has(numbers: list[int], number: int) -> bool:
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
+
+
+class MayGoOn(Protocol):
+    """The programs, or warps, that may go on."""
+
+    @property
+    def lowest(self) -> int: ...
+
+    def all(self) -> Sequence[int]: ...
+
+    def __contains__(self, number: int) -> bool: ...
+
+
+Course = Callable[[int | None, MayGoOn], int]
+"""Called before every operation with the program that made the last one, None if it cannot go on; returns the next program."""
+
+
+def plain(running: int | None, ready: MayGoOn) -> int:
+    """The next program of row-major order."""
+    return ready.lowest if running is None else running
+
+
+def other_than(running: int, number: int, ready: MayGoOn) -> int:
+    """The fallback if the chosen program cannot run, or does not exist."""
+    others = [one for one in ready.all() if one != running]
+    return others[number % len(others)] if others else running
+
+
+class Turns:
+    """A course, and the switches that it makes. A program that waits for another one in a loop is stopped after `PATIENCE` operations."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._since = self._in_a_row = 0
+        self.switches: list[Switch] = []
+
+    def next(self, running: int | None, ready: MayGoOn) -> int:
+        usual = plain(running, ready)
+        chosen = self._course(running, ready)
+        self._in_a_row += 1
+        if chosen == running and self._in_a_row > PATIENCE:
+            chosen = next((one for one in ready.all() if one > chosen), ready.lowest)
+        if chosen != running:
+            self._in_a_row = 0
+        if chosen != usual:
+            self.switches.append(Switch(self._since, chosen))
+            self._since = 0
+        self._since += 1
+        return chosen
+
+
+def by_switches(switches: Sequence[Switch]) -> Course:
+    """The given switches."""
+    waiting, since = list(switches)[::-1], 0
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        nonlocal since
+        chosen = plain(running, ready)
+        while waiting and waiting[-1].after <= since:
+            to = waiting.pop().to
+            chosen = to if to in ready else other_than(chosen, to, ready)
+            since = 0
+        since += 1
+        return chosen
+
+    return course
+
+
+def in_turn(order: Sequence[int]) -> Course:
+    """One after the other, in this order."""
+    at = 0
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        nonlocal at
+        if running is not None:
+            return running
+        while at < len(order) and order[at] not in ready:
+            at += 1
+        return order[at] if at < len(order) else ready.lowest
+
+    return course
+
+
+def uniform(count: int, choices: random.Random) -> Course:
+    """A program drawn after every operation; with some probability the same one."""
+    keep_going = choices.choice(_KEEP_GOING)
+    waiting = list(range(count))
+    choices.shuffle(waiting)
+    live: list[int] = []
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        if running is not None and choices.random() < keep_going:
+            return running
+        if running is None:
+            live[:] = [one for one in live if one in ready]
+            while waiting and len(live) < LIVE:
+                live.append(waiting.pop())
+        return choices.choice(live)
+
+    return course
+
+
+def priorities(count: int, places: int, choices: random.Random) -> Course:
+    """The one of the highest priority, which falls behind all others at a few places: PCT.
+
+    Burckhardt, Kothari, Musuvathi and Nagarakatte, "A randomized scheduler with probabilistic guarantees of finding bugs".
+
+    Args:
+        places: of operations in the kernel's code.
+    """
+    # PCT draws change points from 1 to k, the number of operations of a launch, which is not known before the launch has run. If the
+    # estimate is too low, no change comes late; if it is too high, changes fall behind the end, and the launch runs by its first
+    # priorities. A launch that loops has more operations than its code has places, so k is drawn, too.
+    ranks = list(range(count))
+    choices.shuffle(ranks)
+    operations = max(2, places * min(count, LIVE) * choices.choice(_LONGER))
+    changes = sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
+    made = lowest = 0
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        nonlocal made, lowest
+        changed = False
+        while changes and changes[-1] <= made:
+            changes.pop()
+            if running is not None:
+                lowest -= 1
+                ranks[running] = lowest
+                changed = True
+        made += 1
+        if running is not None and not changed:
+            return running
+        return max(ready.all(), key=ranks.__getitem__)
+
+    return course
+
+
+def among_warps(choices: random.Random) -> Course:
+    """Any warp that does not wait for the others."""
+    keep_going = choices.choice(_KEEP_GOING)
+
+    def course(running: int | None, ready: MayGoOn) -> int:
+        if running is not None and choices.random() < keep_going:
+            return running
+        return choices.choice(ready.all())
+
+    return course

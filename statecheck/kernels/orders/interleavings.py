@@ -1,0 +1,297 @@
+"""All interleavings of a small launch, up to equivalence.
+
+Two interleavings are equivalent if one becomes the other by exchanging neighbouring operations of two programs that touch
+no byte together, or only read those. One of each class is run (Mazurkiewicz's traces): a search by dynamic partial-order
+reduction, with source sets and sleep sets, after Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order
+reduction". Every run starts from the same memory, as nothing of a program's state can be copied.
+
+The terms, for a launch whose operations are events:
+
+    conflict         two operations touch a byte, and one of them writes it
+    happens before   the order of one program's operations, and of those that conflict, and what follows from these
+    vector clock     of an event: how many operations of each program happen before it, itself included
+    race             two conflicting events of two programs with no third event between them in happens-before
+    initials         of a sequence of events: the programs whose first operation no other event of it happens before
+    source set       of a state: programs that have to go on from there, so that every class is run; each reversed race needs
+                     one of its initials there
+    sleep set        of a state: programs that need not go on from there, as an earlier run has begun so, and nothing since
+                     conflicts with their next operation
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from statecheck.case.switches import schedule_text
+from statecheck.kernels import launch as launching
+from statecheck.kernels.orders.courses import MayGoOn, Turns, plain
+from statecheck.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
+from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
+
+if TYPE_CHECKING:
+    from statecheck.kernels.launch import Launched
+    from statecheck.kernels.memory import Memory
+
+MOST, MOST_OPERATIONS = 10_000, 10_000_000
+
+
+@dataclass(frozen=True)
+class Interleavings:
+    """What a search of a launch has found.
+
+    Args:
+        classes: interleavings that were run to their end, no two of them equivalent.
+        operations: of the first one, which is the plain order.
+        complete: these were all; otherwise a limit was reached, or a difference ended the search.
+        different: the schedule with which memory, or how the launch ends, is another than in the plain order; "" if none.
+        address: of the first byte that differs then.
+    """
+
+    kernel: str
+    classes: int
+    operations: int
+    seconds: float
+    complete: bool
+    different: str = ""
+    address: int | None = None
+
+
+def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Interleavings]:
+    """Make a call, and search `most` interleavings of each of its launches before it is made in the plain order."""
+    found: list[Interleavings] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:
+        found.append(search(launch, most))
+        launching.in_turn(launch, memory)
+
+    with launching.running(runner=runner):
+        call()
+    return found
+
+
+def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERATIONS) -> Interleavings:
+    """Run a launch in all of its interleavings, or until one differs; memory is as before then."""
+    started = time.monotonic()
+    walk = Walk(launch, most_operations)
+    classes, first, different, address, complete = 0, None, "", None, False
+    for ended in walk.runs():
+        classes += 1
+        first = first or ended
+        if not ended.same(first):
+            different, address = walk.schedule_of(ended), ended.first_difference(first)
+            break
+        if ended.cut_short or (classes >= most and walk.goes_on):
+            break
+    else:
+        complete = True
+    operations, seconds = len(first.choices) if first else 0, time.monotonic() - started
+    return Interleavings(launch.kernel, classes, operations, seconds, complete, different, address)
+
+
+@dataclass(eq=False)
+class Ended:
+    """An interleaving that was run: the program of each operation, and what it has left."""
+
+    choices: tuple[int, ...]
+    addresses: Array
+    left: Array
+    """What the bytes at `addresses`, and no other ones, hold that was not there before."""
+    error: str
+    cut_short: bool
+
+    def same(self, other: Ended) -> bool:
+        return self.error == other.error and (
+            bool(self.error)
+            or (np.array_equal(self.addresses, other.addresses) and np.array_equal(self.left, other.left))
+        )
+
+    def first_difference(self, other: Ended) -> int | None:
+        here, there = (
+            dict(zip(one.addresses.tolist(), one.left.tolist(), strict=True)) for one in (self, other)
+        )
+        return min((one for one in here | there if here.get(one) != there.get(one)), default=None)
+
+
+@dataclass(eq=False)
+class _Event:
+    """An operation of the present interleaving."""
+
+    program: int
+    footprint: int
+    vector_clock: list[int]
+
+    def happens_before(self, other: _Event) -> bool:
+        return self.vector_clock[self.program] <= other.vector_clock[self.program]
+
+
+@dataclass(eq=False)
+class _Node:
+    """A state from which programs go on; `chosen` is the program that does in the present interleaving."""
+
+    chosen: int
+    source_set: set[int]
+    sleep_set: dict[int, int] = field(default_factory=dict)
+    """Programs, and the footprints of their next operations."""
+
+
+class Walk:
+    """The search itself: `runs` goes through one interleaving of each class, the plain order first."""
+
+    def __init__(self, launch: Launched, most_operations: int = MOST_OPERATIONS) -> None:
+        self._launch, self._left = launch, most_operations
+        self._programs = list(launch.programs())
+        self._footprints, self._originals = Footprints(), Originals()
+        self._nodes: list[_Node] = []
+        self._events: list[_Event] = []
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to run."""
+        return any(node.source_set - {node.chosen, *node.sleep_set} for node in self._nodes)
+
+    def runs(self) -> Iterator[Ended]:
+        more = True
+        while more:
+            ended = self._run()
+            if ended is not None:
+                yield ended
+            more = self._turn_back()
+
+    def _turn_back(self) -> bool:
+        """Go back to the last state from which another program has to go on."""
+        while self._nodes:
+            node = self._nodes[-1]
+            del self._events[len(self._nodes) :]
+            if len(self._events) == len(self._nodes):
+                node.sleep_set[node.chosen] = self._events.pop().footprint
+            untried = node.source_set - set(node.sleep_set)
+            if untried:
+                node.chosen = min(untried)
+                return True
+            self._nodes.pop()
+        return False
+
+    def _run(self) -> Ended | None:
+        """Run one interleaving to its end; None where it leads to nothing new."""
+        memory = TouchedMemory(self._originals, self._footprints)
+        memory.taken, memory.took = self._launch.taken, self._launch.taken.add
+        going, error, blocked = _Going(self._launch, memory, self._programs), "", False
+        depth = 0
+        try:
+            while going.unfinished and depth < self._left:
+                if depth == len(self._nodes) and not self._extend(going.unfinished):
+                    blocked = True
+                    break
+                number = self._nodes[depth].chosen
+                memory.asked = depth == len(self._events)
+                going.operate(number)
+                if memory.asked:
+                    self._add(number, memory.footprint)
+                depth += 1
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+            # The operation was made before what failed; unless it is noted, the search tries it again for ever.
+            if memory.asked and depth < len(self._nodes):
+                self._add(self._nodes[depth].chosen, memory.footprint)
+        finally:
+            going.close()
+            changed = self._originals.changed()
+            self._originals.put_back()
+        self._left -= depth
+        if blocked:
+            return None
+        choices = tuple(node.chosen for node in self._nodes)
+        return Ended(choices, *changed, error, bool(going.unfinished) and not error)
+
+    def schedule_of(self, ended: Ended) -> str:
+        """The schedule of an interleaving; it is run once more."""
+        following = iter(ended.choices)
+
+        def course(running: int | None, ready: MayGoOn) -> int:
+            return next(following, plain(running, ready))
+
+        turns = Turns(course)
+        try:
+            run_interleaved(self._launch, TouchedMemory(self._originals, self._footprints), turns)
+        except Exception:
+            """The launch fails in this interleaving."""
+        self._originals.put_back()
+        return schedule_text([turns.switches])
+
+    def _extend(self, unfinished: Sequence[int]) -> bool:
+        """Choose the program that goes on from a new state; False if all that could are in its sleep set."""
+        sleep_set: dict[int, int] = {}
+        running = None
+        if self._nodes:
+            last, event = self._nodes[-1], self._events[-1]
+            running = event.program
+            sleep_set = {
+                number: footprint
+                for number, footprint in last.sleep_set.items()
+                if number != running and footprint not in self._footprints.conflicts[event.footprint]
+            }
+        awake = [number for number in unfinished if number not in sleep_set]
+        if not awake:
+            return False
+        chosen = running if running in awake else awake[0]
+        assert chosen is not None
+        self._nodes.append(_Node(chosen, {chosen}, sleep_set))
+        return True
+
+    def _add(self, program: int, footprint: int) -> None:
+        """Note an operation, and extend the source sets of states before operations that it races with."""
+        events = self._events
+        own = next((one.vector_clock for one in reversed(events) if one.program == program), None)
+        clock = list(own or [0] * len(self._programs))
+        races, conflicts = [], self._footprints.conflicts[footprint]
+        for at in range(len(events) - 1, -1, -1):
+            other = events[at]
+            # An event that happens before it by way of a third one is no race with it.
+            if other.footprint in conflicts and other.vector_clock[other.program] > clock[other.program]:
+                races.append(at)
+                clock = [max(pair) for pair in zip(clock, other.vector_clock, strict=True)]
+        clock[program] += 1
+        event = _Event(program, footprint, clock)
+        events.append(event)
+        for at in races:
+            self._reverse(at, event)
+
+    def _reverse(self, at: int, event: _Event) -> None:
+        """Have a program in the source set of a state that leads to `event` before the operation that was made there."""
+        first = self._events[at]
+        after = [one for one in self._events[at + 1 :] if one is event or not first.happens_before(one)]
+        initials: list[int] = []
+        for number, one in enumerate(after):
+            earlier = after[:number]
+            if one.program not in initials and not any(other.happens_before(one) for other in earlier):
+                initials.append(one.program)
+        source_set = self._nodes[at].source_set
+        if not source_set.intersection(initials):
+            source_set.add(event.program if event.program in initials else initials[0])
+
+
+class _Going:
+    """The programs of a run, each before its next operation."""
+
+    def __init__(
+        self, launch: Launched, memory: TouchedMemory, indices: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self._memory, self._indices, self._sites = memory, indices, launch.compiled.sites
+        self._programs = [launch.program(memory, index) for index in indices]
+        self.unfinished = [number for number in range(len(indices)) if self._goes_on(number)]
+
+    def _goes_on(self, number: int) -> bool:
+        self._memory.switch(self._indices[number])
+        return to_next_operation(self._programs[number], self._sites)
+
+    def operate(self, number: int) -> None:
+        if not self._goes_on(number):
+            self.unfinished.remove(number)
+
+    def close(self) -> None:
+        close(self._programs)

@@ -1,0 +1,151 @@
+"""The order in which the programs of an executed launch make their memory operations, or the warps of one program theirs.
+
+`case.switches` says what schedules there are; `switches_recorded` gives the switches that one made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from statecheck.case.switches import (
+    EVERY,
+    INTERLEAVED,
+    PRIORITIES,
+    REVERSED,
+    SHUFFLED,
+    SWITCHES,
+    WARPS,
+    ProgramSchedule,
+    Switch,
+    parsed,
+    schedule_text,
+)
+from statecheck.kernels import triton_mode
+from statecheck.kernels.orders import courses
+from statecheck.kernels.orders.courses import Course, Turns
+from statecheck.kernels.orders.running import OPERATIONS, run_by_warps, run_interleaved
+
+if TYPE_CHECKING:
+    from statecheck.kernels.launch import Launched
+    from statecheck.kernels.memory import Memory
+
+_WARPS = (2, 4)
+_FEW, _SHORT = 4, 10_000
+"""Programs of a launch whose interleavings are enumerated, and operations of all of these."""
+
+_RECORDS: list[list[str]] = []
+
+
+class Reordered:
+    """How many launches of this process have run their programs, or the warps of several, in another order than row-major."""
+
+    launches = 0
+
+
+REORDERED = Reordered()
+
+
+@contextlib.contextmanager
+def program_schedule(schedule: str) -> Iterator[None]:
+    """Launches made in this context run their programs in the order that `schedule` names; "" is the plain one.
+
+    Ignored where kernels are compiled, and by launches that Triton's interpreter runs.
+
+    Raises:
+        ValueError: no such schedule.
+    """
+    plan = parsed(schedule)
+    if not plan.kind or not triton_mode.executes():
+        yield
+        return
+    from statecheck.kernels.launch import running
+
+    scheduled = _Scheduled(plan)
+    try:
+        with running(runner=scheduled):
+            yield
+    finally:
+        for record in _RECORDS:
+            record.append(scheduled.text)
+
+
+@contextlib.contextmanager
+def switches_recorded() -> Iterator[list[str]]:
+    """A list to which every schedule but "" is added as it ends: the text of the switches that it made."""
+    record: list[str] = []
+    _RECORDS.append(record)
+    try:
+        yield record
+    finally:
+        _RECORDS.remove(record)
+
+
+class _Scheduled:
+    """Runs launches by a plan, and knows what switches they made."""
+
+    def __init__(self, plan: ProgramSchedule) -> None:
+        self._plan = plan
+        self._warps = plan.number or random.Random(plan.seed).choice(_WARPS)
+        self._made: list[Sequence[Switch]] = []
+
+    def __call__(self, launch: Launched, memory: Memory) -> None:
+        number, several = len(self._made), _count(launch) > 1
+        self._made.append(())
+        if self._plan.kind == EVERY:
+            self._every(launch, memory, number)
+            return
+        turns = Turns(self._course(launch, number))
+        self._made[number] = turns.switches
+        if self._plan.by_warps:
+            REORDERED.launches += several
+            run_by_warps(launch, memory, turns, self._warps)
+            return
+        try:
+            run_interleaved(launch, memory, turns)
+        finally:
+            REORDERED.launches += bool(turns.switches)
+
+    def _course(self, launch: Launched, number: int) -> Course:
+        plan, count = self._plan, _count(launch)
+        choices = random.Random(f"{plan.seed}:{number}")
+        if plan.kind == REVERSED:
+            return courses.in_turn(range(count)[::-1])
+        if plan.kind == SHUFFLED:
+            order = list(range(count))
+            choices.shuffle(order)
+            return courses.in_turn(order)
+        if plan.kind == INTERLEAVED:
+            return courses.uniform(count, choices)
+        if plan.kind == PRIORITIES:
+            places = sum(site.kind in OPERATIONS for site in launch.compiled.sites)
+            return courses.priorities(count, places, choices)
+        if plan.kind == WARPS:
+            return courses.among_warps(choices)
+        return courses.by_switches(plan.of_launch(number))
+
+    def _every(self, launch: Launched, memory: Memory, number: int) -> None:
+        """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
+        from statecheck.kernels.orders.interleavings import search
+
+        if not 1 < _count(launch) <= _FEW:
+            run_interleaved(launch, memory, Turns(courses.plain))
+            return
+        found = search(launch, self._plan.number, _SHORT)
+        (switches,) = parsed(found.different or f"{SWITCHES}:").launches
+        turns = Turns(courses.by_switches(switches))
+        self._made[number] = turns.switches
+        REORDERED.launches += 1
+        run_interleaved(launch, memory, turns)
+
+    @property
+    def text(self) -> str:
+        """The schedule as the switches that it made."""
+        return schedule_text(self._made, self._warps if self._plan.by_warps else 0) or f"{SWITCHES}:"
+
+
+def _count(launch: Launched) -> int:
+    x, y, z = launch.grid
+    return x * y * z

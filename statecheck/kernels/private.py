@@ -1,0 +1,65 @@
+"""Everything of Triton that is not its documented interface, in one place: what stands here may move with any release.
+
+The texts that a `repro.py` carries have their own imports, since they run without this repository: adapters in
+`subjects`.
+"""
+
+from __future__ import annotations
+
+from triton._C.libtriton import interpreter as native_interpreter
+from triton._C.libtriton import ir as native_ir
+from triton._C.libtriton import passes
+from triton.backends import Backend, backends
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.backends.nvidia.compiler import CUDABackend
+from triton.backends.nvidia.driver import CudaLauncher
+from triton.compiler.compiler import ASTSource
+from triton.runtime import driver, interpreter
+from triton.runtime.cache import get_cache_manager
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction, KernelInterface
+
+__all__ = [
+    "MADE_FOR",
+    "NEEDED",
+    "ASTSource",
+    "Backend",
+    "CUDABackend",
+    "CudaLauncher",
+    "DriverBase",
+    "GPUTarget",
+    "InterpretedFunction",
+    "JITFunction",
+    "KernelInterface",
+    "backends",
+    "driver",
+    "get_cache_manager",
+    "interpreter",
+    "native_interpreter",
+    "native_ir",
+    "passes",
+]
+
+MADE_FOR = ("3.6", "3.9")
+"""The oldest and the newest version that this was made for, and is tested with."""
+NEEDED = (
+    "triton._C.libtriton.interpreter.load",
+    "triton._C.libtriton.interpreter.store",
+    "triton._C.libtriton.ir.context",
+    "triton._C.libtriton.ir.load_dialects",
+    "triton._C.libtriton.ir.pass_manager",
+    "triton._C.libtriton.passes.common.add_canonicalizer",
+    "triton._C.libtriton.passes.common.add_cse",
+    "triton._C.libtriton.passes.ttir.add_rewrite_tensor_descriptor_to_pointer",
+    "triton.backends.nvidia.driver.CudaLauncher.__call__",
+    "triton.compiler.compiler.ASTSource.make_ir",
+    "triton.knobs.runtime.interpret",
+    "triton.knobs.runtime.jit_cache_hook",
+    "triton.knobs.runtime.jit_post_compile_hook",
+    "triton.runtime.driver.driver.set_active",
+    "triton.runtime.interpreter._patch_lang",
+    "triton.runtime.jit.JITFunction._do_compile",
+    "triton.runtime.jit.JITFunction.run",
+)
+"""What is replaced or called of it."""

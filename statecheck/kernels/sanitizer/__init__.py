@@ -1,0 +1,1 @@
+"""What `statecheck.sanitizer` is made of."""

@@ -1,0 +1,209 @@
+"""A script of the user's under the sanitizer, as `python script.py` would run it, but that its kernels are executed here."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.syntax import Syntax
+
+from statecheck.case.findings import Access, Finding
+from statecheck.kernels import triton_mode
+from statecheck.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
+from statecheck.text import visible
+
+if TYPE_CHECKING:
+    from statecheck.kernels.launch import Launched
+
+CLEAN, FOUND, FAILED = 0, 1, 2
+_LINES_AROUND = 3
+
+
+@dataclass(frozen=True)
+class SanitizedScript:
+    """What to run, and how."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    order: str = ""
+    every_order: bool = False
+    empties: bool = True
+
+
+def sanitize_script(script: SanitizedScript, console: Console) -> int:
+    """Run a script and report what was found.
+
+    Returns:
+        0 if it is clean, 1 after a finding, 2 if the script failed on its own or launched nothing.
+
+    Raises:
+        ValueError: no such file or order, or a process whose kernels are compiled.
+    """
+    if not script.path.is_file():
+        raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
+    if script.order and script.every_order:
+        raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
+    triton_mode.prepare("cpu")
+    seen = _SeenLaunches()
+    error = _run(script, seen)
+    return _report(script, seen, error, console)
+
+
+class _SeenLaunches:
+    """What a script has launched."""
+
+    def __init__(self) -> None:
+        self.programs = 0
+        self.finding: Finding | None = None
+        self._before = LAUNCHES.copy()
+
+    def note(self, launched: Launched, make: Callable[[], None]) -> None:
+        """Findings are remembered here, since a script may catch every exception."""
+        try:
+            make()
+        except Finding as finding:
+            self.finding = self.finding or finding
+            raise
+        self.programs += prod(launched.grid)
+
+    def made(self, how: str) -> dict[How, int]:
+        """How many launches of each kernel were made so."""
+        return {one: count for one, count in (LAUNCHES - self._before).items() if one.how == how}
+
+
+def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
+    """What the script has raised, its end by `sys.exit` included."""
+    with _watching(script, seen), _as_main(script):
+        try:
+            runpy.run_path(str(script.path.absolute()), run_name="__main__")
+        except Finding as finding:
+            # Of a launch that the interpreter would get wrong: it was not made.
+            seen.finding = seen.finding or finding
+        except (Exception, SystemExit) as raised:
+            return raised
+    return None
+
+
+@contextlib.contextmanager
+def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
+    from statecheck.kernels.launch import launching
+    from statecheck.kernels.orders.dependence import every_order
+    from statecheck.kernels.orders.schedule import program_schedule
+    from statecheck.kernels.sanitizer.empties import empties_unwritten
+    from statecheck.kernels.sanitizer.watch import Sanitizer
+    from statecheck.kernels.watched import watching
+
+    watch = Sanitizer()
+    with watching(watch), contextlib.ExitStack() as more:
+        if script.empties:
+            more.enter_context(empties_unwritten(watch))
+        more.enter_context(program_schedule(script.order))
+        if script.every_order:
+            more.enter_context(every_order(watch=watch))
+        more.enter_context(launching(seen.note))
+        yield
+
+
+@contextlib.contextmanager
+def _as_main(script: SanitizedScript) -> Iterator[None]:
+    arguments, path = sys.argv, list(sys.path)
+    sys.argv = [str(script.path), *script.arguments]
+    sys.path[:1] = [str(script.path.resolve().parent)]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = arguments, path
+        # Whatever it says there, kernels were executed.
+        os.environ.pop(triton_mode.INTERPRET, None)
+
+
+def _report(
+    script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console
+) -> int:
+    if seen.finding is not None:
+        _report_finding(seen.finding, console)
+        return FOUND
+    if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+        _report_failure(script, error)
+        return FAILED
+    watched, interpreted = sum(seen.made(EXECUTED).values()), seen.made(INTERPRETED)
+    if not watched and not interpreted:
+        print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
+        return FAILED
+    if watched:
+        launches, programs = _count(watched, "launch", "es"), _count(seen.programs, "program", "s")
+        _say(console, f"CLEAN: {launches}, {programs}")
+    for one, count in interpreted.items():
+        kernel = f"{one.kernel} ({_count(count, 'launch', 'es')})"
+        _say(console, f"not watched, in Triton's interpreter: {kernel}: {one.why}")
+    if not watched:
+        print("error: no launch could be watched", file=sys.stderr)
+    return CLEAN if watched else FAILED
+
+
+def _count(number: int, one: str, more: str) -> str:
+    return f"{number:,} {one}{more if number != 1 else ''}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _report_finding(finding: Finding, console: Console) -> None:
+    _say(console, f"{type(finding).__name__}: {finding}")
+    for note in getattr(finding, "__notes__", ()):
+        _say(console, note)
+    others = [finding.other] if finding.other and finding.other.path != finding.access.path else []
+    for access in (finding.access, *others):
+        _say(console, f"\n{access.path}  {access.verb}, program {access.program} of {access.kernel}")
+        _show_source(access, console)
+
+
+def _show_source(access: Access, console: Console) -> None:
+    path, _, number = access.path.rpartition(":")
+    lines, line = linecache.getlines(path), int(number or 0)
+    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
+    if console.is_terminal and lines:
+        where = {"line_range": (first, last), "highlight_lines": {line}}
+        console.print(Syntax("".join(lines), "python", line_numbers=True, **where))  # type: ignore[arg-type]
+        return
+    for at in range(first, last + 1):
+        _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
+
+
+def _report_failure(script: SanitizedScript, error: BaseException) -> None:
+    if isinstance(error, SystemExit):
+        print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
+        return
+    shown = traceback.TracebackException(type(error), error, _of_script(script, error))
+    frames = [frame for frame in shown.stack if not _is_harness(frame.filename)]
+    shown.stack = traceback.StackSummary.from_list(frames)
+    print("".join(shown.format()), end="", file=sys.stderr)
+    print(f"error: {script.path} failed", file=sys.stderr)
+    if any(name in str(error).lower() for name in ("cuda", "nvidia")):
+        print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
+
+
+_HARNESS = str(Path(__file__).parents[2])
+
+
+def _is_harness(file: str) -> bool:
+    return file.startswith((_HARNESS, "<kernel "))
+
+
+def _of_script(script: SanitizedScript, error: BaseException) -> Any:
+    """The traceback from the script's own first line on."""
+    trace, path = error.__traceback__, str(script.path.absolute())
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,244 @@
+"""The sanitizer itself: what users declare, and what is found in every access."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from statecheck.case.findings import (
+    Access,
+    FreedBlock,
+    Misaligned,
+    OutsideView,
+    Program,
+    RaceBetweenPrograms,
+    RaceWithinProgram,
+    UnwrittenRead,
+    byte_count,
+)
+from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, where
+from statecheck.kernels.sanitizer.lanes import Lanes, written_twice
+from statecheck.kernels.sanitizer.log import AccessLog
+from statecheck.kernels.sanitizer.provenance import UNKNOWN, Provenance
+from statecheck.kernels.sanitizer.races import first_race
+from statecheck.kernels.sanitizer.shadow import Shadow
+from statecheck.kernels.sanitizer.touches import Touch, place_texts
+from statecheck.kernels.sanitizer.views import TensorView, view_of
+
+
+class Sanitizer:
+    """What is known about memory; the code that launches declares it. See `statecheck.sanitizer`."""
+
+    def __init__(self, *, record: bool = False) -> None:
+        self.launches = 0
+        self.provenance = Provenance()
+        self._shadow = Shadow()
+        self._record = record
+        self._writers: list[tuple[Touch, Access, TensorView | None]] = []
+        self._kernel = ""
+        self._log: AccessLog | None = None
+        self._lanes = Lanes()
+
+    def register(self, tensor: Any, name: str) -> None:
+        """A tensor that kernels reach through raw addresses (a table of data_ptr()), or the name of any tensor.
+
+        It is kept alive until it is forgotten, or the context ends.
+        """
+        self.provenance.register(view_of(tensor, name, keep=True))
+
+    def forget(self, tensor: Any) -> None:
+        """Take a registration back.
+
+        Raises:
+            ValueError: there is none.
+        """
+        view = view_of(tensor, "")
+        if not self.provenance.forget(view):
+            shape = list(view.geometry.shape)
+            raise ValueError(f"tensor = {shape} at {view.base:#x}, but should be a registered one [forget]")
+
+    def unwritten(self, tensor: Any) -> None:
+        """These bytes have not been written yet: reading them is an error until a kernel stores there."""
+        self.mark_unwritten(view_of(tensor, "", keep=True))
+
+    def written(self, tensor: Any) -> None:
+        """The host has written these bytes."""
+        self.mark_written(view_of(tensor, "", keep=True))
+
+    def mark_unwritten(self, view: TensorView) -> None:
+        self._shadow.mark_unwritten(view)
+
+    def mark_written(self, view: TensorView) -> None:
+        self._shadow.mark_written(view)
+
+    def all_written(self) -> None:
+        """A launch is about to run unwatched, which may write any byte: no byte counts as unwritten any more."""
+        self._shadow.forget_unwritten()
+
+    def free(self, tensor: Any, why: str = "") -> None:
+        """No kernel may load or store these bytes, for example those of a block handed back to its pool."""
+        self._shadow.free(view_of(tensor, self._name_of(tensor), keep=True), why)
+
+    def own(self, tensor: Any, owner: str, why: str = "") -> None:
+        """These bytes are free no longer; findings name the owner, and why."""
+        self._shadow.own(view_of(tensor, "", keep=True), owner, why)
+
+    def last_writer(self, address: int) -> Access | None:
+        """The last store or atomic that a kernel made to the byte at an address.
+
+        Raises:
+            ValueError: nothing is recorded.
+        """
+        if not self._record:
+            raise ValueError("record = False, but should be True to ask for the last writer [sanitize]")
+        for touch, access, view in reversed(self._writers):
+            if touch.low <= address < touch.high and touch.has(address):
+                index = view.index(address) if view else None
+                return replace(access, address=address, index=index)
+        return None
+
+    def begin_launch(self, kernel: str) -> None:
+        self.launches += 1
+        self._kernel = kernel
+        self.provenance.begin_launch()
+        self._lanes, self._log = Lanes(), None
+
+    def begin_grid(self, programs: int) -> None:
+        self._log = AccessLog() if programs > 1 else None
+
+    def end_launch(self) -> None:
+        """All programs have ended.
+
+        Raises:
+            RaceBetweenPrograms: two of them got in each other's way.
+        """
+        log, self._log = self._log, None
+        race = first_race(log) if log is not None else None
+        if race is not None:
+            self._refuse_race(*race)
+
+    def barrier(self, program: Program) -> None:
+        self._lanes.barrier(program)
+
+    def before(self, touch: Touch) -> None:
+        """An access that is about to be made.
+
+        Raises:
+            Finding: it may not be made.
+        """
+        outside = first_outside(touch, self.provenance)
+        if outside is not None:
+            self._refuse_outside(touch, *outside)
+        misaligned = first_misaligned(touch)
+        if misaligned is not None:
+            self._refuse_misaligned(touch, misaligned)
+        if self._shadow.near(touch.low, touch.high):
+            self._before_marked(touch)
+        twice = written_twice(touch) if touch.kind == "store" else None
+        if twice is not None:
+            self._refuse_twice(touch, twice)
+        met = self._lanes.add(touch)
+        if met is not None:
+            self._refuse_meeting(touch, *met)
+
+    def _before_marked(self, touch: Touch) -> None:
+        freed = self._shadow.freed_address(touch)
+        if freed is not None:
+            self._refuse_freed(touch, freed)
+        unwritten = self._shadow.unwritten_address(touch)
+        if unwritten is not None:
+            self._refuse_unwritten(touch, unwritten)
+
+    def after(self, touch: Touch) -> None:
+        """The access has been made, and an atomic one's part in the order of programs is known."""
+        touch.data = None
+        if touch.writes:
+            self._shadow.store(touch)
+            if self._record:
+                self._writers.append((touch, self._access(touch, touch.low), self._view_at(touch, touch.low)))
+        if self._log is not None:
+            self._log.add(touch)
+
+    def _refuse_outside(self, touch: Touch, address: int, views: tuple[TensorView, ...]) -> NoReturn:
+        name = views[0].name if views else ""
+        index = views[0].index(address) if views else None
+        access = self._access(touch, address, name, index)
+        element = f", as element {list(index)}" if index else ""
+        place = where(address, touch.nbytes, views, self.provenance.known())
+        message = (
+            f"program {touch.program} of {self._kernel} {access.verb} {byte_count(touch.nbytes)} at {access.place}{element}, "
+            f"{place}{self._owned(address)}"
+        )
+        raise OutsideView(message, access)
+
+    def _refuse_misaligned(self, touch: Touch, address: int) -> NoReturn:
+        access = self._access(touch, address)
+        message = (
+            f"{access}, at an address that is no multiple of {touch.nbytes}: a CPU does not mind, and a GPU "
+            "ends the program"
+        )
+        raise Misaligned(message, access)
+
+    def _refuse_freed(self, touch: Touch, byte: int) -> NoReturn:
+        access = self._access(touch, byte)
+        mark = self._shadow.freed.at(byte)
+        assert mark is not None
+        owner = f" of {mark.owner}" if mark.owner else ""
+        why = f": {mark.why}" if mark.why else ""
+        raise FreedBlock(f"{access}, but these bytes{owner} were freed{why}", access)
+
+    def _refuse_unwritten(self, touch: Touch, byte: int) -> NoReturn:
+        access = self._access(touch, byte)
+        raise UnwrittenRead(f"{access}, but it has not been written yet{self._owned(byte)}", access)
+
+    def _refuse_twice(self, touch: Touch, byte: int) -> NoReturn:
+        access = self._access(touch, byte)
+        message = (
+            f"{access} in two lanes of one tile with different values: which one stays is left to chance"
+        )
+        raise RaceWithinProgram(message, access, access)
+
+    def _refuse_meeting(self, touch: Touch, earlier: Touch, byte: int) -> NoReturn:
+        access, other = self._access(touch, byte), self._access(earlier, byte)
+        message = (
+            f"{access}, which another lane of the program {other.verb} at {other.place}, with no barrier between; "
+            "a CPU makes a tile's accesses all at once, so this looks right here and goes wrong on a GPU"
+        )
+        raise RaceWithinProgram(message, access, other)
+
+    def _refuse_race(self, one: Touch, two: Touch, byte: int) -> NoReturn:
+        access, other = self._access(one, byte), self._access(two, byte)
+        message = (
+            f"{access}; program {other.program} {other.verb} it at {other.place}, and nothing orders the two"
+            f"{self._owned(byte)}"
+        )
+        raise RaceBetweenPrograms(message, access, other)
+
+    def _owned(self, byte: int) -> str:
+        mark = self._shadow.freed.at(byte)
+        if mark is None or not mark.owner:
+            return ""
+        why = f", {mark.why}" if mark.why else ""
+        return f" ({mark.owner}{why})"
+
+    def _access(
+        self, touch: Touch, byte: int, name: str | None = None, index: tuple[int, ...] | None = None
+    ) -> Access:
+        """The element of a touch that has this byte."""
+        if name is None:
+            view = self._view_at(touch, byte)
+            name, index = (view.name, view.index(byte)) if view else ("", None)
+        texts = place_texts(touch.place)
+        kind, program = touch.kind, touch.program
+        return Access(
+            kind, program, self._kernel, name, index, byte, touch.nbytes, *texts, launch=self.launches
+        )
+
+    def _view_at(self, touch: Touch, byte: int) -> TensorView | None:
+        some = touch.origin if isinstance(touch.origin, int) else UNKNOWN
+        views = list(self.provenance.origins[some]) if some != UNKNOWN else self.provenance.known()
+        return next((view for view in views if view.geometry.has(byte - view.base, 1)), None)
+
+    def _name_of(self, tensor: Any) -> str:
+        key = view_of(tensor, "").key
+        return next((view.name for view in self.provenance.registered if view.key == key), "")

@@ -1,0 +1,79 @@
+"""Expressions for what kernels do most: integers, comparisons and selections, written out instead of called."""
+
+from __future__ import annotations
+
+from statecheck.kernels.source.flow import SCALAR
+from statecheck.kernels.source.ir import Operation
+
+_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
+_SIGNED = {"eq": "==", "ne": "!=", "slt": "<", "sle": "<=", "sgt": ">", "sge": ">="}
+_UNSIGNED = {"ult": "<", "ule": "<=", "ugt": ">", "uge": ">="}
+_WRAPPING = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
+_BITWISE = {"arith.andi": "&", "arith.ori": "|", "arith.xori": "^"}
+_DTYPE = {"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}
+
+
+def inline(one: Operation, names: list[str], forms: list[int], attributes: dict[str, str]) -> str | None:
+    """An expression of the result; None where a function has to be called."""
+    scalar = not any(form != SCALAR for form in forms)
+    element = one.operands[0].type.element if one.operands else ""
+    if one.name == "arith.select":
+        return _selected(names, forms, one.result.type.element)
+    if one.name == "arith.cmpi":
+        return _compared(attributes["predicate"], element, names, scalar=scalar)
+    if one.name in ("tt.int_to_ptr", "tt.ptr_to_int"):
+        return names[0]
+    if element not in _BITS and element != "i1":
+        return None
+    if one.name in _BITWISE:
+        return f"{names[0]} {_BITWISE[one.name]} {names[1]}"
+    if element == "i1":
+        return _of_bool(one, names, scalar=scalar)
+    if one.name in _WRAPPING:
+        plain = f"{names[0]} {_WRAPPING[one.name]} {names[1]}"
+        return _wrapped(plain, _BITS[element]) if scalar else plain
+    if one.name in ("arith.minsi", "arith.maxsi"):
+        if scalar:
+            sign = "<" if one.name == "arith.minsi" else ">"
+            return f"{names[0]} if {names[0]} {sign} {names[1]} else {names[1]}"
+        return f"{'minimum' if one.name == 'arith.minsi' else 'maximum'}({names[0]}, {names[1]})"
+    if one.name == "arith.extsi":
+        return names[0] if scalar else f"{names[0]}.astype({_DTYPE[one.result.type.element]})"
+    if one.name == "arith.extui" and scalar:
+        return f"{names[0]} & {(1 << _BITS[element]) - 1:#x}"
+    if one.name == "arith.trunci" and one.result.type.element != "i1":
+        target = one.result.type.element
+        return _wrapped(names[0], _BITS[target]) if scalar else f"{names[0]}.astype({_DTYPE[target]})"
+    return None
+
+
+def _wrapped(text: str, bits: int) -> str:
+    half = 1 << (bits - 1)
+    return f"(({text}) + {half:#x} & {(1 << bits) - 1:#x}) - {half:#x}"
+
+
+def _selected(names: list[str], forms: list[int], element: str) -> str | None:
+    condition, first, second = names
+    if forms[0] == SCALAR and forms[1] == forms[2]:
+        return f"{first} if {condition} else {second}"
+    if forms[0] == SCALAR or (forms[1] == forms[2] == SCALAR and element not in _DTYPE):
+        return None
+    if forms[1] == forms[2] == SCALAR:
+        first = f"{_DTYPE[element]}({first})"
+    return f"where({condition}, {first}, {second})"
+
+
+def _compared(predicate: str, element: str, names: list[str], *, scalar: bool) -> str | None:
+    if predicate in _SIGNED and (element != "i1" or predicate in ("eq", "ne")):
+        return f"{names[0]} {_SIGNED[predicate]} {names[1]}"
+    if predicate in _UNSIGNED and scalar and element in _BITS:
+        mask = (1 << _BITS[element]) - 1
+        return f"({names[0]} & {mask:#x}) {_UNSIGNED[predicate]} ({names[1]} & {mask:#x})"
+    return None
+
+
+def _of_bool(one: Operation, names: list[str], *, scalar: bool) -> str | None:
+    target = one.result.type.element
+    if one.name == "arith.extui" and target in _DTYPE:
+        return f"int({names[0]})" if scalar else f"{names[0]}.astype({_DTYPE[target]})"
+    return None

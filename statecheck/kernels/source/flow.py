@@ -1,0 +1,284 @@
+"""What is known of values before anything runs: whether a tile is one number, and where its pointers come from.
+
+Both are least solutions over a function: joins of what reaches a value, through branches, loops and blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+from statecheck.kernels.source.ir import Block, FuncOp, Operation, Value, type_of
+from statecheck.kernels.source.values import number, size_of
+
+SCALAR, LAZY, FULL = 0, 1, 2
+"""How a value is held: as one number, as an array that broadcasts to its shape, as an array of its shape."""
+
+Origin = str | int | None
+"""Of a pointer: a parameter's number, DYNAMIC for a variable of its own, None for nothing known."""
+DYNAMIC = "dynamic"
+
+_PASSED_ON = {
+    "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
+    "tt.int_to_ptr", "tt.ptr_to_int",
+}  # fmt: skip
+_EITHER = {"arith.select", "tt.cat", "tt.join"}
+_KEEP_STEPS = {
+    "arith.extsi",
+    "arith.extui",
+    "arith.trunci",
+    "tt.int_to_ptr",
+    "tt.ptr_to_int",
+    "tt.bitcast",
+    "tt.reshape",
+}
+_INTEGERS = ("i8", "i16", "i32", "i64")
+_SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
+_WHOLE = {
+    "tt.make_range", "tt.cat", "tt.join", "tt.histogram", "tt.dot", "tt.gather", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
+    "tt.atomic_load", "tt.atomic_poll", "tt.scan",
+}  # fmt: skip
+
+
+def edges(function: FuncOp) -> Iterable[tuple[Value, Value]]:
+    """Which value becomes which other one where control passes on."""
+    blocks = {block.label: block for block in function.blocks}
+    for operation in function.walk():
+        for label, passed in operation.successors:
+            yield from zip(passed, blocks[label].arguments, strict=True)
+        yield from _region_edges(operation)
+
+
+def _region_edges(operation: Operation) -> Iterable[tuple[Value, Value]]:
+    if operation.name == "scf.if":
+        for region in operation.regions:
+            yield from zip(yielded(region), operation.results, strict=True)
+    elif operation.name == "scf.for":
+        carried = operation.regions[0][0].arguments[1:]
+        for sources in (operation.operands[3:], yielded(operation.regions[0])):
+            yield from zip(sources, carried, strict=True)
+            yield from zip(sources, operation.results, strict=True)
+    elif operation.name == "scf.while":
+        before, after = (region[0].arguments for region in operation.regions)
+        condition = yielded(operation.regions[0])[1:]
+        yield from zip(operation.operands, before, strict=True)
+        yield from zip(yielded(operation.regions[1]), before, strict=True)
+        yield from zip(condition, after, strict=True)
+        yield from zip(condition, operation.results, strict=True)
+
+
+def yielded(region: list[Block]) -> list[Value]:
+    """What a region hands on at its end; what hands on nothing is not printed."""
+    last = region[-1].operations[-1] if region[-1].operations else None
+    return last.operands if last and last.name in ("scf.yield", "scf.condition") else []
+
+
+class Flow:
+    """Forms and origins of all values of a function.
+
+    Args:
+        entry: the function is a launch's own, whose parameters are the launch's arguments.
+    """
+
+    def __init__(self, function: FuncOp, *, entry: bool) -> None:
+        self._operations = list(function.walk())
+        self._edges = list(edges(function))
+        self._form: dict[Value, int] = {}
+        self._origin: dict[Value, Origin] = {}
+        self.addresses = _addresses(function, self._operations, self._edges)
+        for at, value in enumerate(function.arguments):
+            self._form[value] = SCALAR if value.type.shape is None else FULL
+            if value in self.addresses:
+                self._origin[value] = at if entry and value.type.element == "ptr" else DYNAMIC
+        self._constants = {
+            one.result: number(
+                one.text.strip().removeprefix("dense<").removesuffix(">"), one.result.type.element
+            )
+            for one in self._operations
+            if one.name == "arith.constant" and one.result.type.element in _INTEGERS and "[" not in one.text
+        }
+        self._steps: dict[Value, int | None] = {}
+        self._defined = {value for one in self._operations for value in one.results} | {
+            target for _, target in self._edges
+        }
+        self._solve()
+        self._solve_steps()
+
+    def step(self, value: Value) -> int | None:
+        """By how much each element of a tile of one dimension exceeds the one before it; None if that is not known.
+
+        For pointers in bytes. Integers may wrap around on the way, which the first and the last element show.
+        """
+        return self._steps.get(value) if self.form(value) else 0
+
+    def form(self, value: Value) -> int:
+        return self._form.get(value, SCALAR)
+
+    def origin(self, value: Value) -> Origin:
+        return self._origin.get(value)
+
+    def carries(self, value: Value) -> bool:
+        """Whether a variable of its own says where the value's pointers come from."""
+        return self._origin.get(value) == DYNAMIC
+
+    def _solve(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for operation in self._operations:
+                changed |= self._step(operation)
+            for source, target in self._edges:
+                changed |= self._raise(target, self.form(source))
+                if source in self._origin or target in self._origin:
+                    changed |= self._join(target, self._origin.get(source))
+
+    def _solve_steps(self) -> None:
+        """Behind the forms: what is not known yet says nothing, so that a pointer that a loop carries keeps its step."""
+        changed = True
+        while changed:
+            changed = False
+            for operation in self._operations:
+                for value in operation.results:
+                    if self.form(value) and not any(self._is_open(one) for one in operation.operands):
+                        changed |= self._stepped(value, self._step_of(operation))
+            for source, target in self._edges:
+                if self.form(target) and not self._is_open(source):
+                    changed |= self._stepped(target, self.step(source))
+
+    def _is_open(self, value: Value) -> bool:
+        return bool(self.form(value)) and value not in self._steps and value in self._defined
+
+    def _step(self, operation: Operation) -> bool:
+        changed = False
+        if operation.name in ("tt.reduce", "tt.scan"):
+            for value in operation.regions[0][0].arguments:
+                changed |= self._raise(value, FULL)
+        form = self._formed(operation)
+        for value in operation.results:
+            changed |= self._raise(value, form(value))
+            if value in self.addresses:
+                changed |= self._derive(operation, value)
+        return changed
+
+    def _formed(self, operation: Operation) -> Callable[[Value], int]:
+        name = operation.name
+        if name in ("scf.if", "scf.for", "scf.while", "arith.constant"):
+            return self.form
+        if name in _WHOLE or name in ("tt.reduce", "tt.call"):
+            return lambda value: SCALAR if value.type.shape is None else FULL
+        highest = max((self.form(one) for one in operation.operands), default=SCALAR)
+        if name in _SHAPED and highest:
+            return lambda value: (
+                LAZY
+                if value.type.shape != operation.operands[0].type.shape and name == "tt.broadcast"
+                else highest
+            )
+        return lambda value: highest
+
+    def _step_of(self, operation: Operation) -> int | None:
+        name, steps = operation.name, [self.step(one) for one in operation.operands]
+        if len(operation.result.type.shape or ()) != 1:
+            return None
+        if name == "tt.make_range":
+            return 1
+        if name in _KEEP_STEPS and steps[0] is not None:
+            return steps[0]
+        if len(steps) != 2 or None in steps:
+            return None
+        first, second = (one or 0 for one in steps)
+        if name in ("arith.addi", "arith.subi"):
+            return first + second if name == "arith.addi" else first - second
+        if name == "tt.addptr":
+            return first + second * size_of(type_of(operation.operands[0].type.pointee).element)
+        if name == "arith.muli":
+            factors = [self._constants.get(one) for one in operation.operands]
+            if factors[1] is not None:
+                return first * int(factors[1])
+            return second * int(factors[0]) if factors[0] is not None else None
+        return None
+
+    def _stepped(self, value: Value, step: int | None) -> bool:
+        if value not in self._steps:
+            self._steps[value] = step
+            return True
+        if self._steps[value] is None or self._steps[value] == step:
+            return False
+        self._steps[value] = None
+        return True
+
+    def _raise(self, value: Value, form: int) -> bool:
+        if form <= self._form.get(value, SCALAR):
+            return False
+        self._form[value] = form
+        return True
+
+    def _derive(self, operation: Operation, value: Value) -> bool:
+        name, operands = operation.name, operation.operands
+        if name in (
+            "tt.load",
+            "tt.call",
+            "tt.atomic_rmw",
+            "tt.atomic_cas",
+            "tt.atomic_load",
+            "tt.atomic_poll",
+            "tt.split",
+        ):
+            return self._join(value, DYNAMIC)
+        if name in _PASSED_ON:
+            return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
+        if name == "tt.addptr":
+            return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
+        if name in ("arith.addi", "arith.subi"):
+            known = [self._origin[one] for one in operands if one in self._origin]
+            if not known:
+                return False
+            return self._join(value, known[0] if len(known) == 1 else DYNAMIC)
+        if name in _EITHER:
+            either = operands[1:] if name == "arith.select" else operands
+            changed = False
+            for one in either:
+                changed |= one in self._origin and self._join(value, self._origin[one])
+            missing = [one for one in either if one not in self._origin]
+            if missing and value in self._origin:
+                changed |= self._join(value, DYNAMIC)
+            return changed
+        return False
+
+    def _join(self, value: Value, origin: Origin) -> bool:
+        before = self._origin.get(value, "")
+        after = origin if before == "" else before if before == origin else DYNAMIC
+        if after == before:
+            return False
+        self._origin[value] = after
+        return True
+
+
+def _addresses(
+    function: FuncOp, operations: list[Operation], passed: list[tuple[Value, Value]]
+) -> set[Value]:
+    """Pointers, and the 64-bit integers that pointers are made of."""
+    found = {one for one in _values(function, operations) if one.type.element == "ptr"}
+    sources: dict[Value, list[Value]] = {}
+    for source, target in passed:
+        sources.setdefault(target, []).append(source)
+    made_of = _PASSED_ON | _EITHER | {"arith.addi", "arith.subi", "tt.split"}
+    for operation in operations:
+        if operation.name in made_of:
+            for value in operation.results:
+                sources.setdefault(value, []).extend(operation.operands)
+    waiting = list(found)
+    while waiting:
+        for source in sources.get(waiting.pop(), []):
+            if source not in found and source.type.element in ("i64", "ptr"):
+                found.add(source)
+                waiting.append(source)
+    return found
+
+
+def _values(function: FuncOp, operations: list[Operation]) -> Iterable[Value]:
+    blocks = itertools.chain(
+        function.blocks, (block for one in operations for region in one.regions for block in region)
+    )
+    yield from function.arguments
+    yield from (value for block in blocks for value in block.arguments)
+    yield from (value for one in operations for value in one.results)

@@ -1,0 +1,49 @@
+"""Where operations come from: the locations at the end of a module's text, as lines of kernel code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import triton
+
+from statecheck.kernels.source.ir import NOWHERE, SourcePlace
+
+_LOC_LINE = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_FILE_LOC = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_NAME_LOC = re.compile(r'^"(?:[^"\\]|\\.)*"\((#loc\d*)\)$')
+_CALL_LOC = re.compile(r"^callsite\((#loc\d*) at (#loc\d*)\)$")
+_FUSED_LOC = re.compile(r"^fused(?:<.*>)?\[(.*)\]$")
+
+
+_LIBRARY = str(Path(triton.__file__).parent)
+
+
+class Locations:
+    def __init__(self, lines: list[str]) -> None:
+        self._texts = {
+            found.group(1): found.group(2) for line in lines if (found := _LOC_LINE.match(line)) is not None
+        }
+        self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def place(self, name: str) -> SourcePlace:
+        stack = self._stack(name)
+        # What a function of Triton's library does, the line that calls it does.
+        own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
+        return SourcePlace(*stack[own], stack[own + 1 :]) if stack else NOWHERE
+
+    def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
+        if name not in self._stacks:
+            self._stacks[name] = self._read(self._texts.get(name, "unknown"))
+        return self._stacks[name]
+
+    def _read(self, text: str) -> tuple[tuple[str, int], ...]:
+        if (found := _FILE_LOC.match(text)) is not None:
+            return ((found.group(1), int(found.group(2))),)
+        if (found := _NAME_LOC.match(text)) is not None:
+            return self._stack(found.group(1))
+        if (found := _CALL_LOC.match(text)) is not None:
+            return self._stack(found.group(1)) + self._stack(found.group(2))
+        if (found := _FUSED_LOC.match(text)) is not None:
+            return self._stack(found.group(1).split(",")[0].strip())
+        return ()

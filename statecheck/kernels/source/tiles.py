@@ -1,0 +1,185 @@
+"""What kernels do with whole tiles: reductions, scans, products, and the reading of their attributes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statecheck.kernels.source.ir import NotUnderstoodError, Type
+from statecheck.kernels.source.values import dtype_of, number
+
+Array = NDArray[Any]
+
+UFUNCS = {
+    "arith.addi": "add",
+    "arith.muli": "multiply",
+    "arith.minsi": "minimum",
+    "arith.maxsi": "maximum",
+    "arith.andi": "bitwise_and",
+    "arith.ori": "bitwise_or",
+    "arith.xori": "bitwise_xor",
+}
+"""NumPy's functions for reductions of integers by one operation."""
+
+
+def integer(text: str, name: str) -> int:
+    """An attribute of an operation, such as `axis = 0 : i32`."""
+    found = re.search(rf"\b{name} = (-?\d+)", text)
+    if found is None:
+        raise NotUnderstoodError(f"an operation without {name}: {text[:60]}")
+    return int(found.group(1))
+
+
+def integers(text: str, name: str) -> tuple[int, ...]:
+    """An attribute such as `order = array<i32: 1, 0>`."""
+    found = re.search(rf"\b{name} = array<i32: ([\d, -]+)>", text)
+    if found is None:
+        raise NotUnderstoodError(f"an operation without {name}: {text[:60]}")
+    return tuple(int(one) for one in found.group(1).split(","))
+
+
+def array(text: str, kind: Type) -> Array:
+    """A dense constant whose elements differ."""
+    flat = [number(one, kind.element) for one in re.findall(r"[^\[\],\s]+", text)]
+    return np.array(flat, dtype_of(kind.element)).reshape(kind.shape or ())
+
+
+def full(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A tile of one number."""
+    result: Array = np.empty(shape, dtype)
+    result.fill(value)
+    return result
+
+
+def _scalar(result: Any) -> Any:
+    """What a reduction to one element gives: an int, or a NumPy scalar of a float."""
+    return result.item() if result.dtype.kind in "iub" else result[()]
+
+
+def reduce(function: np.ufunc, tile: Array, axis: int) -> Any:
+    """A reduction of integers along an axis."""
+    result = function.reduce(tile, axis=axis, dtype=tile.dtype)
+    return result if result.ndim else result.item()
+
+
+def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], axis: int) -> Any:
+    """A reduction by a region, which halves the axis until one is left."""
+    parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
+    while (count := parts[0].shape[0]) > 1:
+        halves = [part[: count // 2] for part in parts] + [part[count // 2 :] for part in parts]
+        parts = [np.asarray(part) for part in combine(*halves)]
+    result = tuple(part[0] if part.ndim > 1 else _scalar(part[0]) for part in parts)
+    return result[0] if len(result) == 1 else result
+
+
+def scan(function: np.ufunc, tile: Array, axis: int, backwards: bool) -> Array:
+    """A scan of integers along an axis."""
+    source = np.flip(tile, axis) if backwards else tile
+    result: Array = function.accumulate(source, axis=axis, dtype=tile.dtype)
+    return np.flip(result, axis) if backwards else result
+
+
+def scan_by(
+    combine: Callable[..., tuple[Any, ...]],
+    tiles: tuple[Array, ...],
+    axis: int,
+    backwards: bool,
+) -> Any:
+    """A scan by a region, one element after the other."""
+    parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
+    parts = [part[::-1] if backwards else part for part in parts]
+    results = [np.empty_like(part) for part in parts]
+    for at in range(parts[0].shape[0]):
+        here = [part[at : at + 1] for part in parts]
+        if at:
+            here = list(combine(*(result[at - 1 : at] for result in results), *here))
+        for result, part in zip(results, here, strict=True):
+            result[at : at + 1] = part
+    moved = tuple(np.moveaxis(result[::-1] if backwards else result, 0, axis) for result in results)
+    return moved[0] if len(moved) == 1 else moved
+
+
+def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], tf32: bool) -> Array:
+    """A product of tiles added to a third one; sums of floats are rounded once."""
+    if elements[0].startswith("f8"):
+        raise NotUnderstoodError("tt.dot of fp8")
+    if a.dtype.kind == "i":
+        return np.matmul(a.astype(np.int32), b.astype(np.int32)) + c
+    if tf32:
+        a, b = _tf32(a), _tf32(b)
+    exact = np.matmul(a.astype(np.float64), b.astype(np.float64)) + c.astype(np.float64)
+    return exact.astype(c.dtype)
+
+
+def _tf32(tile: Array) -> Array:
+    """What a tensor core reads of float32: ten bits of the fraction."""
+    return (tile.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def gather(source: Array, index: Array, axis: int) -> Array:
+    """Elements of `source` by their places along an axis."""
+    return np.take_along_axis(source, index.astype(np.int64), axis)
+
+
+def histogram(tile: Array, bins: int, mask: Array | None = None) -> Array:
+    """How often each of the numbers below `bins` is there."""
+    chosen = tile if mask is None else tile[mask]
+    inside = chosen[(chosen >= 0) & (chosen < bins)]
+    return np.bincount(inside.reshape(-1), minlength=bins).astype(np.int32)
+
+
+def moved_origins(
+    origin: Any, source: tuple[int, ...], target: tuple[int, ...], order: tuple[int, ...] | None
+) -> Any:
+    """Origins of a tile's pointers after its shape has changed."""
+    if origin is None or type(origin) is int:
+        return origin
+    if order is not None:
+        return np.broadcast_to(origin, source).transpose(order)
+    if np.prod(source) == np.prod(target):
+        return np.broadcast_to(origin, source).reshape(target)
+    return np.broadcast_to(origin, target)
+
+
+def select_origins(condition: Array, first: Any, second: Any) -> Any:
+    """Origins of selected pointers; -1 where nothing is known."""
+    if first is None and second is None:
+        return None
+    if type(first) is int and first == second:
+        return first
+    return np.where(condition, *(np.int64(-1) if one is None else one for one in (first, second)))
+
+
+class AssertionFailedError(Exception):
+    """A `tl.device_assert` of a kernel that does not hold."""
+
+    place: tuple[str, int] = ("", 0)
+
+
+def asserted(condition: Any, message: str, place: str, program: tuple[int, int, int]) -> None:
+    """Stop where a kernel's assertion does not hold.
+
+    Raises:
+        AssertionFailedError: with the kernel's message, its line and the program.
+    """
+    if not np.all(condition):
+        error = AssertionFailedError(f"{place}: program {program}: assertion failed: {message}")
+        file, _, line = place.rpartition(":")
+        error.place = file, int(line)
+        raise error
+
+
+def printed(prefix: str, program: tuple[int, int, int], values: tuple[Any, ...]) -> None:
+    """What `tl.device_print` shows."""
+    for value in values or ("",):
+        print(f"pid {program}{prefix}{value}")
+
+
+def literal(text: str) -> Any:
+    """A Python literal out of an attribute."""
+    return ast.literal_eval(text)

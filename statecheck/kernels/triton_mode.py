@@ -1,0 +1,99 @@
+"""How the subject's kernels run in this process: executed from their IR on a CPU, or compiled, and with how many warps.
+
+Which of the two it is holds for the whole process: executed and compiled kernels must not meet in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from statecheck.kernels import compilations
+
+INTERPRET = "TRITON_INTERPRET"
+NUM_WARPS = "STATECHECK_NUM_WARPS"
+_OFF = ("", "0", "false", "off", "no", "n")
+
+
+class _Settled:
+    """For which device this process has been prepared."""
+
+    compiles = ""
+
+
+def prepare(device: str) -> None:
+    """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
+
+    Where kernels are compiled, compilations are counted from now on, and STATECHECK_NUM_WARPS is the number of warps of
+    every launch.
+
+    Raises:
+        ValueError: this process runs kernels in the other way, TRITON_INTERPRET is set, or a variable says
+            what cannot be.
+    """
+    on_cpu = device == "cpu"
+    if on_cpu and _Settled.compiles:
+        raise ValueError(
+            f"device = 'cpu', but should be {_Settled.compiles!r} in a process that compiles its kernels [prepare]"
+        )
+    if on_cpu:
+        os.environ.pop(INTERPRET, None)
+    elif os.environ.get(INTERPRET, "0").lower() not in _OFF:
+        raise ValueError(
+            f"{INTERPRET} = {os.environ[INTERPRET]!r}, but should be unset on {device} [prepare]"
+        )
+    if interprets():
+        raise ValueError(
+            f"{INTERPRET} was 1 when Triton was imported, but should be unset where kernels run on {device} [prepare]"
+        )
+    if on_cpu:
+        from statecheck.kernels.launch import install
+
+        install()
+        return
+    if executes():
+        raise ValueError(
+            f"device = {device!r}, but should be 'cpu' in a process that executes kernels from their IR [prepare]"
+        )
+    _Settled.compiles = device
+    compilations.count()
+    if NUM_WARPS in os.environ:
+        _launch_with(_warps(os.environ[NUM_WARPS]))
+
+
+def executes() -> bool:
+    """Whether this process's kernels are executed on the CPU; False where nothing has asked for it yet."""
+    if "statecheck.kernels.launch" not in sys.modules:
+        return False
+    from statecheck.kernels.launch import installed
+
+    return installed()
+
+
+def interprets() -> bool:
+    """Whether Triton was imported with TRITON_INTERPRET = 1, and runs all kernels of this process in its interpreter."""
+    if "triton.language" not in sys.modules:
+        return False
+    import triton.language
+
+    return type(triton.language.cdiv).__name__ == "InterpretedFunction"
+
+
+def _warps(text: str) -> int:
+    if text not in ("1", "2", "4", "8", "16", "32"):
+        raise ValueError(f"{NUM_WARPS} = {text!r}, but should be a power of two of at most 32 [prepare]")
+    return int(text)
+
+
+@cache
+def _launch_with(num_warps: int) -> None:
+    from statecheck.kernels.private import JITFunction
+
+    plain = JITFunction.run
+
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return plain(self, *arguments, **keywords | {"num_warps": num_warps})
+
+    JITFunction.run = run

@@ -1,0 +1,187 @@
+"""The memory of a launch that the sanitizer watches: it is shown every access before it is made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from statecheck.kernels import launch
+from statecheck.kernels.memory import Memory, filled, read, store_run, was_exchanged, write
+from statecheck.kernels.sanitizer.touches import Touch
+from statecheck.kernels.sanitizer.watch import Sanitizer
+from statecheck.kernels.source.sites import Site
+
+Array = NDArray[Any]
+_lowest, _highest = np.minimum.reduce, np.maximum.reduce
+
+
+@contextlib.contextmanager
+def watching(watch: Sanitizer) -> Iterator[None]:
+    """Every access of an executed launch in this context is shown to the sanitizer before it is made."""
+    with launch.running(memory=lambda one: WatchedMemory(watch, one), unwatched=watch.all_written):
+        yield
+
+
+class WatchedMemory(Memory):
+    """Shows a sanitizer what a launch does."""
+
+    def __init__(self, watch: Sanitizer, one: launch.Launched) -> None:
+        super().__init__()
+        self._watch = watch
+        watch.begin_launch(one.kernel)
+        watch.begin_grid(prod(one.grid))
+        provenance = watch.provenance
+        self._arguments = [
+            provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
+            for argument, name in zip(one.arguments, one.names, strict=True)
+        ]
+        self._at = provenance.at
+
+    def argument(self, number: int) -> int | None:
+        return self._arguments[number]
+
+    def origin_of(self, value: int) -> Any:
+        return self._at(value)
+
+    def origins_of(self, values: Array) -> Any:
+        return self._watch.provenance.among(values)
+
+    def end(self) -> None:
+        self._watch.end_launch()
+
+    def barrier(self) -> None:
+        self._watch.barrier(self.program)
+
+    exchange = barrier
+
+    def load1(self, site: Site, pointer: int, origin: Any) -> Any:
+        touch = self._one("load", site, pointer, origin)
+        self._watch.before(touch)
+        value = super().load1(site, pointer, origin)
+        self._watch.after(touch)
+        return value
+
+    def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
+        touch = self._many("load", site, pointers, mask, origin)
+        if touch is None:
+            return filled(site.element, pointers.shape, other)
+        self._watch.before(touch)
+        if touch.is_run:
+            value = self.load_run(site, touch.low, len(touch.addresses), mask, other)
+        else:
+            value = read(site.element, pointers, mask, other)
+        self._watch.after(touch)
+        return value
+
+    def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
+        if self.warp:
+            return
+        touch = self._one("store", site, pointer, origin)
+        touch.reads, touch.writes = False, True
+        touch.data = value
+        self._watch.before(touch)
+        super().store1(site, pointer, value, origin)
+        self._watch.after(touch)
+
+    def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
+        mask = self.own(mask, pointers.shape)
+        touch = self._many("store", site, pointers, mask, origin, values)
+        if touch is None:
+            return
+        touch.reads, touch.writes = False, True
+        self._watch.before(touch)
+        if touch.is_run and site.element != "bf16":
+            store_run(touch.low, values if mask is None else values[mask])
+        else:
+            write(site.element, pointers, values, mask)
+        self._watch.after(touch)
+
+    def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
+        touch = self._atomic(site, pointer, mask, origin)
+        if touch is None or self.warp:
+            return super().rmw(site, pointer, value, mask, origin)
+        touch.reads, touch.writes = site.operation != "store", site.operation not in ("load", "poll")
+        self._watch.before(touch)
+        result = super().rmw(site, pointer, value, mask, origin)
+        self._watch.after(touch)
+        return result
+
+    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
+        touch = self._atomic(site, pointer, None, origin)
+        assert touch is not None
+        if self.warp:
+            return super().cas(site, pointer, expected, value, origin)
+        self._watch.before(touch)
+        result = super().cas(site, pointer, expected, value, origin)
+        # One that finds another value changes nothing, and so publishes nothing.
+        touch.writes = was_exchanged(site, result, expected)
+        touch.releases = touch.releases and touch.writes
+        self._watch.after(touch)
+        return result
+
+    def _atomic(self, site: Site, pointer: Any, mask: Any, origin: Any) -> Touch | None:
+        if np.ndim(pointer) == 0:
+            touch = None if mask is not None and not mask else self._one("atomic", site, pointer, origin)
+        else:
+            touch = self._many("atomic", site, pointer, mask, origin)
+        if touch is not None:
+            touch.acquires = site.sem in ("acquire", "acq_rel")
+            touch.releases = site.sem in ("release", "acq_rel")
+        return touch
+
+    def _one(self, kind: str, site: Site, pointer: int, origin: Any) -> Touch:
+        nbytes = site.nbytes
+        # A scalar address is a Python integer, which does not overflow. Tiles of addresses are int64 and wrap around; so does this,
+        # to be compared with the bounds of views.
+        if not -0x8000000000000000 <= pointer < 0x8000000000000000:
+            pointer = (pointer + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
+        addresses = np.array([pointer], np.int64)
+        return Touch(
+            kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin
+        )
+
+    def _many(
+        self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
+    ) -> Touch | None:
+        lanes, shape, addresses = None, pointers.shape, pointers
+        several = origin is not None and type(origin) is not int
+        if several:
+            origin = np.broadcast_to(origin, shape)
+        if mask is not None:
+            addresses = pointers[mask]
+            if not len(addresses):
+                return None
+            if len(addresses) < pointers.size:
+                lanes = mask
+                origin = origin[mask] if several else origin
+                values = None if values is None else values[mask]
+        if lanes is None and several:
+            origin = origin.reshape(-1)
+        if addresses.ndim != 1:
+            addresses = addresses.reshape(-1)
+        run = False
+        if site.step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * site.step:
+            # No number has wrapped around on the way, so that the lanes' addresses rise.
+            low, high = int(addresses[0]), int(addresses[-1]) + site.nbytes
+            run = site.step >= site.nbytes and high - low == len(addresses) * site.nbytes
+        else:
+            low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
+        return Touch(
+            kind,
+            self.program,
+            site.line,
+            site.nbytes,
+            addresses,
+            low,
+            high,
+            lanes,
+            shape,
+            origin,
+            values,
+            is_run=run,
+        )

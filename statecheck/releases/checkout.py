@@ -1,0 +1,64 @@
+"""A working tree of vLLM: its version and its requirements. Nothing is written to it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+from pathlib import Path
+
+from statecheck.releases.requirements import LIGHT, Needed, needed, plain
+
+UNKNOWN = "999"
+_FILES = ("requirements/common.txt", "requirements-common.txt", "requirements.txt")
+_GIT_SECONDS = 20
+
+
+def version_of(folder: Path) -> str:
+    """The version that the tree was built as, that of its latest tag, or 999: newer than all."""
+    return _built(folder) or _described(folder) or UNKNOWN
+
+
+def requirements_of(folder: Path) -> Needed:
+    """What it says that it requires; anything that importing may take where it does not say so."""
+    for metadata in folder.glob("vllm-*.dist-info"):
+        return needed(importlib.metadata.Distribution.at(metadata).requires or ())
+    for name in _FILES:
+        if (folder / name).is_file():
+            return needed(_lines(folder / name))
+    return plain(LIGHT)
+
+
+def _built(folder: Path) -> str | None:
+    path = folder / "vllm" / "_version.py"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"^__version__ = .*?['\"](\d[\w.+]*)['\"]", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _described(folder: Path) -> str | None:
+    # A folder in somebody else's repository has that one's tags, which are not its own.
+    return version_at(folder, "HEAD") if (folder / ".git").exists() else None
+
+
+def version_at(folder: Path, commit: str) -> str | None:
+    """The version of the latest tag that a commit has, None without one."""
+    command = ["git", "-C", str(folder), "describe", "--tags", commit]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", told.stdout)
+    return found[1] if found else None
+
+
+def _lines(path: Path) -> list[str]:
+    """Those of a requirements file, with those of the files that it refers to."""
+    lines: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        other = re.match(r"(?:-r|--requirement)[ =]?\s*(\S+)", line)
+        if other and (path.parent / other[1]).is_file():
+            lines += _lines(path.parent / other[1])
+        else:
+            lines.append(line)
+    return lines

@@ -1,0 +1,203 @@
+"""What campaigns on several releases found: for each property and release one cell, kept as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from statecheck.data.json_files import load as read_json
+from statecheck.execution.verdict import Status
+
+RESULTS = Path(__file__).resolve().parents[3] / "compatibility.json"
+CAMPAIGN, RUN = "campaign.json", "run.json"
+PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
+ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"
+_STATES = {
+    Status.PASSED.value: PASSED,
+    Status.KNOWN.value: KNOWN,
+    Status.FALSIFIED.value: NEW,
+    Status.UNEXPECTED_PASS.value: GONE,
+    Status.ERROR.value: ERROR,
+    Status.NOT_APPLICABLE.value: NOT_APPLICABLE,
+}
+_EARLIER = {"not reached": NOT_TESTED}
+"""What states were called in files that are kept."""
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class ReleaseResult:
+    """One property on one release: what came of it, and the ids of the known defects that showed in it."""
+
+    state: str
+    known: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One release.
+
+    Args:
+        trouble: why there is no campaign, "" if there is one.
+        seconds: how long the campaign took.
+        cells: by property.
+        standings: of the known defects that are declared for it, by id: as in `campaign.json`.
+    """
+
+    release: str
+    trouble: str = ""
+    device: str = ""
+    seconds: float = 0.0
+    examples: int = 0
+    cells: Mapping[str, ReleaseResult] = field(default_factory=dict)
+    standings: Mapping[str, str] = field(default_factory=dict)
+
+    def count(self, state: str) -> int:
+        return Counter(cell.state for cell in self.cells.values())[state]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A known defect, as far as the table tells of it."""
+
+    id: str
+    title: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """Releases side by side; `topics` has the topic of each property."""
+
+    columns: tuple[Column, ...]
+    known: tuple[Known, ...]
+    topics: Mapping[str, str]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is new and nothing declared is gone."""
+        return not any(one.count(NEW) + one.count(GONE) + len(gone_in(one)) for one in self.columns)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every release has been through a whole campaign."""
+        return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.columns)
+
+    def save(self, path: Path) -> None:
+        """Write it, one line for each release and each property."""
+        told = {
+            "releases": [_told_column(one) for one in self.columns],
+            "known": [vars(one) for one in self.known],
+            "properties": [self._told_property(name) for name in sorted(self.topics, key=self._place)],
+        }
+        lists = (f' "{name}": [\n  {_lines(entries)}\n ]' for name, entries in told.items())
+        path.write_text("{\n" + ",\n".join(lists) + "\n}\n", encoding="utf-8")
+
+    def _place(self, name: str) -> tuple[str, str]:
+        return self.topics[name], name
+
+    def _told_property(self, name: str) -> dict[str, Any]:
+        cells = {one.release: _told_cell(one.cells[name]) for one in self.columns if name in one.cells}
+        return {"name": name, "topic": self.topics[name], "cells": cells}
+
+
+def gone_in(column: Column) -> list[str]:
+    """The known defects that no longer fail there."""
+    return [name for name, standing in column.standings.items() if standing == "no longer fails"]
+
+
+def loaded(path: Path) -> Compatibility:
+    """What `save` wrote."""
+    told = read_json(path, "a table of releases")
+    cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in told["releases"]}
+    for one in told["properties"]:
+        for release, cell in one["cells"].items():
+            cells[release][one["name"]] = ReleaseResult(
+                _EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2]
+            )
+    columns = tuple(Column(**one, cells=cells[one["release"]]) for one in told["releases"])
+    topics = {one["name"]: one["topic"] for one in told["properties"]}
+    return Compatibility(columns, tuple(Known(**one) for one in told["known"]), topics)
+
+
+def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibility:
+    """What the campaigns in these folders found, each called as its release.
+
+    Args:
+        topics: of the properties that there are; one that is gone since is among "others".
+    """
+    found = [(folder.name, _read(folder / CAMPAIGN), _read(folder / RUN)) for folder in folders]
+    columns = tuple(_column(release, campaign, run) for release, campaign, run in found)
+    known = {one["id"]: _known(one) for _, campaign, _ in found for one in campaign.get("known", [])}
+    named = {name: topics.get(name, "others") for one in columns for name in one.cells}
+    return Compatibility(columns, tuple(known[name] for name in sorted(known)), named)
+
+
+def by_release(folder: Path) -> list[Path]:
+    """The folders of releases in a folder of reports, the oldest release first.
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = [path.parent for name in (CAMPAIGN, RUN) for path in folder.glob(f"*/{name}")]
+    if not found:
+        raise ValueError(
+            f"from = {str(folder)!r}, but should be a folder with <release>/{CAMPAIGN} [compatibility]"
+        )
+    return sorted(
+        set(found), key=lambda path: ([int(one) for one in re.findall(r"\d+", path.name)], path.name)
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file's content; nothing where it is missing or broken, which the column then says."""
+    try:
+        found = read_json(path, "a campaign's record")
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _column(release: str, campaign: dict[str, Any], run: dict[str, Any]) -> Column:
+    rows: list[dict[str, Any]] = campaign.get("properties", [])
+    trouble = run.get("trouble", "") or ("" if rows else "no campaign was saved")
+    return Column(
+        release,
+        trouble,
+        campaign.get("device", ""),
+        round(run.get("seconds", campaign.get("seconds", 0.0))),
+        sum(row.get("examples", 0) for row in rows),
+        {row["name"]: _cell(row) for row in rows},
+        {one["id"]: one["standing"] for one in campaign.get("known", [])},
+    )
+
+
+def _cell(row: dict[str, Any]) -> ReleaseResult:
+    state = _STATES.get(row["status"], NOT_TESTED)
+    detail = " ".join(row.get("detail", "").split())[:_LONGEST]
+    return ReleaseResult(
+        state, tuple(sorted(row.get("known", ()))), detail if state not in (PASSED, KNOWN) else ""
+    )
+
+
+def _known(one: dict[str, Any]) -> Known:
+    return Known(one["id"], one.get("title", ""), one.get("link", ""))
+
+
+def _told_column(column: Column) -> dict[str, Any]:
+    names = ("release", "trouble", "device", "seconds", "examples")
+    return {name: getattr(column, name) for name in names} | {"standings": dict(column.standings)}
+
+
+def _told_cell(cell: ReleaseResult) -> list[Any]:
+    return [cell.state, list(cell.known), cell.detail]
+
+
+def _lines(entries: list[dict[str, Any]]) -> str:
+    return ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in entries)

@@ -1,0 +1,136 @@
+"""The tables of releases: properties by topic and known defects in docs/compatibility.md, a line each in the README."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from statecheck.releases.compatibility.record import (
+    ERROR,
+    GONE,
+    KNOWN,
+    NEW,
+    NOT_APPLICABLE,
+    NOT_TESTED,
+    PASSED,
+    Column,
+    Compatibility,
+    Known,
+    ReleaseResult,
+)
+from statecheck.text import markdown
+
+_SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
+_STANDINGS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}
+_LEGEND = (
+    "`·` passed; a number: showed the known defect of that number, and nothing else; **NEW**: falsified by something "
+    "that is not known; gone: a known defect no longer fails; `–` not applicable: the release lacks a function, or promises "
+    "nothing of it; `?` not tested; error: of the harness. A topic's line has how many of its applicable properties passed; "
+    "those that passed, or are not applicable, in every release have no line of their own."
+)
+_KNOWN_LEGEND = "`x` showed; `(x)` declared, and not seen in so few examples; gone: no longer fails; empty: the release does not have it."
+
+
+def table(found: Compatibility) -> str:
+    """All of it, as Markdown."""
+    tried = [one for one in found.columns if not one.trouble]
+    failed = [
+        f"{one.release} could not be tried: {_text(one.trouble)}" for one in found.columns if one.trouble
+    ]
+    numbers = {one.id: str(number) for number, one in enumerate(found.known, 1)}
+    rows = [*_counts(tried), *_properties(found, tried, numbers)]
+    parts = ["\n".join(markdown.table(_head("", tried), rows)), _LEGEND]
+    if found.known:
+        parts += [_known_table(found.known, tried), _KNOWN_LEGEND]
+    return "\n\n".join(parts + failed)
+
+
+def summary(found: Compatibility) -> str:
+    """A line for each release, as Markdown."""
+    head = ("release", "device", "properties passed", "known defect", "NEW", "not applicable")
+    rows = []
+    for one in found.columns:
+        counts = (str(one.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
+        rows.append((one.release, one.device, *counts))
+    return "\n".join(markdown.table(head, rows))
+
+
+def _head(first: str, columns: Sequence[Column]) -> list[str]:
+    return [first, *(one.release for one in columns)]
+
+
+def _counts(columns: Sequence[Column]) -> list[list[str]]:
+    """What a column's campaign amounts to."""
+    lines = [
+        _row("device, seconds", (f"{one.device}, {one.seconds:,.0f}" for one in columns)),
+        _row("examples", (f"{one.examples:,}" for one in columns)),
+        _row("known defects that showed", (str(_shown(one)) for one in columns)),
+    ]
+    for state in (PASSED, KNOWN, NEW, GONE, NOT_APPLICABLE, NOT_TESTED, ERROR):
+        counts = [one.count(state) for one in columns]
+        if any(counts) or state in (PASSED, NEW):
+            lines.append(_row(f"properties: {state}", map(str, counts)))
+    return lines
+
+
+def _shown(column: Column) -> int:
+    return sum(standing == "showed" for standing in column.standings.values())
+
+
+def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[str, str]) -> list[list[str]]:
+    lines: list[list[str]] = []
+    for topic in sorted(set(found.topics.values())):
+        names = sorted(name for name, one in found.topics.items() if one == topic)
+        lines.append(_row(f"**{topic}**", (_passed(one, names) for one in columns)))
+        lines += [
+            _row(f"`{name}`", (_symbol(one.cells.get(name), numbers) for one in columns))
+            for name in names
+            if not _alike(name, columns)
+        ]
+    return lines
+
+
+def _passed(column: Column, names: Sequence[str]) -> str:
+    states = [column.cells[name].state for name in names if name in column.cells]
+    return f"{states.count(PASSED)} of {len(states) - states.count(NOT_APPLICABLE)}"
+
+
+def _alike(name: str, columns: Sequence[Column]) -> bool:
+    """Whether there is nothing to say of it."""
+    states = {one.cells[name].state for one in columns if name in one.cells}
+    return states <= {PASSED} or states == {NOT_APPLICABLE}
+
+
+def _symbol(cell: ReleaseResult | None, numbers: dict[str, str]) -> str:
+    if cell is None:
+        return ""
+    known = ", ".join(sorted((numbers.get(one, one) for one in cell.known), key=_number))
+    if cell.state == KNOWN:
+        return known or "known"
+    return " ".join(filter(None, (_SYMBOLS[cell.state], known)))
+
+
+def _number(text: str) -> tuple[int, str]:
+    return (int(text), "") if text.isdigit() else (0, text)
+
+
+def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
+    lines = []
+    for number, one in enumerate(known, 1):
+        title = _text(one.title or one.id)
+        told = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
+        lines.append(_row(told, (_standing(column, one.id) for column in columns)))
+    return "\n".join(markdown.table(_head("known defect", columns), lines))
+
+
+def _standing(column: Column, name: str) -> str:
+    standing = column.standings.get(name, "")
+    return _STANDINGS.get(standing, standing)
+
+
+def _row(first: str, cells: Iterable[str]) -> list[str]:
+    return [first, *cells]
+
+
+def _text(text: str) -> str:
+    """Text that does not end its cell."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,216 @@
+"""An environment for each release: made once, whole or not at all, and kept while anybody uses it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from statecheck.data.files import write_whole
+from statecheck.data.locks import try_lock, wait_for_lock
+from statecheck.releases import checkout as checkouts
+from statecheck.releases.base import Base
+from statecheck.releases.pip import install, install_release
+from statecheck.releases.probe import ADAPTER, probe
+from statecheck.releases.requirements import LIGHT, Needed, bringing, light, needed
+from statecheck.rooms import home
+
+ROOT = home() / ".vllm"
+_FILLED, _COMPLETE = "filled.json", "complete.json"
+"""Written last, with the recipe: everything is installed that was known to be needed, and then that this was enough."""
+_ROUNDS = 12
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A release by its version, or a checkout."""
+
+    version: str
+    checkout: Path | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of its folder."""
+        if self.checkout is None:
+            return self.version
+        return f"path-{hashlib.sha256(str(self.checkout).encode()).hexdigest()[:12]}"
+
+    def __str__(self) -> str:
+        return f"vLLM {self.version}" + (f" in {self.checkout}" if self.checkout else "")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The interpreter of an environment, and the lock that keeps others from making it anew meanwhile, if one can."""
+
+    python: Path
+    variables: dict[str, str]
+    lock: int | None = None
+
+    def leave(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes environments below `root`.
+
+    Args:
+        module: what has to be importable in the end.
+        tell: is given what takes a while.
+    """
+
+    base: Base
+    root: Path = ROOT
+    module: str = ADAPTER
+    tell: Tell = print
+
+    def enter(self, wanted: Wanted) -> Environment:
+        """The environment, made if there is none, or none that was finished, or the base is another one by now.
+
+        Raises:
+            ValueError: it cannot be made.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.root / f"{wanted.key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._make_sure(wanted, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        if wanted.checkout is not None:
+            # It may have gone on since.
+            put_down_version(wanted.version, _packages_of(self._folder(wanted)))
+        return Environment(self.python(wanted), self.variables(wanted), lock)
+
+    def is_ready(self, wanted: Wanted) -> bool:
+        """Whether it is there, whole and made for this base."""
+        return self._says(wanted, _COMPLETE)
+
+    def python(self, wanted: Wanted) -> Path:
+        return self._folder(wanted) / "bin" / "python"
+
+    def variables(self, wanted: Wanted) -> dict[str, str]:
+        """Variables to run it with."""
+        # Compiled files would be written beside the sources.
+        return {"PYTHONPYCACHEPREFIX": str(self.root / f"{wanted.key}.pycache")} if wanted.checkout else {}
+
+    def _make_sure(self, wanted: Wanted, lock: int) -> None:
+        while True:
+            self._wait(lock, wanted, shared=True)
+            if self.is_ready(wanted):
+                return
+            self._wait(lock, wanted, shared=False)
+            if not self._says(wanted, _FILLED):
+                self._make(wanted)
+            if not self.is_ready(wanted):
+                self._complete(wanted)
+
+    def _wait(self, lock: int, wanted: Wanted, *, shared: bool) -> None:
+        if not try_lock(lock, shared=shared):
+            self.tell(f"statecheck: waiting for another process that sets up or uses {self._folder(wanted)}")
+            wait_for_lock(lock, shared=shared)
+
+    def _make(self, wanted: Wanted) -> None:
+        folder = self._folder(wanted)
+        self.tell(f"statecheck: setting up {wanted}, in {folder} (once, about a minute)")
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            # pip is borrowed too, where there is one.
+            venv.create(folder, symlinks=True, with_pip=find_spec("pip") is None)
+            self._fill(wanted, _packages_of(folder))
+        except OSError as error:
+            raise ValueError(f"{folder} cannot be made: {error} [vllm]") from error
+        self._say(wanted, _FILLED)
+
+    def _fill(self, wanted: Wanted, packages: Path) -> None:
+        lent = [str(wanted.checkout)] * (wanted.checkout is not None) + list(self.base.folders)
+        (packages / "statecheck_lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
+        if wanted.checkout is None:
+            install_release(self.python(wanted), wanted.version)
+            self._drop_libraries(packages / "vllm")
+        else:
+            put_down_version(wanted.version, packages)
+        first = light(_required_by(wanted, packages))
+        install(self.python(wanted), first, self.base.pins, str(wanted))
+
+    def _drop_libraries(self, package: Path) -> None:
+        """Libraries that were compiled for a GPU cannot be loaded beside a torch that has none; they are 90 % of a release."""
+        if self.base.for_cpu:
+            for path in package.rglob("*.so"):
+                path.unlink()
+
+    def _complete(self, wanted: Wanted) -> None:
+        """Install what turns out to be missing."""
+        required = _required_by(wanted, _packages_of(self._folder(wanted)))
+        tried: set[str] = set()
+        for _ in range(_ROUNDS):
+            probed = probe(self.python(wanted), self.module, self.variables(wanted))
+            if probed.fine:
+                self._say(wanted, _COMPLETE)
+                return
+            brings = bringing(probed.missing, required) if probed.missing else None
+            if brings is None or brings in tried:
+                break
+            tried.add(brings)
+            self.tell(f"statecheck: {wanted} needs {brings} too")
+            install(self.python(wanted), [brings], self.base.pins, str(wanted))
+        rule = "importable with what it requires"
+        raise ValueError(
+            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {probed.error} [vllm]"
+        )
+
+    def _says(self, wanted: Wanted, marker: str) -> bool:
+        try:
+            found = json.loads((self._folder(wanted) / marker).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return bool(found == self._recipe(wanted))
+
+    def _say(self, wanted: Wanted, marker: str) -> None:
+        write_whole(self._folder(wanted) / marker, json.dumps(self._recipe(wanted), indent=1), durable=False)
+
+    def _recipe(self, wanted: Wanted) -> dict[str, Any]:
+        """What an environment is made of; one that is made of anything else is not the one that is wanted."""
+        required = checkouts.requirements_of(wanted.checkout) if wanted.checkout else {}
+        named = {"wanted": wanted.key, "light": list(LIGHT), "required": sorted(map(str, required.values()))}
+        return named | {
+            "python": self.base.python,
+            "folders": list(self.base.folders),
+            "pins": list(self.base.pins),
+        }
+
+    def _folder(self, wanted: Wanted) -> Path:
+        return self.root / wanted.key
+
+
+def put_down_version(version: str, folder: Path) -> None:
+    """Say in `folder` which version a checkout is: vLLM asks for its own, and without one does without Triton."""
+    for other in folder.glob("vllm-*.dist-info"):
+        if other.name != f"vllm-{version}.dist-info":
+            shutil.rmtree(other)
+    path = folder / f"vllm-{version}.dist-info" / "METADATA"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", durable=False)
+
+
+def _packages_of(folder: Path) -> Path:
+    return next((folder / "lib").glob("python*/site-packages"))
+
+
+def _required_by(wanted: Wanted, packages: Path) -> Needed:
+    if wanted.checkout is not None:
+        return checkouts.requirements_of(wanted.checkout)
+    metadata = next(packages.glob("vllm-*.dist-info"))
+    return needed(importlib.metadata.Distribution.at(metadata).requires or ())

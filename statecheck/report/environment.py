@@ -1,0 +1,107 @@
+"""Where a case was seen: versions of the subject and of what it runs on, as maintainers ask for them."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from statecheck import rooms
+from statecheck.case import Case
+from statecheck.subject import Subject
+from statecheck.text.markdown import escaped, inert, table
+
+_VERSIONS = ("torch", "triton", "numpy", "hypothesis")
+
+
+def environment() -> dict[str, str]:
+    """Revision, system and versions that results depend on, by name."""
+    installed = rooms.installed_release()
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: _version(name) for name in _VERSIONS},
+        "revision": revision(rooms.home()),
+        **({"statecheck": installed} if installed else {}),
+    }
+
+
+def environment_table(case: Case, subject: Subject | None) -> str:
+    """What maintainers ask for, the subject's version first, as a table; no host, user or folder is named."""
+    rows = {
+        **_versions_of(case.subject, subject),
+        "device": _device_name(case.device),
+        **_system(),
+        **environment(),
+        "seed": str(case.seed),
+    }
+    return "\n".join(table(("", ""), ((name, escaped(value, 200)) for name, value in rows.items())))
+
+
+def _versions_of(name: str, subject: Subject | None) -> dict[str, str]:
+    """The subject's release and its commit, by its name, as far as they are known."""
+    commit = _commit_of(name) if subject is not None else ""
+    release = subject.release if subject is not None else ""
+    known = " ".join(filter(None, (release, commit and f"(commit {commit})")))
+    return {inert(name): known} if known else {}
+
+
+def _commit_of(name: str) -> str:
+    """That of the checkout in which the package lies; "" where it lies in none of its own."""
+    try:
+        found = find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        return ""
+    if found is None or found.origin is None:
+        return ""
+    folder = Path(found.origin).resolve().parents[1]
+    return revision(folder) if (folder / ".git").exists() and folder != rooms.FOLDER else ""
+
+
+def _system() -> dict[str, str]:
+    try:
+        return {"os": platform.freedesktop_os_release()["PRETTY_NAME"]}
+    except (OSError, KeyError):
+        return {}
+
+
+@cache
+def _device_name(device: str) -> str:
+    if device != "cuda":
+        return device
+    # Not from torch: the process that searches for counterexamples keeps away from the GPU.
+    try:
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return device
+    name, _, driver = next(iter(found.stdout.splitlines()), "").partition(", ")
+    if not name or found.returncode:
+        return device
+    return f"cuda ({name}, driver {driver})" if driver else f"cuda ({name})"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def revision(folder: Path) -> str:
+    """The git revision of a checkout, or of the port where statecheck is installed, with `+changes` where files differ."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+changes"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"

@@ -1,0 +1,192 @@
+"""Writes a falsified property down.
+
+`report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run, `test_repro.py` for pytest and `case.json`
+to replay;
+`timeline.svg` is the picture, of a case that follows requests over several steps.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.timeline import Timeline
+from statecheck.data.files import in_file_name, write_text
+from statecheck.data.marked import mark_reports
+from statecheck.report.bisection import ROOM as ROOM_OF_BISECTION
+from statecheck.report.bisection import Bisection, save, with_section
+from statecheck.report.case import ROOM, input_sections, outcome_sections
+from statecheck.report.environment import environment_table
+from statecheck.report.meaning import rule_of, served_text
+from statecheck.report.page import PICTURE, report_page
+from statecheck.report.picture import svg
+from statecheck.report.repro.adapter import subject_of, titled
+from statecheck.report.repro.script import needs_statecheck, repro_script, repro_test
+from statecheck.report.scenario_timeline import timeline_of
+from statecheck.report.sections import MOST, Section, fitted, shortened
+from statecheck.subject import Subject
+from statecheck.text.command_lines import RELEASED, command_line, script_line
+from statecheck.text.markdown import code, inert
+
+_MOST_OF_ONE_INPUT = 100
+_LONGEST_MESSAGE = 500
+TEST = "test_repro.py"
+"""The script as a test of the project that has the defect."""
+ALONE = ("-m", "pytest", "--noconftest", "-c", "/dev/null")
+"""How it is run where it lies: what this repository's own tests are run with would import Triton before it."""
+_NOTHING = Section("", ())
+
+
+def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "") -> Path:
+    """Write the files into `reports/<date>-<property>-<hash>/`; the case first. Returns the directory.
+
+    Args:
+        module: the subject's module, to find where it is imported from.
+        note: a sentence to add, such as that the failure does not repeat.
+    """
+    directory = _directory_of(case, reports)
+    case.save(directory / "case.json")
+    mark_reports(reports)
+    script = repro_script(case, directory, subject_root(module))
+    write_text(directory / "repro.py", script)
+    _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))
+    timeline = timeline_of(case)
+    picture = svg(timeline) if timeline is not None else ""
+    _write_or_remove(directory / PICTURE, picture and f"{picture}\n")
+    text = report_text(case, directory, note)
+    write_text(directory / "report.md", text)
+    write_text(directory / "report.html", report_page(text, picture))
+    return directory
+
+
+def add_bisection(directory: Path, bisection: Bisection) -> None:
+    """Keep it in a report's folder, and let the report tell of it."""
+    save(directory, bisection)
+    report, picture = directory / "report.md", directory / PICTURE
+    text = with_section(report.read_text(encoding="utf-8"), directory)
+    write_text(report, text)
+    drawn = picture.read_text(encoding="utf-8").rstrip() if picture.is_file() else ""
+    write_text(directory / "report.html", report_page(text, drawn))
+
+
+def _directory_of(case: Case, reports: Path) -> Path:
+    """A folder for the input, and another one where a report of it stands already that shows something else."""
+    name, wanted = f"{_today()}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
+    for number in range(1, _MOST_OF_ONE_INPUT):
+        directory = reports / (name if number == 1 else f"{name}-{number}")
+        try:
+            if bucket_of(Case.load(directory / "case.json")).id == wanted:
+                return directory
+        except FileNotFoundError:
+            return directory
+        except (OSError, ValueError):
+            """What stands there is nobody's to overwrite."""
+    return directory
+
+
+def _write_or_remove(path: Path, text: str) -> None:
+    if text:
+        write_text(path, text)
+    else:
+        # This input may have been reported before, with such a file.
+        path.unlink(missing_ok=True)
+
+
+def _today() -> dt.date:
+    """The user's own date, which is what a person looks for in a list of reports."""
+    return dt.datetime.now().astimezone().date()
+
+
+def subject_root(module: ModuleType) -> Path | None:
+    """The folder that has to be on the import path to find the subject, None inside site-packages.
+
+    Of an engine with a module inside it is that module's: scripts carry what they need of the engine's adapter.
+    """
+    module = getattr(module, "__inside__", module)
+    if module.__file__ is None or "site-packages" in module.__file__:
+        return None
+    depth = module.__name__.count(".") + (1 if Path(module.__file__).name == "__init__.py" else 0)
+    return Path(module.__file__).resolve().parents[depth]
+
+
+def report_text(case: Case, directory: Path, note: str = "") -> str:
+    """The report as Markdown that an issue tracker takes: what differs in the open, the rest folded, at most `MOST` characters."""
+    subject = subject_of(case)
+    text = fitted(
+        [
+            Section("", tuple(filter(None, _head(case, subject, note)))),
+            Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
+            Section("What the programs did", (inert(case.interleaving),)) if case.interleaving else _NOTHING,
+            *_story(timeline_of(case)),
+            *outcome_sections(case),
+            *input_sections(case),
+            Section("Run it again", (_commands(case, directory, subject),)),
+            Section("Environment", (environment_table(case, subject),)),
+        ],
+        MOST - ROOM_OF_BISECTION,
+    )
+    return with_section(text, directory)
+
+
+def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
+    yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
+    yield f"**Should hold:** {inert(case.should_hold)}"
+    yield f"**Seen instead:** {code(_seen(case))}"
+    effect, rule = served_text(case), rule_of(case)
+    yield f"**In a served text:** {effect}" if effect else ""
+    yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
+    yield f"![block tables over time]({PICTURE})" if timeline_of(case) is not None else ""
+    yield inert(note)
+
+
+def _seen(case: Case) -> str:
+    """The message; where the call in it is long, its name alone, since the call itself stands below."""
+    failure = case.failure
+    if failure is None or len(case.message) <= _LONGEST_MESSAGE or not failure.shown:
+        return shortened(case.message, ROOM)
+    return f"{shortened(failure.sentence, ROOM)} [{failure.shown.partition('(')[0]}]"
+
+
+def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
+    rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
+    script = script_line(directory / "repro.py", case.subject)
+    codes = "exits 1 while the defect is there and 0 once it is gone"
+    told = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
+    if not needs_statecheck(case):
+        test = script_line(directory / TEST, case.subject, *ALONE)
+        told.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
+    told.append(f"{code(rerun)} replays the same input through the harness.")
+    if case.subject == RELEASED:
+        bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
+        told.append(
+            f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it."
+        )
+    return "\n".join(told)
+
+
+def _needs(case: Case, subject: Subject | None) -> str:
+    """What the script runs with."""
+    if needs_statecheck(case):
+        return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
+    if subject is not None and subject.carried:
+        engine, _, inside = case.subject.partition("+")
+        if inside:
+            return f"torch, triton, {titled(engine, subject)} and {inside}"
+        return f"torch, triton and {titled(engine, subject)}, and no part of this repository"
+    return "torch and the subject"
+
+
+def _story(timeline: Timeline | None) -> Iterator[Section]:
+    """What the requests did, up to what was seen; and folded, the picture in words."""
+    if timeline is None or not timeline.moments:
+        return
+    yield Section("What happened", ("\n".join(f"- {inert(moment.title)}" for moment in timeline.moments),))
+    lines = tuple(line for moment in timeline.moments for line in moment.lines)
+    if lines:
+        yield Section(
+            "", lines, "line", "lines", rank=5, language="text", summary="Block tables over time, in words"
+        )

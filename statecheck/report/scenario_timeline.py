@@ -1,0 +1,300 @@
+"""The picture of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held.
+
+A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for the picture.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from statecheck.case import Case
+from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.values import Call, Outcome, Raised, Record, Returned
+from statecheck.report.scenario_words import (
+    Found,
+    Founds,
+    Texts,
+    added,
+    decided,
+    engine,
+    happened,
+    holds,
+    published_now,
+    tokens,
+    wrong_row,
+)
+
+ENGINE = "LiveEngine"
+_BROKEN = "result.broken."
+"""Where a step reports the laws that it breaks."""
+MOST_MOMENTS = 18
+"""Of a picture."""
+CACHE = "cache"
+"""In place of a request, for blocks of the prefix cache that no request has."""
+_READS = ("computed", "tokens", "attention", "metadata", "read", "written", "output")
+"""Laws that the forward breaks; the others are about what stands after a step."""
+
+Place = tuple[int, int]
+"""A group, and a block."""
+Tables = dict[tuple[str, int], dict[int, int]]
+"""By request and group, the block of each column."""
+
+
+def timeline_of(case: Case, first: int = 0) -> Timeline | None:
+    """The block tables of a case over time: those that it was recorded with, or those of the engine whose scenario it is.
+
+    Args:
+        first: the number of the scenario's first step in the case.
+    """
+    if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
+        return case.timeline
+    try:
+        return _ScenarioStory(case, steps=first).timeline()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        """Another subject's `LiveEngine` may return anything."""
+        return None
+
+
+def broken_law(case: Case) -> str:
+    """The law of a whole engine that the case breaks, "" where it is about none."""
+    part = case.failure.part if case.failure is not None else ""
+    return part.removeprefix(_BROKEN) if part.startswith(_BROKEN) else ""
+
+
+@dataclass
+class _ScenarioStory:
+    """Follows the calls of a case."""
+
+    case: Case
+    texts: Texts = field(default_factory=Texts)
+    moments: list[Moment] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+    finding: WrongCell | None = None
+    held: dict[Place, Founds] = field(default_factory=dict)
+    """What each block held after the step before, as far as it is known."""
+    tables: Tables = field(default_factory=dict)
+    published: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    since: list[str] = field(default_factory=list)
+    """What has happened since the step before."""
+    steps: int = 0
+
+    def timeline(self) -> Timeline:
+        self.since.append(engine(self.case.calls[0].named["settings"]))
+        for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
+            self._called(call, outcome)
+        return self._last(MOST_MOMENTS)
+
+    def _last(self, most: int) -> Timeline:
+        skipped = max(0, len(self.moments) - most)
+        arrows = (replace(one, moment=one.moment - skipped) for one in self.arrows if one.moment >= skipped)
+        found = self.finding and replace(self.finding, moment=self.finding.moment - skipped)
+        kept = self.moments[skipped:]
+        if skipped:
+            kept[0] = replace(kept[0], title=f"{skipped} moments before are left out. {kept[0].title}")
+        return Timeline(tuple(kept), tuple(arrows), found)
+
+    def _called(self, call: Call, outcome: Outcome) -> None:
+        if call.function == f"{ENGINE}.add_request":
+            self.texts.add(call.named["id"], call.named["prompt"])
+        if call.function != f"{ENGINE}.step":
+            self.since += happened(call)
+        elif isinstance(outcome, Returned):
+            assert isinstance(outcome.value, Record)
+            self._step({"tables": (), "accesses": (), "held": ()} | dict(outcome.value.fields))
+        if isinstance(outcome, Raised):
+            where = f"step {self.steps}" if call.function == f"{ENGINE}.step" else call.function
+            raised = f"{where} raises {outcome.exception}: {outcome.message}"
+            self.moments.append(Moment("; ".join((*self.since, raised)), ()))
+
+    def _step(self, step: Mapping[str, Any]) -> None:
+        # Several laws may be broken at once; the case is about one of them.
+        findings = sorted(step["findings"], key=lambda one: one[0] != broken_law(self.case))
+        law, seen, wanted, about = next(iter(findings), ("", "", "", {}))
+        wrong = _Wrong(law, f"{seen}, but {wanted}", dict(about)) if law else None
+        if step["scheduled"] or step["preempted"]:
+            self._forward(step, wrong if law in _READS else None)
+        self._after(step, wrong if law not in _READS else None)
+        self.steps += 1
+
+    def _forward(self, step: Mapping[str, Any], wrong: _Wrong | None) -> None:
+        tables = _tables(step["tables"])
+        known = {place: ((*one, ()),) for place, one in self.published.items()} | self.held
+        words = decided(step, self.tables, tables, self.texts.begun)
+        rows = [
+            self._used(name, group, table, known, step["accesses"])
+            for (name, group), table in tables.items()
+            if name in step["scheduled"]
+        ]
+        self._keep("the forward", words, rows, wrong)
+        for name, one in step["scheduled"].items():
+            self._copies_before(name, one, tables, known)
+        self.tables = tables or self.tables
+
+    def _used(
+        self, name: str, group: int, table: Mapping[int, int], known: Mapping[Place, Founds], accesses: Any
+    ) -> TableRow:
+        """A row of the forward: what it reads, and what stood in its other blocks before."""
+        column_of = {block: column for column, block in table.items()}
+        before = self.tables.get((name, group), {})
+        reads: tuple[int, ...] = ()
+        writes: tuple[int, ...] = ()
+        run, found = None, ()
+        for of, number, read, running, written, stood in accesses:
+            if (of, number) == (name, group):
+                reads = tuple(column_of[block] for block in read if block in column_of)
+                writes = tuple(column_of[block] for block in written if block in column_of)
+                run, found = column_of.get(running), tuple(stood)
+        # Of the columns that are read, the temporal state's comes first; pages of attention are read in their order.
+        looked = (reads[-1] if group == 0 else reads[0]) if reads else None
+        cells = []
+        for column in range(max(table, default=-1) + 1):
+            block = table.get(column, 0)
+            stood = found if column == looked and found else known.get((group, block), ())
+            new = block and before.get(column) != block and not stood
+            cells.append(self._cell(group, block, stood, "new" if new else ""))
+        return TableRow(name, group, run, tuple(cells), reads, writes)
+
+    def _after(self, step: Mapping[str, Any], wrong: _Wrong | None) -> None:
+        tables = _tables(step["owners"])
+        held = {
+            (group, block): tuple(map(tuple, founds))
+            for (_, group, _, block), founds in zip(step["owners"], step["held"], strict=False)
+        }
+        published = {(group, block): (name, count) for group, block, name, count in step["published"]}
+        words = added(step, self.tables, tables)
+        words += published_now(self.published, published)
+        for name, said in step["outputs"].items():
+            self.texts.says(name, said)
+        self.held, self.published = held, published
+        rows = [
+            TableRow(name, group, None, tuple(self._cells(group, table)))
+            for (name, group), table in tables.items()
+        ]
+        owned = {(group, block) for (_, group), table in tables.items() for block in table.values()}
+        rows += self._cached(published.keys() - owned)
+        self._keep("after it", words, rows, wrong)
+        self.tables = tables
+
+    def _cells(self, group: int, table: Mapping[int, int]) -> Iterator[Cell]:
+        for column in range(max(table, default=-1) + 1):
+            block = table.get(column, 0)
+            yield self._cell(group, block, self.held.get((group, block), ()))
+
+    def _cached(self, places: set[Place]) -> Iterator[TableRow]:
+        blocks: dict[int, list[int]] = defaultdict(list)
+        for group, block in sorted(places):
+            blocks[group].append(block)
+        for group, found in blocks.items():
+            stood = [((*self.published[group, block], ()),) for block in found]
+            cells = (self._cell(group, block, one) for block, one in zip(found, stood, strict=True))
+            yield TableRow(CACHE, group, None, tuple(cells))
+
+    def _cell(self, group: int, block: int, found: Founds, otherwise: str = "") -> Cell:
+        if not block:
+            return Cell(0, "")
+        owner, count, _ = found[0] if found else ("?", 0, ())
+        named = owner not in ("", "?")
+        words = " / ".join(map(holds, found)) or otherwise
+        return Cell(
+            block, words, count if named else None, owner if named else "", (group, block) in self.published
+        )
+
+    def _keep(self, which: str, words: list[str], rows: list[TableRow], wrong: _Wrong | None) -> None:
+        title = f"step {self.steps}, {which}: {'; '.join((*self.since, *words)) or 'nothing'}"
+        self.since = []
+        if wrong is not None:
+            rows = self._marked(rows, wrong)
+            if self.finding is None:
+                title += f" ✗ {wrong.text}"
+        self.moments.append(Moment(title, tuple(rows)))
+
+    def _marked(self, rows: list[TableRow], wrong: _Wrong) -> list[TableRow]:
+        """The rows with the cell that is wrong; and the finding, where there is such a cell."""
+        place = _place(rows, wrong.about)
+        if place is None:
+            return rows
+        number, column = place
+        row = rows[number]
+        cell = replace(row.cells[column], wrong="block" in wrong.about)
+        if "found" in wrong.about:
+            cell = self._expected(cell, wrong.about)
+        cells = (*row.cells[:column], cell, *row.cells[column + 1 :])
+        self.finding = WrongCell(len(self.moments), row.request, row.group, column, wrong.text)
+        return [*rows[:number], replace(row, cells=cells), *rows[number + 1 :]]
+
+    def _expected(self, cell: Cell, about: Mapping[str, Any]) -> Cell:
+        """The cell with what stands there, and what should."""
+        request, count, founds = about["request"], about["tokens"], tuple(map(tuple, about["found"]))
+        part = ""
+        if about["conv"]:
+            row, count = wrong_row(founds, request, count)
+            founds, part = founds[row : row + 1], f"row {row}: "
+        owner, length, _ = founds[0] if founds else ("?", 0, ())
+        named = owner not in ("", "?")
+        return replace(
+            cell,
+            holds=part + " / ".join(map(holds, founds)),
+            tokens=length if named else None,
+            owner=owner if named else "",
+            expected=f"{tokens(count)} {request}" if count else "zeros",
+        )
+
+    def _copies_before(
+        self, name: str, one: Mapping[str, Any], tables: Tables, known: Mapping[Place, Founds]
+    ) -> None:
+        """Where the state that a row wants to read stood in another column, and had to be copied."""
+        moment, wanted = len(self.moments) - 1, (name, one["computed"], ())
+        for row in self.moments[-1].rows:
+            if row.request != name or not row.group or not row.reads or not one["computed"]:
+                continue
+            target = row.reads[0]
+            stood = {
+                column: known.get((row.group, block), ()) for column, block in tables[name, row.group].items()
+            }
+            if self._is(stood[target], wanted):
+                continue
+            source = next((at for at, found in stood.items() if self._is(found, wanted)), None)
+            if source is not None:
+                cell = row.cells[target]
+                arrived = not cell.expected
+                label = "" if arrived else "did not arrive"
+                self.arrows.append(Arrow(moment, name, row.group, source, target, label, arrived))
+
+    def _is(self, found: Founds, wanted: Found) -> bool:
+        return bool(found) and all(self.texts.same(one, wanted) for one in found)
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """The first law that a step breaks, what breaks it, and what is known of that."""
+
+    law: str
+    text: str
+    about: dict[str, Any]
+
+
+def _tables(owners: Any) -> Tables:
+    found: Tables = {}
+    for name, group, column, block in owners:
+        found.setdefault((name, group), {})[column] = block
+    return dict(sorted(found.items(), key=lambda one: (len(one[0][0]), one[0])))
+
+
+def _place(rows: list[TableRow], about: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The number of the row, and the column, of the wrong block: in the request's own table, if it has the block.
+
+    Without a block, where the request runs.
+    """
+    if "block" not in about:
+        ran = ((number, row) for number, row in enumerate(rows) if row.request == about.get("request"))
+        return next(((number, row.run) for number, row in ran if row.run is not None), None)
+    found = [
+        (row.request != about.get("request"), number, column)
+        for number, row in enumerate(rows)
+        for column, cell in enumerate(row.cells)
+        if (row.group, cell.block) == (about["group"], about["block"])
+    ]
+    return min(found)[1:] if found else None

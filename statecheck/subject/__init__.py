@@ -1,0 +1,27 @@
+"""What is being verified: subjects, their known deviations, and how they are found by name."""
+
+from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
+from statecheck.subject.loading import BUILT_IN, adapted, load
+from statecheck.subject.matching import KnownDefectIndex
+from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import (
+    LAYOUT_VARIABLE,
+    Outside,
+    Subject,
+    is_engine,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "LAYOUT_VARIABLE",
+    "Condition",
+    "KnownDefectIndex",
+    "KnownDeviation",
+    "NotOffered",
+    "Outside",
+    "Subject",
+    "Symptom",
+    "adapted",
+    "is_engine",
+    "load",
+]

@@ -1,0 +1,65 @@
+"""Subjects by name: the one place of the harness that knows an adapter."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import cast
+
+from statecheck.case.raised import error_text, from_outside, message_of
+from statecheck.subject.subject import Subject, offers, safe_getattr
+from statecheck.subject.surroundings import kept_at_once
+
+BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm"}
+
+
+def load(name: str) -> Subject:
+    """The subject called `name`: a built-in adapter, or any importable module.
+
+    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it. `vllm+impl` is the engine of the one
+    with the functions of the other inside, by the function `with_inside` of the first.
+
+    Raises:
+        ValueError: nothing of that name can be imported, or nothing can stand inside of it.
+    """
+    engine, plus, inside = name.partition("+")
+    if plus:
+        with_inside = safe_getattr(load(engine).module, "with_inside", None)
+        if with_inside is None:
+            raise ValueError(f"subject = {name!r}, but should be vllm+{inside}: {engine} is no engine [load]")
+        return cast(Subject, with_inside(inside, load(inside).module))
+    rule = f"{', '.join(BUILT_IN)} or an importable module"
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]")
+    try:
+        with kept_at_once(f"import {name}"):
+            module = importlib.import_module(BUILT_IN.get(name, name))
+    except ImportError as error:
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error_text(error)}") from error
+    return adapted(module, name)
+
+
+def preload() -> None:
+    """Import what adapts functions of a module, which takes most of the time that it takes to load them."""
+    from subjects import plain  # noqa: F401 - for processes that are forked from this one
+
+
+def adapted(module: ModuleType, name: str = "") -> Subject:
+    """A module as a subject.
+
+    Raises:
+        ValueError: it offers plain functions in another way than PROTOCOL.md says.
+    """
+    from subjects import plain
+
+    own = safe_getattr(module, "SUBJECT", None)
+    if issubclass(type(own), Subject):
+        return cast(Subject, own)
+    if offers(module, "STATECHECK_PROTOCOL"):
+        return plain.adapted(module)
+    plain.require_declared(module)
+    return Subject(name or module.__name__, module)

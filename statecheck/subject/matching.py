@@ -1,0 +1,100 @@
+"""Which declared defect a failing case shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from oracle.profile import Profile
+from statecheck.case import Case
+from statecheck.case.raised import error_text, from_outside
+from statecheck.subject.apart import NoAnswerError, answer_apart
+from statecheck.subject.deviation import KnownDeviation, Symptom
+
+_Key = tuple[str, str, str, str, str, str]
+_Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
+ASK_SECONDS = 5.0
+"""How long the conditions of known defects may take for a case where they are asked apart."""
+Asking = Callable[[Case], AbstractContextManager[Any]]
+
+
+class KnownDefectIndex:
+    """Declared defects by the fields of a failure. Only conditions, which see the whole case, are asked for every case.
+
+    A condition is the code of the declaration's author. A case for which it raises does not show its defect, so that it is reported
+    as a new one; `errors` has a sentence for each declaration whose condition raised.
+
+    Args:
+        declared: in the order in which they are asked.
+        profile: the rules of the subject's release, for conditions.
+        asking: is entered while conditions are asked about a case.
+    """
+
+    def __init__(
+        self, declared: Sequence[KnownDeviation], profile: Profile, asking: Asking = nullcontext
+    ) -> None:
+        self.declared = declared
+        self.errors: dict[str, str] = {}
+        self._profile, self._asking = profile, asking
+        self._unanswered: list[tuple[_Candidate, ...]] = []
+        """Declared defects whose conditions ended a process that asked them, or kept it."""
+        self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
+
+    def find(self, case: Case) -> KnownDeviation | None:
+        """The first declared defect that the case shows; None where there is none. Raises nothing that a condition raises."""
+        fitting = self._fitting(case)
+        if not any(one.asks(symptoms) for one, symptoms in fitting):
+            return next((one for one, _ in fitting), None)
+        with self._asking(case):
+            return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
+
+    def find_apart(self, case: Case) -> KnownDeviation | None:
+        """As `find`, with the conditions asked in a child process. Where they end it, or take longer, the case shows no defect."""
+        fitting = self._fitting(case)
+        if not any(one.asks(symptoms) for one, symptoms in fitting):
+            return self.find(case)
+        if fitting in self._unanswered:
+            return None
+        try:
+            number, errors = answer_apart(lambda: self._answer(case), ASK_SECONDS)
+        except NoAnswerError as error:
+            self._unanswered.append(fitting)
+            told = f"a condition of a known defect gave no answer: {error}: the case counts as new"
+            number, errors = None, {"": told}
+        self.errors |= errors
+        return None if number is None else self.declared[number]
+
+    def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
+        found = self.find(case)
+        number = next((number for number, one in enumerate(self.declared) if one is found), None)
+        return number, self.errors
+
+    def _fitting(self, case: Case) -> tuple[_Candidate, ...]:
+        """The defects whose names and places are those of the case: the same for all cases with its fields."""
+        failure = case.failure
+        if failure is None:
+            return ()
+        key = (
+            case.property_name,
+            case.property_id,
+            failure.kind,
+            failure.function,
+            failure.part,
+            failure.exception,
+        )
+        if key not in self._candidates:
+            pairs = ((one, one.fitting(case)) for one in self.declared)
+            self._candidates[key] = tuple(pair for pair in pairs if pair[1])
+        return self._candidates[key]
+
+    def _accepts(self, one: KnownDeviation, case: Case, symptoms: tuple[Symptom, ...]) -> bool:
+        try:
+            return one.accepts(case, self._profile, symptoms)
+        except BaseException as error:
+            if from_outside(error):
+                raise
+            name = one.id or one.alone or one.link
+            told = f"a condition of known defect {name} raised {error_text(error)}: the case counts as new"
+            self.errors.setdefault(name, told)
+            return False

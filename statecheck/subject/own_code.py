@@ -1,0 +1,68 @@
+"""Functions of the harness and of the rules, which a subject can replace: it runs in the same process.
+
+A subject that does so decides what it is compared with. Nothing that was compared meanwhile is evidence.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+_ROOMS = ("statecheck", "oracle")
+_KINDS = (FunctionType, type, property, classmethod, staticmethod)
+
+
+class _Entry(NamedTuple):
+    """A name in a module or class, what it stood for, and the code of that, if it was a function."""
+
+    owner: Any
+    name: str
+    found: Any
+    code: CodeType | None
+
+    @property
+    def is_kept(self) -> bool:
+        return vars(self.owner).get(self.name) is self.found and _code_of(self.found) is self.code
+
+    def restore(self) -> None:
+        setattr(self.owner, self.name, self.found)
+        if self.code is not None:
+            self.found.__code__ = self.code
+
+
+class OwnCode:
+    """All functions, classes and methods of what is imported of the harness and the rules when this is made."""
+
+    def __init__(self) -> None:
+        modules = [module for name, module in list(sys.modules.items()) if _is_ours(name)]
+        self._entries = tuple(entry for module in modules for entry in _entries_of(module))
+
+    def restore(self) -> tuple[str, ...]:
+        """Put back all that was replaced since; the full names of it."""
+        replaced = [one for one in self._entries if not one.is_kept]
+        for one in replaced:
+            one.restore()
+        return tuple(f"{_name_of(one.owner)}.{one.name}" for one in replaced)
+
+
+def _is_ours(name: str) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in _ROOMS)
+
+
+def _entries_of(owner: Any) -> Iterator[_Entry]:
+    for name, found in list(vars(owner).items()):
+        if not isinstance(found, _KINDS):
+            continue
+        yield _Entry(owner, name, found, _code_of(found))
+        if isinstance(owner, ModuleType) and isinstance(found, type) and found.__module__ == owner.__name__:
+            yield from _entries_of(found)
+
+
+def _code_of(found: Any) -> CodeType | None:
+    return found.__code__ if isinstance(found, FunctionType) else None
+
+
+def _name_of(owner: Any) -> str:
+    return owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"

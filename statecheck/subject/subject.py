@@ -1,0 +1,210 @@
+"""A subject: what is being verified, by the documents' names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from types import ModuleType, SimpleNamespace
+from typing import Any, Self
+
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.case import Case
+from statecheck.case.raised import error_text, from_outside
+from statecheck.case.values import Call
+from statecheck.subject.deviation import KnownDeviation
+from statecheck.subject.matching import KnownDefectIndex
+
+LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
+_ENGINES = frozenset({"LiveEngine"})
+"""Whole engines, which no document describes."""
+_LAUNCH = "harness.launch"
+"""The function of the harness that runs a kernel of the subject."""
+_ABSENT = object()
+_FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Is told a function's name and its arguments."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Inputs that the subject's contract leaves out: `condition` holds of a call with all names resolved, for this reason.
+
+    `function` is the function that is called, with `*` for any characters. Examples that make such a call end there and
+    say nothing: they are counted, but not as passed.
+    """
+
+    function: str
+    reason: str
+    condition: Callable[[Call], bool] | None = None
+    """None: of every call."""
+    lacked: bool = False
+    """The subject has nothing that such calls are about, whatever else is drawn: they count as not offered."""
+
+    def covers(self, function: str) -> bool:
+        return fnmatchcase(function, self.function)
+
+    def holds(self, call: Call) -> bool:
+        return self.covers(call.function) and (self.condition is None or self.condition(call))
+
+
+class Subject:
+    """Looks the documents' names up in one module.
+
+    Args:
+        name: how users select it; importable, so that `repro.py` can import it on its own.
+        module: the module with the documents' names, dotted paths such as `MambaStateShapeCalculator.mamba1_state_shape`
+            included.
+        known_deviations: failures that are expected.
+        profile: the rules of its release, where they differ on purpose.
+        outside: inputs that its contract leaves out.
+        refuses: whether it promises to refuse what is undocumented. What the rules refuse is outside where it does not.
+        release: the version of what it adapts, such as "0.25.1", for reports.
+        carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
+        supplied: names of the adapter's own, behind which there is nothing of what it adapts.
+        inside: of an engine, the module whose functions stand in the place of its own, "" for none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: ModuleType,
+        known_deviations: tuple[KnownDeviation, ...] = (),
+        *,
+        profile: Profile = DOCUMENTS,
+        outside: tuple[Outside, ...] = (),
+        refuses: bool = True,
+        release: str = "",
+        carried: str = "",
+        supplied: frozenset[str] = frozenset(),
+        inside: str = "",
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.known_deviations = known_deviations
+        self.profile = profile
+        self.outside = outside
+        self.refuses = refuses
+        self.release = release
+        self.carried = carried
+        self.supplied = supplied
+        self.inside = inside
+        self.functions: tuple[str, ...] = ()
+        """What its author can offer, where these are other names than the documents'."""
+        self.advice = ""
+        """What its author may change, in one line."""
+        self._environment: dict[str, str] | None = None
+        self._defect_index = KnownDefectIndex(known_deviations, profile)
+        self.resolve = lru_cache(maxsize=None)(self._resolve)
+
+    @property
+    def defect_index(self) -> KnownDefectIndex:
+        """Its declared defects, and what their conditions raised."""
+        # `known_deviations` may be replaced, in copies of a subject above all.
+        if self._defect_index.declared is not self.known_deviations:
+            self._defect_index = KnownDefectIndex(self.known_deviations, self.profile)
+        return self._defect_index
+
+    def known(self, case: Case) -> KnownDeviation | None:
+        """The declared defect that a failing case shows, if there is one."""
+        return self.defect_index.find(case)
+
+    def never(self, function: str) -> str | None:
+        """Why every call of the function is outside of the contract; None where some are inside."""
+        always = (one for one in self.outside if one.condition is None and one.covers(function))
+        return next((one.reason for one in always), None)
+
+    def has(self, function: str) -> bool:
+        try:
+            self.resolve(function)
+        except AttributeError:
+            return False
+        return True
+
+    def own_name(self, function: str) -> str:
+        """What its author calls what stands behind a documented function."""
+        return function
+
+    def own_calls(self) -> int | None:
+        """How many calls of its author's functions were made in this process; None where every name of it is one."""
+        return None
+
+    def is_own(self, function: str) -> bool:
+        """Whether a call of that name runs code of the subject, and not of the harness or the adapter alone."""
+        of_the_harness = function.startswith("harness.") and function != _LAUNCH
+        return not of_the_harness and function not in self.supplied
+
+    def provides(self, name: str) -> bool:
+        """Whether it has what its author calls so."""
+        return self.has(name)
+
+    def _resolve(self, function: str) -> Any:
+        found: Any = self.module
+        for part in function.split("."):
+            found = safe_getattr(found, part)
+        return found
+
+    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
+        """An object of the subject's class of that name, or a plain namespace where it has no such class."""
+        # Names come from case files, so that nothing but a class of the subject's own may be called: not what it imports.
+        found = getattr(self.module, type_, None)
+        if isinstance(found, type) and found.__module__.partition(".")[0] not in _FOREIGN:
+            return found(**fields)
+        return SimpleNamespace(**fields)
+
+    @contextmanager
+    def environment(self, variables: dict[str, str]) -> Iterator[None]:
+        """Run with exactly these layout variables set; cached readings are forgotten when they change."""
+        wanted = {LAYOUT_VARIABLE: variables[LAYOUT_VARIABLE]} if LAYOUT_VARIABLE in variables else {}
+        # Whoever else runs in this process, such as another subject, may have changed it since.
+        changed_by_others = os.environ.get(LAYOUT_VARIABLE) != wanted.get(LAYOUT_VARIABLE)
+        if wanted != self._environment or changed_by_others:
+            os.environ.pop(LAYOUT_VARIABLE, None)
+            os.environ.update(wanted)
+            self.forget_environment()
+            self._environment = wanted
+        yield
+
+    def forget_environment(self) -> None:
+        """Drop what the subject remembers of the environment."""
+        if self.has("get_conv_state_layout"):
+            clear = getattr(self.resolve("get_conv_state_layout"), "cache_clear", None)
+            if clear is not None:
+                clear()
+
+    def told_of(self, tell: Tell) -> Self:  # noqa: ARG002
+        """The same subject, which says with what it calls its author's `functions`; it has none of its own to tell of."""
+        return self
+
+
+def is_engine(function: str) -> bool:
+    """Whether it is a whole engine, or something that happens to one."""
+    return function.partition(".")[0] in _ENGINES
+
+
+def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:
+    """As `getattr`, with `absent` as the value where there is none.
+
+    Raises:
+        AttributeError: there is none of that name, or to look for it raised something, as a module's `__getattr__` does
+            that imports what is not installed.
+    """
+    try:
+        return getattr(owner, name, *absent)
+    except AttributeError:
+        raise
+    except BaseException as error:
+        if from_outside(error):
+            raise
+        if absent:
+            return absent[0]
+        raise AttributeError(f"{name} = {error_text(error)}, but should be found [safe_getattr]") from error
+
+
+def offers(owner: Any, name: str) -> bool:
+    """Whether `safe_getattr` finds it."""
+    return safe_getattr(owner, name, _ABSENT) is not _ABSENT

@@ -1,0 +1,107 @@
+"""Declared defects in a test run: which showed, and which no longer fail, over all tests and all processes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from statecheck.campaign.known_defects import names_of
+from statecheck.campaign.stale import GONE, NOT_ENOUGH, TriedProperty, enough, standing_of
+from statecheck.execution.example import Bench
+from statecheck.execution.registry import Property, load_properties
+from statecheck.execution.verdict import TELLING, Status
+from statecheck.subject import KnownDeviation
+
+KEY = "statecheck declared"
+"""The name under which a test's report carries what is said here."""
+
+
+def declared_in(bench: Bench, tested: Property) -> dict[str, KnownDeviation]:
+    """The subject's defects that may show in the property, by name."""
+    declared = bench.subject.known_deviations
+    named = zip(names_of(declared), declared, strict=True)
+    return {name: one for name, one in named if one.covers(tested.name, tested.id)}
+
+
+def examples_wanted(bench: Bench, tested: Property, most: int) -> int:
+    """How many examples to run: `most`, or as many as it takes to call the property's declared defects gone.
+
+    Where kernels are executed on a CPU these would take minutes; there a test run leaves it to a campaign.
+    """
+    if tested.launches and bench.port.device == "cpu":
+        return most
+    return max([most, *(enough(one.one_in) for one in declared_in(bench, tested).values())])
+
+
+def run_missing(bench: Bench, tested: Property) -> None:
+    """After a test: run fresh examples until as many were compared as the declared defects that did not show need.
+
+    An example that compares nothing counts for Hypothesis, and is no evidence that a defect is gone. It ends after a
+    round in which no example was compared.
+
+    Raises:
+        Falsified: an example fails.
+    """
+    wanted, before, seed = examples_wanted(bench, tested, 0), 0, 0
+    while before < bench.counts.compared < wanted and not _all_showed(bench, tested):
+        before, seed = bench.counts.compared, seed + 1
+        tested.explore(bench, seed=seed, max_examples=max(TELLING, wanted - before))
+
+
+def _all_showed(bench: Bench, tested: Property) -> bool:
+    return bench.known_failures.issuperset(declared_in(bench, tested).values())
+
+
+def report_of(bench: Bench, tested: Property, status: Status) -> Iterator[str]:
+    """What a test says of each defect that may show in its property, as text that goes from one process to another."""
+    applies, compared = status is not Status.NOT_APPLICABLE, bench.counts.compared
+    for name, one in declared_in(bench, tested).items():
+        covered = sorted(
+            other.name for other in load_properties().values() if one.covers(other.name, other.id)
+        )
+        showed = one in bench.known_failures
+        defect = [bench.subject.name, name, one.link, one.one_in, covered]
+        yield json.dumps([*defect, tested.name, applies, compared if applies else 0, showed])
+
+
+@dataclass
+class _Declared:
+    link: str
+    one_in: int
+    covered: frozenset[str]
+    rows: dict[str, TriedProperty] = field(default_factory=dict)
+    showed: bool = False
+
+    @property
+    def standing(self) -> tuple[str, str]:
+        complete = self.covered <= set(self.rows)
+        return standing_of(self.one_in, list(self.rows.values()), showed=self.showed, complete=complete)
+
+
+class DeclaredDefects:
+    """The defects that the reports of a test run tell of."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[str, str], _Declared] = {}
+
+    def add(self, reported: Iterable[str]) -> None:
+        for text in reported:
+            subject, name, link, one_in, covered, tested, applies, compared, showed = json.loads(text)
+            declared = self._all.setdefault((subject, name), _Declared(link, one_in, frozenset(covered)))
+            declared.rows[tested] = TriedProperty(applies, compared)
+            declared.showed = declared.showed or showed
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a declared defect no longer fails."""
+        return any(one.standing[0] == GONE for one in self._all.values())
+
+    def lines(self) -> Iterator[str]:
+        for (_, name), one in self._all.items():
+            standing, remark = one.standing
+            if standing == GONE:
+                yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {remark}: {one.link}"
+            elif standing == NOT_ENOUGH:
+                wanted = f"{enough(one.one_in):,} of each of its {len(one.covered)} properties"
+                yield f"statecheck: known defect {name} {NOT_ENOUGH}: {remark}, and {wanted} would tell whether it is gone"

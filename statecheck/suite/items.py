@@ -1,0 +1,84 @@
+"""The properties of a subject as a test of a user's own suite, one item each."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import settings
+
+from statecheck.execution.breadth import require_narrow
+from statecheck.execution.example import Bench
+from statecheck.execution.offers import Offers
+from statecheck.execution.port import Port, choose_device, ordinary_port
+from statecheck.execution.registry import load_properties, put_at
+from statecheck.kernels import triton_mode
+from statecheck.subject import Subject, adapted, load
+from statecheck.subject.known import known_in
+from statecheck.suite.declared import examples_wanted, run_missing
+from statecheck.workers.port import InWorker
+
+MOST = "--statecheck-max-examples"
+
+
+@dataclass(frozen=True)
+class SuitePlace:
+    """A line of a test module, which pytest shows as where the test stands."""
+
+    file: str
+    line: int
+
+
+def suite_of(
+    subject: ModuleType | str,
+    place: SuitePlace,
+    *,
+    device: str,
+    known: str | Path | None,
+    require: Sequence[str],
+    max_examples: int | None,
+) -> Callable[..., None]:
+    """See `statecheck.properties`.
+
+    Args:
+        place: where the test is defined.
+    """
+    if max_examples is not None and max_examples < 1:
+        raise ValueError(f"max_examples = {max_examples}, but should be >= 1 [properties]")
+    device = choose_device(device)
+    triton_mode.prepare(device)
+    chosen = load(subject) if isinstance(subject, str) else adapted(subject)
+    if known is not None:
+        # A module's own SUBJECT may be that of other tests, too.
+        chosen = copy(chosen)
+        if not isinstance(known, (str, Path)):
+            raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
+        chosen.known_deviations = known_in(Path(place.file).parent / known, chosen.release)
+    require_narrow(chosen)
+    Offers(chosen).require(tuple(require))
+    bench = Bench(chosen, _port(chosen, device))
+    tested = load_properties()
+
+    @pytest.mark.parametrize("property_name", sorted(tested))
+    def test(property_name: str, request: pytest.FixtureRequest) -> None:
+        one, most = tested[property_name], request.config.getoption(MOST, None) or max_examples
+        one.search(bench, most or examples_wanted(bench, one, settings().max_examples))
+        if most is None:
+            run_missing(bench, one)
+
+    test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
+    put_at(test, place.file, place.line)
+    return test
+
+
+def _port(subject: Subject, device: str) -> Port:
+    if device == "cpu":
+        return ordinary_port(subject, device)
+    port = InWorker(subject.name, device)
+    atexit.register(port.close)
+    return port

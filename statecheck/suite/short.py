@@ -1,0 +1,53 @@
+"""A falsified property in a few lines, in the place of Python's traceback: its frames are all the harness's own."""
+
+from __future__ import annotations
+
+from textwrap import shorten, wrap
+
+from statecheck.case import Case
+from statecheck.case.compare import brief_outcome, outcome_difference
+from statecheck.execution.private.pytest import (
+    ReprEntryNative,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+)
+
+_WIDTH = 110
+_LONG = 320
+
+
+def in_short(case: Case, file: str, line: int | None) -> ReprExceptionInfo:
+    """The sentence, the smallest call, what was expected and what came, as pytest shows failures and xdist sends them.
+
+    Args:
+        file: where the test stands, and `line`, counted from 0.
+    """
+    entry = ReprEntryNative([f"{one}\n" for one in lines(case)])
+    # What pytest prints once more in its list of failures.
+    where = ReprFileLocation(file, (line or 0) + 1, shorten(case.message, _LONG, placeholder=" …"))
+    return ReprExceptionInfo(ReprTraceback([entry], None, "native"), where)
+
+
+def lines(case: Case) -> list[str]:
+    """At most eight of them."""
+    told = [*wrap(shorten(case.should_hold, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
+    failure = case.failure
+    if failure is None:
+        return [*told, shorten(case.message, _LONG, placeholder=" …")]
+    rows = {"seen": failure.sentence, "call": failure.shown, **_outcome(case)}
+    return told + [
+        f"  {name:10}{shorten(text, _LONG, placeholder=' …')}" for name, text in rows.items() if text
+    ]
+
+
+def _outcome(case: Case) -> dict[str, str]:
+    """What the call in question should have come to, and what it did."""
+    number = case.failure.call if case.failure is not None else None
+    if number is None or number >= min(len(case.expected), len(case.actual)):
+        return {}
+    expected, actual = case.expected[number], case.actual[number]
+    if outcome_difference(expected, actual, places=case.device != "cpu") is None:
+        # The condition is about several calls, each of which is right alone.
+        return {}
+    return {"expected": brief_outcome(expected), "actual": brief_outcome(actual)}

@@ -1,0 +1,187 @@
+"""Command lines as they are printed: each runs where it is pasted, if that is where this run was started.
+
+They begin as this run began: with `make`, with an interpreter, or with a command that is installed; and with the
+variables of the environment that decide what is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path, PurePath
+
+from statecheck.rooms import working_folder
+
+COMMAND = "STATECHECK_COMMAND"
+"""How this run was started, in shell words: set by the Makefile, and by commands that are installed; else it was an interpreter."""
+FOLDER = "STATECHECK_FOLDER"
+"""The folder of whoever called make, which may have gone elsewhere since."""
+PYTHONPATH = "STATECHECK_PYTHONPATH"
+"""PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
+IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"
+"""Variables of the environment that decide what is run."""
+RELEASED = "vllm"
+"""The subject of which there are releases to choose from."""
+_OF_VLLM = "VLLM", "VLLM_PATH"
+_GIVEN = {"bisect": "CASE", "replay": "CASE", "sanitize-gpu": "CASE"}
+"""By command, the make variable of what its command line names without an option."""
+_OWN = {
+    "bisect": ("subject", "device", "releases", "commits"),
+    "replay": ("subject", "device"),
+    "sanitize-gpu": ("subject",),
+}
+"""By command, the options that make has a variable for."""
+_REST = {"bench": "BENCH_ARGS", "bisect": "BISECT_ARGS"}
+"""By command, the make variable with all other options."""
+_IMPLIED = {"table": ("write",)}
+"""By command, the options that make always gives."""
+
+Option = str | bool | PurePath
+
+
+def is_released(subject: str | None) -> bool:
+    """Whether it is a release, or one with the functions of another module inside."""
+    return (subject or "").partition("+")[0] == RELEASED
+
+
+def program() -> str:
+    """What command lines begin with, behind the variables."""
+    return shlex.join(_program())
+
+
+def _program() -> list[str]:
+    return shlex.split(os.environ.get(COMMAND, "")) or [*shlex.split(python()), "-m", "statecheck"]
+
+
+def by_make() -> bool:
+    """Whether this run was started by make."""
+    return Path(_program()[0]).name.endswith("make")
+
+
+def python() -> str:
+    """This interpreter as a word to type: its name where that is the one on the PATH."""
+    return _word_for(sys.executable, os.environ.get("PATH", ""), working_folder())
+
+
+@cache
+def _word_for(executable: str, _path: str, _folder: Path) -> str:
+    here = Path(executable)
+    named = (name for name in dict.fromkeys(("python", "python3", here.name)) if _is_on_path(name, here))
+    return next(named, shlex.quote(near(here)))
+
+
+def _is_on_path(name: str, python_: Path) -> bool:
+    found = shutil.which(name)
+    # An interpreter of an environment is a link to one that knows nothing of the environment.
+    return (
+        found is not None and Path(found).parent.resolve() / name == python_.parent.resolve() / python_.name
+    )
+
+
+def near(path: PurePath | str) -> str:
+    """A path as one reaches it from the working folder: what lies elsewhere has its whole path."""
+    here = working_folder()
+    absolute = here / path
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
+
+
+def command_line(command: str, *given: PurePath | str, **options: Option) -> str:
+    """A command of statecheck, in shell words.
+
+    Args:
+        command: such as "replay".
+        given: what it is about, where it takes that without an option.
+        options: by name; True is one without a value. The subject is left out where it is the usual one.
+    """
+    wanted = {name: _text(value) for name, value in options.items() if (name, value) != ("subject", "impl")}
+    subject = wanted.get("subject", "")
+    write = _with_make if by_make() else _with_options
+    return _behind_variables(write(command, [_text(one) for one in given], wanted), subject)
+
+
+def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
+    """A Python script about a subject, run by this interpreter, with these flags, and with what it imports."""
+    # A checkout of vLLM is on the import path of the process that went on with it.
+    moved = is_released(subject) and os.environ.get("VLLM_PATH")
+    path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
+    variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
+    return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
+
+
+def option(name: str, value: str = "") -> str:
+    """An option as one adds it to the command line that started this run."""
+    return f"{name.upper()}={_for_make(value or '1')}" if by_make() else " ".join(_options({name: value}))
+
+
+def pip_line(*packages: str) -> str:
+    """How to install what is missing into this interpreter's environment."""
+    return f"{python()} -m pip install {shlex.join([*_pinned(), *packages])}"
+
+
+def _pinned() -> list[str]:
+    """The versions that a checkout is tried with."""
+    pins = Path(__file__).resolve().parents[2] / "constraints.txt"
+    return ["-c", near(pins)] if pins.is_file() else []
+
+
+def remembered() -> dict[str, str]:
+    """Variables that say how this run was started, for its own processes and for one that goes on in place of this one."""
+    return {COMMAND: program(), PYTHONPATH: _python_path()}
+
+
+def _python_path() -> str:
+    return os.environ.get(PYTHONPATH, os.environ.get("PYTHONPATH", ""))
+
+
+def _text(value: Option) -> str:
+    if value is True:
+        return ""
+    return near(value) if isinstance(value, PurePath) else str(value)
+
+
+def _behind_variables(command: str, subject: str) -> str:
+    variables = (f"{name}={shlex.quote(value)}" for name, value in _variables(subject))
+    return _from_here(" ".join([*variables, command]))
+
+
+def _from_here(line: str) -> str:
+    """A line for the working folder, as one types it where make was called."""
+    called, here = os.environ.get(FOLDER), working_folder()
+    return line if called is None or here.samefile(called) else f"cd {shlex.quote(str(here))} && {line}"
+
+
+def _variables(subject: str) -> Iterator[tuple[str, str]]:
+    for name in IMPORTS:
+        value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
+        if value and (is_released(subject) or name not in _OF_VLLM):
+            yield name, value
+
+
+def _with_options(command: str, given: list[str], options: Mapping[str, str]) -> str:
+    return f"{program()} {shlex.join([command, *given, *_options(options)])}"
+
+
+def _options(options: Mapping[str, str]) -> Iterator[str]:
+    for name, value in options.items():
+        yield f"--{name}"
+        if value:
+            yield value
+
+
+def _with_make(command: str, given: list[str], options: Mapping[str, str]) -> str:
+    own, implied = _OWN.get(command, ()), _IMPLIED.get(command, ())
+    values = {_GIVEN[command]: " ".join(given)} if given else {}
+    values |= {name.upper(): value for name, value in options.items() if name in own}
+    rest = {name: value for name, value in options.items() if name not in (*own, *implied)}
+    if rest:
+        values[_REST[command]] = shlex.join(_options(rest))
+    return " ".join([program(), command, *(f"{name}={_for_make(value)}" for name, value in values.items())])
+
+
+def _for_make(value: str) -> str:
+    # make expands a dollar sign even in what its command line sets.
+    return shlex.quote(value.replace("$", "$$"))

@@ -1,0 +1,31 @@
+"""Text for a terminal, and for the log of a CI job, which takes lines that begin with `::` or `##` for commands."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.text import Text
+
+from statecheck.text import visible
+
+_MARGIN = "\n  | "
+
+
+def said(text: str) -> str:
+    """What somebody else has said: without controls, and with a margin, so that no line of it looks like one of ours."""
+    return _MARGIN.join(visible(text).replace("\t", " ").splitlines())
+
+
+def on_one_line(text: str) -> str:
+    """What somebody else has said, without controls and line breaks."""
+    return " ".join(visible(text).split())
+
+
+def cell(text: str, style: str = "") -> Text:
+    """What somebody else has said, in a table of rich: nothing in it is markup."""
+    return Text(on_one_line(text), style=style)
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print text whose lines are ours, in which others may have put controls."""
+    print(visible(text), file=stream, flush=True)

@@ -1,0 +1,35 @@
+"""Subjects and kernels in worker processes that can be killed.
+
+One illegal access on a GPU leaves a process in which everything fails from then on, and a kernel that never ends keeps it for
+good. So the process that searches for counterexamples holds no device: a worker does, and is replaced when it comes to its end.
+All of it works on the CPU too, where kernels are executed from their IR; a segmentation fault stands for the illegal access there.
+
+A port for properties, in place of `InProcess`:
+
+    with InWorker("impl", "cuda", time_limit=30.0) as port:
+        bench = Bench(load("impl"), port)
+
+A call that ends its worker has the outcome `Raised("DeviceFault", "<kind>: <words>")`, and so have the further calls of that
+example, which are not run. The next example runs in a fresh worker. A spare one is ready, so this takes no time. Kinds are
+"illegal access", "misaligned access", "hang", "launch failure", "out of memory" and "worker died"; the words are
+the same in every run. Exceptions that leave the device usable are the subject's own answers and stay what they are. An
+example whose worker was killed from outside, by the system or a person, is run again from its beginning, up to twice.
+
+A call that does not answer within `time_limit` seconds hangs. After the first one of a property (`begin_property`) the limit
+is ten times the longest call that did answer, at least 2 s, for as long as smaller inputs are searched; `confirm` runs
+the smallest in fresh workers with the whole limit.
+
+With `share`, the address of a process that `python -m statecheck.workers.share` runs, several ports use the same workers.
+An example that another port's fault has interrupted is run again from its beginning, however often that happens.
+
+With `log`, the steps of the example in hand are in that file before they are sent to the worker. `recover(log)` makes a case of
+them after everything has been killed.
+
+Any function, by name, with plain data in and out:
+
+    found = run_in_worker("package.module:function", 1, [2, 3], device="cuda", time_limit=10.0)
+    if isinstance(found, Fault):
+        print(found.kind, found.message)
+
+What the function raises is raised again. Workers end with the process that started them, however it ends.
+"""

@@ -1,0 +1,192 @@
+"""The parent's side of workers: one that is asked, and a spare one that takes over when it comes to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from statecheck.case.faults import DIED, UNSEEN, Fault, Faulted, death, hang
+from statecheck.rooms import import_path, working_folder
+from statecheck.workers.fork_wire import UNKNOWN
+from statecheck.workers.forkserver import fork, worker_environment
+from statecheck.workers.wire import (
+    COMPILING,
+    DONE,
+    ERROR,
+    FAULT,
+    Meanwhile,
+    content_of,
+    letter_of,
+    request,
+)
+
+_START_SECONDS = 120.0
+_STARTS = 3
+_COMPILE_SECONDS = 120.0
+_LAST_WORDS_SECONDS = 1.0
+"""How long a worker that answers no more has to end by itself, and tell of what."""
+
+
+class WorkerProcess:
+    """One worker. It gets ready on its own; the first that is asked of it waits until it is."""
+
+    def __init__(self, device: str, subject: str) -> None:
+        self._server, self.pid, end = fork(device)
+        self._way = Connection(end.detach())
+        self._ready, self._closed = False, False
+        self._send(request("prepare", surroundings(), subject))
+
+    def ask(self, limit: float, method: str, *arguments: Any) -> tuple[Any, Meanwhile]:
+        """What a method of the worker's `Server` returns, and what happened besides.
+
+        Args:
+            limit: seconds until the worker is given up; to get ready, or to compile a kernel, it has more.
+
+        Raises:
+            Faulted: the worker came to its end, and is gone.
+            Exception: what the method raised.
+        """
+        value, meanwhile = content_of(reply := self.ask_with(limit, request(method, *arguments)))
+        if letter_of(reply) == ERROR:
+            raise value
+        return value, meanwhile
+
+    def ask_with(
+        self, limit: float, message: bytes, told: Callable[[bytes], None] = lambda message: None
+    ) -> bytes:
+        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent; `told` hears of compilations."""
+        self.wait_until_ready()
+        if self._owes_answer:
+            # Whoever asked was interrupted, and that answer would be taken for this one.
+            self.close()
+            raise Faulted(Fault(DIED, "its answer was not waited for"))
+        self._send(message)
+        return self._answer(limit, told)
+
+    def wait_until_ready(self) -> None:
+        """Raises as `ask`: what the subject raises when it is imported, for one."""
+        if not self._ready:
+            reply = self._answer(_START_SECONDS)
+            if letter_of(reply) == ERROR:
+                raise content_of(reply)[0]
+            self._ready = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and nobody waits for an answer of it any more, as after Ctrl-C."""
+        # A worker says nothing that it is not asked for: what could be read is the end.
+        return not (self._closed or self._owes_answer or self._way.poll())
+
+    def _send(self, message: bytes) -> None:
+        self._owes_answer = True
+        try:
+            self._way.send_bytes(message)
+        except OSError:
+            """It is dead: who waits for the answer finds out, and of what."""
+
+    def _answer(self, limit: float, told: Callable[[bytes], None] = lambda message: None) -> bytes:
+        reply = self._received(limit)
+        while letter_of(reply) == COMPILING:
+            told(reply)
+            # The limit is for what the subject does, so it starts anew when this is over.
+            reply = self._received(limit if content_of(reply)[0] == "done" else _COMPILE_SECONDS)
+        self._owes_answer = False
+        if letter_of(reply) == FAULT:
+            self.close()
+            raise Faulted(content_of(reply)[0])
+        assert letter_of(reply) in (DONE, ERROR)
+        return reply
+
+    def _received(self, limit: float) -> bytes:
+        try:
+            if self._way.poll(limit):
+                return self._way.recv_bytes()
+        except (EOFError, OSError):
+            raise Faulted(self._cause_of_death()) from None
+        self.close()
+        raise Faulted(hang(limit))
+
+    def _cause_of_death(self) -> Fault:
+        status = self.close(_LAST_WORDS_SECONDS)
+        return UNSEEN if status == UNKNOWN else death(status)
+
+    def close(self, patience: float = 0.0) -> int:
+        """Kill the worker, whatever it is doing; how it ended."""
+        if self._closed:
+            return UNKNOWN
+        self._closed = True
+        self._way.close()
+        return self._server.end(self.pid, patience)
+
+
+class Crew:
+    """Workers for one device and subject, of which one at a time is asked. Nothing is started before it is needed."""
+
+    def __init__(self, device: str, subject: str = "", *, spare: bool = True) -> None:
+        self.device = device
+        self.subject = subject
+        self.replaced = 0
+        self.number = 0
+        """Under which a worker knows who asks."""
+        self._with_spare = spare
+        self._current: WorkerProcess | None = None
+        self._spare: WorkerProcess | None = None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that there are, the one that is asked first."""
+        return tuple(one.pid for one in (self._current, self._spare) if one is not None)
+
+    def worker(self, *, fresh: bool = True) -> WorkerProcess:
+        """The one to ask, ready, and another one that gets ready behind it.
+
+        Args:
+            fresh: nothing of what it holds is needed, so that another one will do where it has come to its end.
+
+        Raises:
+            RuntimeError: no worker gets ready.
+            Exception: what the subject raises when it is imported.
+        """
+        if self._current is not None and not self._current.usable and fresh:
+            self.replace()
+        if self._current is None:
+            self._current = self._next()
+        if self._spare is None and self._with_spare:
+            self._spare = WorkerProcess(self.device, self.subject)
+        return self._current
+
+    def _next(self) -> WorkerProcess:
+        fault = "it was killed"
+        for _ in range(_STARTS):
+            found, self._spare = self._spare or WorkerProcess(self.device, self.subject), None
+            try:
+                found.wait_until_ready()
+            except Faulted as faulted:
+                fault = str(faulted)
+            except BaseException:
+                found.close()
+                raise
+            else:
+                if found.usable:
+                    return found
+                found.close()
+        raise RuntimeError(f"no worker for {self.device} gets ready: {fault}")
+
+    def replace(self) -> None:
+        """Give the current worker up."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+            self.replaced += 1
+
+    def close(self) -> None:
+        for worker in (self._current, self._spare):
+            if worker is not None:
+                worker.close()
+        self._current = self._spare = None
+
+
+def surroundings() -> tuple[dict[str, str], str, list[str]]:
+    """Where this process is: environment, folder and import path. A worker takes them over."""
+    return worker_environment(), str(working_folder()), import_path()

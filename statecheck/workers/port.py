@@ -1,0 +1,280 @@
+"""The execution port whose subject runs in a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
+from statecheck.case.values import Call, Outcome, Raised, Step
+from statecheck.kernels.compilations import Kernels, added
+from statecheck.kernels.coverage import INTERPRETED, Coverage, How
+from statecheck.subject.surroundings import note
+from statecheck.workers.crew import Crew
+from statecheck.workers.forkserver import server_for
+from statecheck.workers.log import State, StepLog
+from statecheck.workers.shared import SharedCrew
+
+Message = tuple[bool, bool, tuple[Step, ...]]
+"""Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
+_TRIES_AGAIN = 2
+_SHORTEST_LIMIT = 2.0
+_TIMES_THE_LONGEST = 10.0
+
+
+class Patience:
+    """How long to wait for a call: less once one has hung, since a search for a smaller one will find many that do."""
+
+    def __init__(self, time_limit: float) -> None:
+        self.time_limit = time_limit
+        self.reset()
+
+    def reset(self) -> None:
+        self._longest, self._hung = 0.0, False
+
+    @property
+    def limit(self) -> float:
+        if not self._hung:
+            return self.time_limit
+        return min(self.time_limit, max(_SHORTEST_LIMIT, _TIMES_THE_LONGEST * self._longest))
+
+    def healthy(self, seconds: float) -> None:
+        self._longest = max(self._longest, seconds)
+
+    def hung(self) -> None:
+        self._hung = True
+
+
+class InWorker:
+    """Executes in a worker process on `device`; see `statecheck.workers`.
+
+    Args:
+        log: a file for the steps of the example in hand; a `StepLog` is the caller's, who says in it what is tested.
+        share: address of a process that shares its workers (see `share`); without one, there are own ones.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        device: str,
+        *,
+        time_limit: float = 30.0,
+        log: Path | StepLog | None = None,
+        spare: bool = True,
+        share: str = "",
+    ) -> None:
+        self.device = device
+        self.faults: Counter[str] = Counter()
+        self._subject = subject
+        self._crew = SharedCrew(share) if share else Crew(device, subject, spare=spare)
+        self._patience = Patience(time_limit)
+        self._owns_log = isinstance(log, Path)
+        self._log = StepLog(log, self._about()) if isinstance(log, Path) else log
+        self._waiting: list[Step] = []
+        self._example: list[Message] = []
+        self._refused = False
+        self._fault: Raised | None = None
+        self._compiled: Kernels = {}
+        self._covered = Coverage()
+
+    def _about(
+        self, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
+    ) -> dict[str, str | int | None]:
+        about = {"property_name": name, "sentence": sentence, "property_id": id_, "seed": seed}
+        return about | {"subject": self._subject, "device": self.device}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def warm_up(self) -> None:
+        """Have a worker ready, so that no call waits for it.
+
+        Raises:
+            Exception: what the subject raises when it is imported, or RuntimeError where no worker gets ready.
+        """
+        self._crew.worker()
+
+    @property
+    def restarts(self) -> int:
+        """How many workers have been replaced."""
+        return self._crew.replaced
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The workers there are, the one that is asked first."""
+        return self._crew.pids
+
+    @property
+    def server_pid(self) -> int:
+        """The process that forks the workers."""
+        return server_for(self.device).pid
+
+    def begin_property(
+        self, name: str, sentence: str = "", id_: str = "", *, seed: int | None = None
+    ) -> None:
+        """What follows is about another property: time limits start anew, and its own log says so."""
+        self._patience.reset()
+        if self._log is not None and self._owns_log:
+            self._log.begin_task(self._about(name, sentence, id_, seed))
+
+    def begin(self) -> None:
+        self._waiting.clear()
+        self._example.clear()
+        self._fault = None
+        if self._log is not None:
+            self._log.begin()
+
+    def execute(self, step: Step) -> Outcome | None:
+        """As `InProcess`. After a fault, every call of the example has the outcome that the faulty one had."""
+        return self.execute_all((step,))[0]
+
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]:
+        """As `execute`, of several steps in one message."""
+        last = max((number for number, step in enumerate(steps) if isinstance(step, Call)), default=-1)
+        self._waiting.extend(steps[: last + 1])
+        found = iter(self._sent() if last >= 0 else ())
+        self._waiting.extend(steps[last + 1 :])
+        return [next(found) if isinstance(step, Call) else None for step in steps]
+
+    def _sent(self) -> list[Outcome]:
+        """The outcomes of the calls among the steps that wait, of which the last is one."""
+        steps = tuple(self._waiting)
+        self._waiting.clear()
+        calls = sum(isinstance(step, Call) for step in steps)
+        if self._fault is not None:
+            return [self._fault] * calls
+        if self._log is not None:
+            self._log.note(steps)
+        self._example.append((not self._example, self._refused, steps))
+        try:
+            return self._outcomes(calls)
+        finally:
+            if self._log is not None:
+                self._log.leave()
+
+    def _outcomes(self, calls: int) -> list[Outcome]:
+        """Those of the last message, which has so many calls."""
+        found = self._persistent(self._example[-1:])
+        if not isinstance(found, Fault):
+            return found
+        outcomes = self._one_by_one() if calls > 1 else []
+        if self._fault is None:
+            # With nothing to tell which call it was, it is the last.
+            self._fault = self._noted(found)
+            outcomes = [*outcomes[:-1], self._fault]
+        return outcomes
+
+    def _one_by_one(self) -> list[Outcome]:
+        """The calls of the last message, which ended in a fault, each in a message of its own: who is to blame?"""
+        begins, refused, steps = self._example.pop()
+        if self._example:
+            self._persistent(self._example)
+        outcomes: list[Outcome] = []
+        for part in _split(steps):
+            self._example.append((begins and not outcomes, refused, part))
+            found = self._fault or self._persistent(self._example[-1:])
+            if isinstance(found, Fault):
+                found = self._fault = self._noted(found)
+            outcomes += [found] if isinstance(found, Raised) else found
+        return outcomes
+
+    def _persistent(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
+        """Outcomes, or a fault for which nobody outside is to blame as far as one can tell."""
+        found = self._tried(messages)
+        for _ in range(_TRIES_AGAIN):
+            # No counterexample would repeat that; a subject that takes all the memory there is does it again.
+            if isinstance(found, Fault) and found.from_outside:
+                found = self._tried(self._example)
+        return found
+
+    def _tried(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
+        """The outcomes of the last one, or the fault that ended them."""
+        try:
+            return self._asked(messages)
+        except Faulted as faulted:
+            fault = faulted.fault
+        while fault == INTERRUPTED:
+            try:
+                # All at once: between two messages, somebody else could interrupt them again.
+                return self._asked(self._example)
+            except Faulted as faulted:
+                fault = faulted.fault
+        return fault
+
+    def _asked(self, messages: Sequence[Message]) -> list[Outcome]:
+        begins = messages[0][0]
+        if self._log is not None:
+            self._log.enter(State.ASKED)
+        worker = self._crew.worker(fresh=begins)
+        started = monotonic()
+        limit = self._patience.limit * len(messages)
+        outcomes, meanwhile = worker.ask(
+            limit, "example", self._crew.number, begins, tuple(one[1:] for one in messages)
+        )
+        self._covered += meanwhile.covered
+        for what, sentence in meanwhile.remarks.items():
+            note(what, sentence)
+        if meanwhile.compiled:
+            self._compiled = added(self._compiled, meanwhile.compiled)
+        else:
+            self._patience.healthy(monotonic() - started)
+        return outcomes
+
+    def _noted(self, fault: Fault) -> Raised:
+        self.faults[fault.kind] += 1
+        if fault.kind == HANG:
+            self._patience.hung()
+            # In the words of the limit as it was set: the shorter ones are a means of the search.
+            return hang(self._patience.time_limit).outcome
+        return fault.outcome
+
+    @contextmanager
+    def waiting_refused(self) -> Iterator[None]:
+        self._refused = True
+        try:
+            yield
+        finally:
+            self._refused = False
+
+    def take_compilations(self) -> Kernels:
+        """What workers compiled since the last time that this was asked."""
+        taken, self._compiled = self._compiled, {}
+        return taken
+
+    def take_coverage(self) -> Coverage:
+        """What workers launched without compiling it, since the last time that this was asked."""
+        taken, self._covered = self._covered, Coverage()
+        return taken
+
+    def interpreted(self) -> Counter[How]:
+        """Launches that Triton's interpreter ran, unwatched, of those that `take_coverage` will tell of."""
+        return Counter(
+            {one: times for one, times in self._covered.launches.items() if one.how == INTERPRETED}
+        )
+
+    def close(self) -> None:
+        """End the workers; the port can be used again, and then starts others."""
+        self._crew.close()
+        if self._log is not None and self._owns_log:
+            self._log.close()
+            self._log = None
+
+
+def _split(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """The steps in parts that end with a call each."""
+    part: list[Step] = []
+    for step in steps:
+        part.append(step)
+        if isinstance(step, Call):
+            yield tuple(part)
+            part.clear()

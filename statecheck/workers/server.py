@@ -1,0 +1,206 @@
+"""The worker's side: what it does with the messages that it is sent, see `wire`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from statecheck.case.faults import (
+    DIED,
+    MEMORY,
+    Fault,
+    Faulted,
+    fault_of_kind,
+    fault_told_by,
+    wants_memory,
+)
+from statecheck.case.raised import error_text, message_of, name_of
+from statecheck.case.values import Outcome, Raised, Step
+from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.kernels import compilations, coverage
+from statecheck.subject import Subject, load, loading
+from statecheck.subject.surroundings import go_to, take_remarks
+from statecheck.workers.compiling import tell_compilations
+from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
+
+Surroundings = tuple[dict[str, str], str, list[str]]
+"""Environment, folder and import path."""
+Message = tuple[bool, Sequence[Step]]
+"""Whether waiting for the device is refused, and steps of which the last is a call."""
+
+
+def preload() -> None:
+    """What every worker needs."""
+    loading.preload()
+
+
+class Server:
+    """Answers requests one after another until nobody is there to ask."""
+
+    def __init__(self, device: str, way: Connection) -> None:
+        self.device = device
+        self._way = way
+        self._subject: Subject | None = None
+        self._ports: dict[int, InProcess] = {}
+
+    def run(self) -> None:
+        """Answer until the parent is gone."""
+        tell_compilations(self._tell_compiling)
+        while True:
+            try:
+                method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
+                self._way.send_bytes(self._answer(method, arguments))
+            except (EOFError, OSError):
+                return
+
+    def _tell_compiling(self, state: str) -> None:
+        self._way.send_bytes(answer(COMPILING, state))
+
+    def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
+        try:
+            letter, value = DONE, getattr(self, method)(*arguments)
+        except Faulted as faulted:
+            letter, value = FAULT, faulted.fault
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if wants_memory(name_of(type(error)), message_of(error)):
+                return _pickled(FAULT, fault_of_kind(MEMORY))
+            poison = self._poison()
+            if poison is not None:
+                letter, value = FAULT, fault_told_by(poison)
+            else:
+                letter, value = ERROR, _portable(error)
+        return _pickled(letter, value)
+
+    def _judged(self, value: Any) -> tuple[bytes, Any]:
+        """A subject that raised may have left the device unusable, whatever it raised."""
+        if self.device == "cpu" or not isinstance(value, Raised):
+            return DONE, value
+        if wants_memory(value.exception, value.message):
+            return FAULT, fault_of_kind(MEMORY)
+        poison = self._poison()
+        return (DONE, value) if poison is None else (FAULT, fault_told_by(poison))
+
+    def _poison(self) -> str | None:
+        """What the device says where nothing works on it any more, None where it does."""
+        if self.device == "cpu":
+            return None
+        try:
+            _touch(self.device)
+        except Exception as error:
+            return str(error)
+        return None
+
+    def prepare(self, surroundings: Surroundings, subject: str) -> None:
+        """Import the subject, if there is one, and have the device ready."""
+        move_to(*surroundings)
+        if self.device != "cpu":
+            try:
+                _touch(self.device)
+            except Exception as error:
+                raise Faulted(Fault(DIED, f"{self.device} does not work: {error}")) from error
+        if subject:
+            self._subject = load(subject)
+
+    def forget(self, client: int) -> None:
+        """Whoever asked under this number asks no more."""
+        self._ports.pop(client, None)
+
+    def _port(self, client: int) -> InProcess:
+        assert self._subject is not None, "no subject was prepared"
+        if client not in self._ports:
+            self._ports[client] = ordinary_port(self._subject, self.device)
+        return self._ports[client]
+
+    def example(self, client: int, begins: bool, messages: Sequence[Message]) -> list[Outcome]:
+        """Run messages of the example that `client` has in hand; the outcomes of the calls of the last one."""
+        port = self._port(client)
+        outcomes: list[Outcome | None] = []
+        if begins:
+            port.begin()
+        for refused, steps in messages:
+            with port.waiting_refused() if refused else nullcontext():
+                outcomes = [self._healthy(port.execute(step)) for step in steps]
+        port.give_back()
+        return [one for one in outcomes if one is not None]
+
+    def _healthy(self, outcome: Outcome | None) -> Outcome | None:
+        """Raises Faulted for an outcome after which the device is unusable."""
+        letter, value = self._judged(outcome)
+        if letter == FAULT:
+            raise Faulted(value)
+        return outcome
+
+    def function(self, surroundings: Surroundings, path: str, arguments: Sequence[Any]) -> Any:
+        """Call "package.module:function", and wait until the device has done what it started."""
+        move_to(*surroundings)
+        module, _, name = path.partition(":")
+        result = getattr(importlib.import_module(module), name)(*arguments)
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+        return result
+
+
+def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
+    """Be where the parent is."""
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    go_to(folder)
+    sys.path[:] = path
+
+
+def _touch(device: str) -> None:
+    """Something small on the device, from beginning to end."""
+    torch.cuda.synchronize()
+    torch.zeros(1, device=device).add_(1).item()
+
+
+def _pickled(letter: bytes, value: Any) -> bytes:
+    meanwhile = Meanwhile(compilations.take(), coverage.take(), take_remarks())
+    try:
+        return answer(letter, value, meanwhile)
+    except Exception as error:
+        return answer(ERROR, _portable(error), meanwhile)
+
+
+def _portable(error: BaseException) -> Exception:
+    """The exception, or one that says the same where it cannot be sent, or would end the parent; a note has its traceback."""
+    note = "".join(traceback.format_exception(error))
+    portable = (
+        error if isinstance(error, Exception) and _can_be_sent(error) else RuntimeError(error_text(error))
+    )
+    portable.add_note(f"in the worker:\n{note}")
+    return portable
+
+
+def _can_be_sent(error: Exception) -> bool:
+    try:
+        again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
+    except Exception:
+        return False
+    return type(again) is type(error)
+
+
+def main(descriptor: int, device: str) -> None:
+    """A worker's life."""
+    _silence()
+    Server(device, Connection(descriptor)).run()
+
+
+def _silence() -> None:
+    """What a subject or the device's library prints would tear the campaign's display."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,51 @@
+"""The form of what parents and workers tell each other.
+
+A request is a pickled `(method, *arguments)`. An answer is a letter and a pickled `(value, meanwhile)`. A process that
+only passes an answer on reads the letter and leaves the rest pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+from statecheck.kernels.compilations import Kernels
+from statecheck.kernels.coverage import Coverage
+
+DONE, FAULT, ERROR, COMPILING, ANEW, GONE = b"d", b"f", b"e", b"c", b"a", b"g"
+"""The result; the fault that ended the worker; an exception; compiling has "begun" or is "done", and the answer is still to come.
+
+Where workers are shared: the example has to be run anew, since the worker that had begun it is no more; no worker gets ready.
+"""
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What happened besides while a worker made its answer: what Triton compiled, what was launched without compiling, and remarks."""
+
+    compiled: Kernels = field(default_factory=dict)
+    covered: Coverage = field(default_factory=Coverage)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+
+NOTHING = Meanwhile()
+
+
+def request(method: str, *arguments: Any) -> bytes:
+    return pickle.dumps((method, *arguments), protocol=5)
+
+
+def answer(letter: bytes, value: Any, meanwhile: Meanwhile = NOTHING) -> bytes:
+    """Raises what pickle does, for a value that cannot be sent."""
+    return letter + pickle.dumps((value, meanwhile), protocol=5)
+
+
+def letter_of(message: bytes) -> bytes:
+    return message[:1]
+
+
+def content_of(message: bytes) -> tuple[Any, Meanwhile]:
+    """Value of an answer, and what happened besides."""
+    value, meanwhile = pickle.loads(memoryview(message)[1:])  # noqa: S301 - what our own processes wrote
+    return value, meanwhile

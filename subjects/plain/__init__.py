@@ -1,0 +1,230 @@
+"""Ports that offer plain functions as subjects: the documents' names, in terms of the protocol that PROTOCOL.md describes.
+
+The modules below this one need the port, torch and the standard library only, since `repro.py` carries those that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.subject.deviation import KnownDeviation
+from statecheck.subject.known import known_in
+from statecheck.subject.subject import Subject, Tell, offers, safe_getattr
+from statecheck.text.names import meant_by
+from subjects.plain.outside import outside_of
+from subjects.plain.port import calls_so_far, use_port
+from subjects.plain.protocol import (
+    FUNCTIONS,
+    NEEDS,
+    SUPPLIED,
+    TAKE_STARTS,
+    VERSION,
+    VERSIONS,
+    Plain,
+)
+from subjects.plain.version1 import FUNCTIONS_IN_1, argument_of, function_of, renamed_since_1
+
+TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
+
+
+def _documented_names() -> dict[str, Any]:
+    modules = [importlib.import_module(f"{__name__}.{topic}") for topic in TOPICS]
+    return {name: getattr(module, name) for module in modules for name in module.__all__}
+
+
+class PlainSubject(Subject):
+    """The documents' names in terms of a port's plain functions.
+
+    `supplied` are the names behind which there is none of these: they only hold what plain functions are handed.
+    """
+
+    def __init__(self, port: ModuleType) -> None:
+        profile = _profile_of(port)
+        super().__init__(
+            port.__name__,
+            port,
+            _known_of(port),
+            profile=profile,
+            outside=outside_of(port, profile),
+            refuses=bool(safe_getattr(port, "REFUSES", False)),
+            release=str(safe_getattr(port, "RELEASE", "")),
+            carried=__name__,
+        )
+        self.supplied = frozenset(SUPPLIED)
+        self.functions = tuple(function_of(port, plain.name) for plain in FUNCTIONS)
+        self.advice = _advice_for(port)
+        self._names = SimpleNamespace(**_documented_names())
+
+    def has(self, function: str) -> bool:
+        if function in SUPPLIED:
+            return any(map(self._offers, SUPPLIED[function]))
+        return function in NEEDS and all(map(self._offers, NEEDS[function]))
+
+    def _offers(self, plain: str) -> bool:
+        return offers(self.module, function_of(self.module, plain))
+
+    def own_name(self, function: str) -> str:
+        return function_of(self.module, NEEDS[function][0]) if function in NEEDS else function
+
+    def own_calls(self) -> int:
+        return calls_so_far()
+
+    def provides(self, name: str) -> bool:
+        return offers(self.module, name)
+
+    def _resolve(self, function: str) -> Any:
+        found: Any = self._names
+        for part in function.split("."):
+            found = getattr(found, part)
+        return found
+
+    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
+        found = getattr(self._names, type_, None)
+        return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
+
+    def told_of(self, tell: Tell) -> PlainSubject:
+        """The same subject, which says with what it calls the port's functions."""
+        found = copy(self)
+        found.module = _Told(self.module, tell)
+        return found
+
+    @contextmanager
+    def environment(self, variables: dict[str, str]) -> Iterator[None]:
+        """As any subject's, with this port as the one that is asked."""
+        use_port(self.module)
+        with super().environment(variables):
+            yield
+
+
+class _Told(ModuleType):
+    """Stands in for a port, and tells of its functions' calls before they are made."""
+
+    def __init__(self, port: ModuleType, tell: Tell) -> None:
+        super().__init__(port.__name__)
+        self._port, self._tell = port, tell
+        self._functions = {plain.name: plain for plain in (one.as_in(port) for one in FUNCTIONS)}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        return partial(self._called, self._functions[name], found) if name in self._functions else found
+
+    def _called(self, plain: Plain, function: Callable[..., Any], **arguments: Any) -> Any:
+        self._tell(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
+        return function(**arguments)
+
+
+def adapted(port: ModuleType) -> PlainSubject:
+    """The port as a subject.
+
+    Raises:
+        ValueError: the module does not follow the protocol of its version.
+    """
+    version = getattr(port, "STATECHECK_PROTOCOL", None)
+    if version not in VERSIONS:
+        _refuse("STATECHECK_PROTOCOL", repr(version), " or ".join(map(str, reversed(VERSIONS))), port)
+    functions = [plain.as_in(port) for plain in FUNCTIONS]
+    offered = [plain for plain in functions if offers(port, plain.name)]
+    if not offered:
+        _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
+    for plain in offered:
+        if not _takes(getattr(port, plain.name), plain.arguments):
+            _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
+    for name in safe_getattr(port, "TENSORS", ()):
+        if name not in TAKE_STARTS:
+            _refuse("TENSORS", repr(name), f"names of {', '.join(TAKE_STARTS)}", port)
+    return PlainSubject(port)
+
+
+def _meant(port: ModuleType) -> str:
+    """Which functions of the protocol some of its names may have been meant to be."""
+    names = [function_of(port, plain.name) for plain in FUNCTIONS]
+    near = {name: meant_by(name, names) for name in dir(port)} | renamed_since_1(port)
+    return "".join(f"; did you mean {near[name]} by {name}?" for name in near if near[name])
+
+
+def _advice_for(port: ModuleType) -> str:
+    """How to change a port that has names of version 1, in one line; "" for any other port."""
+    if getattr(port, "STATECHECK_PROTOCOL", None) != 1:
+        left = [f"{old} to {new}" for old, new in renamed_since_1(port).items()]
+        return (
+            f"{port.__name__} has names of version 1: rename {', '.join(left)} [PROTOCOL.md]" if left else ""
+        )
+    offered = [plain for plain in FUNCTIONS if offers(port, function_of(port, plain.name))]
+    functions = [(function_of(port, plain.name), plain.name) for plain in offered]
+    arguments = [(argument_of(port, name), name) for plain in offered for name in plain.arguments]
+    changed = [f"{old} to {new}" for old, new in dict.fromkeys(functions + arguments) if old != new]
+    how = f"rename {', '.join(changed)}" if changed else "nothing else changes"
+    return f"STATECHECK_PROTOCOL = 1, but should be {VERSION}: {how} [{port.__name__}; PROTOCOL.md]"
+
+
+def require_declared(module: ModuleType) -> None:
+    """Refuse a module that offers plain functions, and nothing of the documents, and does not say so.
+
+    Raises:
+        ValueError: it does.
+    """
+    documented = {symbol.partition(".")[0] for symbol in NEEDS}
+    names = [name for plain in FUNCTIONS for name in (plain.name, FUNCTIONS_IN_1.get(plain.name, plain.name))]
+    plain = [name for name in dict.fromkeys(names) if offers(module, name)]
+    if not plain or any(offers(module, name) for name in documented):
+        return
+    meant = [name for name in dir(module) if name.startswith("STATECHECK_")]
+    near = f"; did you mean it by {meant[0]}?" if meant else ""
+    _refuse(
+        "STATECHECK_PROTOCOL",
+        "missing",
+        f"{VERSION} in a module that offers {', '.join(plain)}{near}",
+        module,
+    )
+
+
+def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
+    """Whether it can be called with these keywords, as far as it says what it takes."""
+    if not callable(function):
+        return False
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return True
+    try:
+        signature.bind(**dict.fromkeys(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(function: Any) -> str:
+    return str(inspect.signature(function)) if callable(function) else repr(function)
+
+
+def _refuse(name: str, value: str, rule: str, port: ModuleType) -> None:
+    raise ValueError(f"{name} = {value}, but should be {rule} [{port.__name__}]")
+
+
+def _profile_of(port: ModuleType) -> Profile:
+    fields = safe_getattr(port, "PROFILE", {})
+    unknown = sorted(set(fields) - set(vars(DOCUMENTS)))
+    if unknown:
+        _refuse(
+            f"PROFILE[{unknown[0]!r}]", repr(fields[unknown[0]]), "a field of oracle.profile.Profile", port
+        )
+    return Profile(**fields)
+
+
+def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
+    path = safe_getattr(port, "KNOWN", None)
+    if path is None:
+        return ()
+    if not isinstance(path, (str, Path)):
+        _refuse("KNOWN", repr(path), "the path of a file", port)
+    folder = Path(port.__file__ or "").parent
+    return known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))

@@ -1,0 +1,117 @@
+"""vLLM as a subject: the documents' names, as the installed release has them.
+
+Each module adapts one topic, and each difference between releases 0.20 and 0.33 stands there in a place of its own. The
+modules below this one need vLLM, torch and the standard library only, since `repro.py` carries those that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from statecheck.subject.known import known_in
+from statecheck.subject.not_offered import NotOffered
+from subjects import Subject, load
+from subjects.vllm import outside_align, outside_builders
+from subjects.vllm.engine import core
+from subjects.vllm.engine.inside import PORTED
+from subjects.vllm.profile import profile_of
+from subjects.vllm.release import RELEASE, RELEASE_NAME
+from subjects.vllm_conditions import CONDITIONS
+
+TOPICS = (
+    "types",
+    "batch",
+    "chunks",
+    "layout",
+    "shapes",
+    "builders",
+    "align_buffers",
+    "align_context",
+    "align_kernels",
+    "align_runner",
+    "engine.core",
+)
+
+for _topic in TOPICS:
+    _module = importlib.import_module(f"{__name__}.{_topic}")
+    # What a release does not have is None there.
+    globals().update(
+        {name: value for name in _module.__all__ if (value := getattr(_module, name)) is not None}
+    )
+
+KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
+
+IN_WHAT_IS_REPLACED = frozenset(
+    {
+        "accepted-count-in-place-in-an-engine",
+        "channel-first-shift-in-an-engine",
+        "checkpoint-before-the-last-chunk",
+        "decode-without-drafts-after-accepted-ones",
+        "first-token-in-a-real-engine",
+        "first-token-of-a-uniform-batch",
+    }
+)
+"""Defects of real engines that lie in builders and copies. With a port's in their place nothing excuses them."""
+_ENGINES = ("real-engine/v1", "real-engine/v2", "real-engine/connector-v1", "real-engine/connector-v2")
+
+
+class _Release(Subject):
+    """The release, in whose engine stands what its name says."""
+
+    def construct(self, type_: str, fields: dict[str, Any]) -> Any:
+        """As a subject does; a case that names another module to be imported than the subject is not tried."""
+        inside = fields.get("inside", "") if type_ == "LiveSettings" else self.inside
+        if inside != self.inside:
+            raise NotOffered(f"an engine with {inside or 'nothing'} inside, but is {self.name}")
+        return super().construct(type_, fields)
+
+    def forget_environment(self) -> None:
+        """As a subject does, and what the module inside remembers."""
+        super().forget_environment()
+        if self.inside:
+            SUBJECT.forget_environment()
+            load(self.inside).forget_environment()
+
+
+def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Subject:
+    return _Release(
+        name,
+        module,
+        known,
+        profile=profile_of(RELEASE),
+        outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
+        refuses=False,
+        release=RELEASE_NAME,
+        carried=__name__,
+        inside=inside,
+    )
+
+
+def with_inside(name: str, port: ModuleType) -> Subject:
+    """The release's engine with what a port offers of `PORTED` in the place of its own functions.
+
+    Args:
+        name: by which `port` is imported.
+
+    Raises:
+        ValueError: it offers none of them.
+    """
+    if not any(hasattr(port, one) for one in PORTED):
+        raise ValueError(f"inside = {name!r}, but should offer one of {', '.join(PORTED)} [with_inside]")
+    # Only the engine: what else the adapter has is the release's alone, and tested as such.
+    engine = ModuleType(__name__)
+    names = (*core.__all__, "__file__", "__path__")
+    vars(engine).update({one: globals()[one] for one in names} | {"__inside__": port})
+    known = (
+        one
+        for one in SUBJECT.known_deviations
+        if one.id not in IN_WHAT_IS_REPLACED and any(one.covers("", id_) for id_ in _ENGINES)
+    )
+    return _release(f"vllm+{name}", engine, tuple(known), inside=name)
+
+
+SUBJECT = _release("vllm", sys.modules[__name__], known_in(KNOWN, RELEASE_NAME, CONDITIONS))

@@ -1,0 +1,265 @@
+"""The release's engine: its own scheduler, cache manager and worker, with a forward that names tokens in its states.
+
+A scenario is a sequence of calls with plain values. `step` observes what the scheduler decided, what each row of the forward read
+where the metadata sent it, and what then stands in every block that may be hit; the laws say what of it is broken.
+
+A worker is made of settings, the release's two configurations, the memory, and the plan of drafts. It has `execute`, which takes
+a scheduler's output and returns a model runner's; `drafts`, for the scheduler; `rows` and `stray` of the last forward; `slots`.
+"""
+
+import collections
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from oracle.lifecycle.broken_laws import Broken, in_sentences
+from oracle.lifecycle.live import LiveLaws
+from oracle.lifecycle.named_states import advanced, next_token, other_than
+from oracle.lifecycle.observed import Decided, ObservedStep, Place
+from statecheck.subject.not_offered import NotOffered
+from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
+from subjects.vllm.engine.connection import LiveConnection
+from subjects.vllm.engine.scheduler import block_hasher, made_scheduler
+from subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings, require_mode
+from subjects.vllm.engine.states import LiveMemory
+from subjects.vllm.engine.step import LiveStep, accessed, held
+from subjects.vllm.engine.v1 import LiveWorkerV1
+from subjects.vllm.engine.v2 import LiveWorkerV2
+from subjects.vllm.layout import get_conv_state_layout
+from subjects.vllm.release import RELEASE_NAME, find, optional
+
+__all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
+
+
+class LiveEngine:
+    """The release's engine core, as far as states go.
+
+    Args:
+        settings: see `LiveSettings`.
+
+    Raises:
+        NotOffered: the release has no such engine, or none that runs without a GPU.
+    """
+
+    def __init__(self, settings: LiveSettings) -> None:
+        require_mode(settings)
+        self.settings = settings
+        dim_first = get_conv_state_layout() == "DS"
+        self.config = vllm_config(settings)
+        self.caches = kv_cache_config(settings, dim_first)
+        scheduler, hashes = block_sizes(settings, self.config, self.caches)
+        sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
+        if settings.prefix_caching and any(size % hashes for size in sizes):
+            raise NotOffered(f"release {RELEASE_NAME} hashes no parts of blocks")
+        self.hash_block_size = hashes
+        self.memory = LiveMemory(settings, dim_first)
+        self.connection: LiveConnection | None = None
+        if settings.connector:
+            self.connection = LiveConnection(
+                settings, self.config, self.caches, self.memory, hashes, self._named_blocks
+            )
+        self.turns: dict[str, int] = {}
+        self.preempted: list[str] = []
+        self.finished: list[str] = []
+        self.loading: dict[Place, str] = {}
+        self.requests: list[Any] = []
+        self.known: dict[bytes, tuple[str, int]] = {}
+        """By block hash, the request and the number of its tokens that it stands for."""
+        self.scheduler = made_scheduler(settings, self.config, self.caches, scheduler, hashes)
+        self.pool = self.scheduler.kv_cache_manager.block_pool
+        if self.connection is not None:
+            self.connection.bind(self.scheduler)
+        self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
+        self.hasher = block_hasher(settings, self.config, hashes)
+        self.in_flight: collections.deque[Any] = collections.deque()
+        self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
+
+    def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
+        """A request comes in."""
+        self.laws.add(id, prompt)
+        parameters = find("vllm.sampling_params:SamplingParams")(
+            max_tokens=max_tokens, temperature=0.0, ignore_eos=True
+        )
+        request = find("vllm.v1.request:Request")(
+            request_id=id,
+            prompt_token_ids=list(prompt),
+            sampling_params=parameters,
+            pooling_params=None,
+            arrival_time=float(len(self.laws.requests)),
+            block_hasher=self.hasher,
+        )
+        self.requests.append(request)
+        self._remember()
+        self.scheduler.add_request(request)
+
+    def abort(self, id: str) -> None:  # noqa: A002
+        """A client goes away, whatever its request is doing."""
+        status = find("vllm.v1.request:RequestStatus").FINISHED_ABORTED
+        self.scheduler.finish_requests([id], status)
+
+    def reset_prefix_cache(self, preempt: bool) -> None:
+        """Empty the prefix cache; with `preempt`, running requests are preempted for it.
+
+        The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
+        """
+        kept = self.connection is not None and self.connection.keeps(self._owners())
+        self.scheduler.reset_prefix_cache(preempt and not kept)
+
+    def step(self, turns: dict[str, int]) -> LiveStep:
+        """A step of the engine.
+
+        Args:
+            turns: of each request, how many of the drafts that are proposed in this step the model will accept.
+        """
+        seen, findings = self.advance(turns)
+        known, page = self.laws.known, self.settings.kv_block_size
+        return LiveStep(
+            {name: asdict(decided) for name, decided in seen.scheduled.items()},
+            tuple(self.preempted),
+            tuple(self.finished),
+            seen.outputs,
+            tuple(seen.owners_after),
+            tuple(stored[:4] for stored in seen.published),
+            seen.free,
+            seen.idle,
+            in_sentences(findings),
+            findings,
+            tuple(seen.owners),
+            accessed(seen.rows, known, page),
+            held(seen.owners_after, self.memory, known, page),
+            *(
+                ()
+                if self.connection is None or seen.transfers is None
+                else self.connection.told(seen.transfers)
+            ),
+        )
+
+    def advance(self, turns: dict[str, int]) -> tuple[ObservedStep, tuple[Broken, ...]]:
+        """A step as the laws see it, and what of it breaks them; see `step`."""
+        self.turns = turns
+        link = self.connection
+        saving = frozenset() if link is None else link.offers.saving
+        self.preempted, self.finished, self.loading = [], [], {}
+        seen = ObservedStep()
+        self._step(seen)
+        self._observe(seen)
+        seen.transfers = None if link is None else link.moved(saving, self.loading)
+        return seen, tuple(self.laws.step(seen))
+
+    def _step(self, seen: ObservedStep) -> None:
+        if self.scheduler.has_requests():
+            scheduled = self.scheduler.schedule()
+            self._remember()
+            seen.scheduled = self._decided(scheduled)
+            self.preempted = sorted(getattr(scheduled, "preempted_req_ids", None) or ())
+            self.loading = {} if self.connection is None else self.connection.loading()
+            seen.owners = self._owners()
+            output = self.worker.execute(scheduled)
+            seen.rows, seen.stray = self.worker.rows, self.worker.stray
+            self.in_flight.append((scheduled, output))
+            executed = scheduled.total_num_scheduled_tokens > 0
+            # Before 0.25 it is the executor that says so.
+            depth = getattr(self.config, "max_concurrent_batches", 1 + self.settings.async_scheduling)
+            if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
+                return
+            self._update(seen)
+            if executed and self.settings.num_spec and not self.settings.async_scheduling:
+                drafts = self.worker.drafts()
+                if drafts is not None:
+                    self.scheduler.update_draft_token_ids(drafts)
+        elif self.in_flight:
+            self._update(seen)
+
+    def _update(self, seen: ObservedStep) -> None:
+        scheduled, output = self.in_flight.popleft()
+        told = output.get_output() if hasattr(output, "get_output") else output
+        for outputs in self.scheduler.update_from_output(scheduled, told).values():
+            for one in outputs.outputs:
+                seen.outputs[one.request_id] = tuple(one.new_token_ids)
+                if one.finish_reason is not None:
+                    self.finished.append(one.request_id)
+        self._remember()
+
+    def _decided(self, scheduled: Any) -> dict[str, Decided]:
+        """What the scheduler wants of the worker."""
+        computed = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
+        fresh = set(computed)
+        again = scheduled.scheduled_cached_reqs
+        computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
+        resumed = getattr(again, "resumed_req_ids", ())
+        drafts = scheduled.scheduled_spec_decode_tokens
+        return {
+            name: Decided(
+                computed=computed[name],
+                tokens=count,
+                drafts=len(drafts.get(name, ())),
+                begins=name in fresh or name in resumed,
+            )
+            for name, count in scheduled.num_scheduled_tokens.items()
+        }
+
+    def _drafts(self, name: str, tokens: list[int], count: int) -> list[int]:
+        """Drafts after these tokens, of which the model will accept as many as the request's turn says."""
+        state = 0
+        for token in tokens:
+            state = advanced(state, token)
+        drafts = []
+        for at in range(count):
+            token = next_token(state)
+            drafts.append(token if at < self.turns.get(name, 0) else other_than(token))
+            state = advanced(state, token)
+        return drafts
+
+    def _remember(self) -> None:
+        for request in self.requests:
+            for at, found in enumerate(request.block_hashes):
+                self.known.setdefault(bytes(found), (request.request_id, (at + 1) * self.hash_block_size))
+        self.requests = [request for request in self.requests if not request.is_finished()]
+
+    def _owners(self) -> list[tuple[str, int, int, int]]:
+        """(request, group, column, block) of each block that a request has."""
+        managers = self.scheduler.kv_cache_manager.coordinator.single_type_managers
+        return [
+            (name, group, at, one.block_id)
+            for group, manager in enumerate(managers)
+            for name, blocks in manager.req_to_blocks.items()
+            for at, one in enumerate(blocks)
+            if not one.is_null
+        ]
+
+    def _observe(self, seen: ObservedStep) -> None:
+        """What is in memory after the step, and which requests own it."""
+        counts = {one.block_id: one.ref_cnt for one in self.pool.blocks if one.ref_cnt and not one.is_null}
+        seen.owners_after = self._owners()
+        seen.references = sorted(counts.items())
+        seen.free = self.pool.get_num_free_blocks()
+        seen.slots = self.worker.slots
+        seen.idle = not self.scheduler.has_requests() and not self.in_flight
+        seen.published = self._published()
+
+    def _published(self) -> list[tuple[Any, ...]]:
+        """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""
+        found = [
+            (group, block.block_id, name, count, self.memory.contents(group, block.block_id))
+            for group, block, _, name, count in self._named_blocks()
+        ]
+        return sorted(found, key=lambda one: one[:4])
+
+    def _named_blocks(self) -> Iterator[tuple[int, Any, bytes, str, int]]:
+        """Of each block that may be hit: group, block, hash, a request and how many of its tokens it stands for."""
+        split = (
+            find("vllm.v1.core.kv_cache_utils:get_group_id"),
+            find("vllm.v1.core.kv_cache_utils:get_block_hash"),
+        )
+        for key, blocks in self.pool.cached_block_hash_to_block._cache.items():
+            prefix = bytes(split[1](key))
+            for one in blocks.values() if isinstance(blocks, dict) else [blocks]:
+                yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
+
+
+def _worker(runner: str) -> Any:
+    if runner == "V1" and optional("vllm.v1.worker.gpu_model_runner:GPUModelRunner"):
+        return LiveWorkerV1
+    if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
+        return LiveWorkerV2
+    raise NotOffered(f"release {RELEASE_NAME} has no worker {runner} for recurrent states")

@@ -1,0 +1,57 @@
+"""The release's own scheduler, and its hash of a block."""
+
+import hashlib
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.release import find
+
+
+def made_scheduler(
+    settings: LiveSettings, config: Any, caches: Any, block_size: int, hash_block_size: int
+) -> Any:
+    """The scheduler, which resolves sizes in the two configurations as the release's engine does."""
+    name = "async_scheduler:AsyncScheduler" if settings.async_scheduling else "scheduler:Scheduler"
+    cls = find(f"vllm.v1.core.sched.{name}")
+    _resolve("hash_block_size", hash_block_size, config.cache_config, caches)
+    grammars = SimpleNamespace(
+        should_advance=lambda *_, **__: False,
+        accept_tokens=lambda *_: True,
+        grammar_bitmask=lambda *_: None,
+        validate_tokens=lambda _, tokens: tokens,
+        reasoner_cls=None,
+    )
+    keywords = {} if hash_block_size == block_size else {"hash_block_size": hash_block_size}
+    made = cls(
+        vllm_config=config,
+        kv_cache_config=caches,
+        structured_output_manager=grammars,
+        block_size=block_size,
+        **keywords,
+    )
+    unit = getattr(made.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", block_size)
+    _resolve("cache_hit_alignment_tokens", unit, config.cache_config, caches)
+    return made
+
+
+def _resolve(name: str, value: int, *owners: Any) -> None:
+    for owner in owners:
+        if hasattr(owner, name):
+            setattr(owner, name, value)
+
+
+def block_hasher(settings: LiveSettings, config: Any, size: int) -> Any:
+    """What hashes the blocks of a request; None without prefix caching."""
+    if not settings.prefix_caching:
+        return None
+    find("vllm.v1.core.kv_cache_utils:init_none_hash")(_digest)
+    lookahead = getattr(config, "num_hash_lookahead_tokens", 0)
+    hasher = find("vllm.v1.core.kv_cache_utils:get_request_block_hasher")
+    return hasher(size, _digest, lookahead) if lookahead else hasher(size, _digest)
+
+
+def _digest(value: Any) -> bytes:
+    """The same in every process, where Python's own hashes differ."""
+    return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()

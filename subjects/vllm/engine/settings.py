@@ -1,0 +1,122 @@
+"""The settings of a small hybrid model and its engine, the sizes that follow from them, and which of them a release has."""
+
+import dataclasses
+import typing
+
+from statecheck.subject.not_offered import NotOffered
+from subjects.vllm.release import RELEASE, RELEASE_NAME, optional
+
+CHUNK = 4
+"""Tokens in a chunk of the recurrent layers."""
+CONV_WIDTH, CONV_CHANNELS, TEMPORAL = 3, 2, 2
+_FIRST, _FIRST_IN_ALL = (0, 25), (0, 22)
+"""The oldest releases of whose scenarios we know which failures are defects, and of those in mode "all"."""
+_IN_ALL = ("mamba1", "mamba2")
+"""Whose models support it (`SupportsMambaPrefixCaching`); others fall back to "align", or raise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveSettings:
+    """The configuration of the engine; the names are those of the release.
+
+    `kinds` has a recurrent group for each entry, of `layers` layers each, beside one group of attention. `num_blocks` counts the
+    null block. `padding` rows are added to batches of decodes, as for full graphs. `inside` names a module whose functions stand in
+    the place of the release's.
+
+    A `connector` loads what it has saved in the step that wants it ("sync") or while others run ("async"); "" is none. The loads
+    that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
+    `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
+    """
+
+    kinds: tuple[str, ...] = ("gdn",)
+    layers: int = 1
+    block_size: int = 4
+    attention_block_size: int = 0
+    num_blocks: int = 16
+    max_model_len: int = 48
+    max_num_batched_tokens: int = 16
+    max_num_seqs: int = 4
+    num_spec: int = 0
+    method: str = "ngram"
+    prefix_caching: bool = True
+    mamba_cache_mode: str = "align"
+    async_scheduling: bool = False
+    prefix_match_unit: int = 0
+    retention_interval: int = -1
+    checkpoints: bool = False
+    shared_prefix_checkpoint: bool = False
+    padding: int = 0
+    runner: str = "V2"
+    connector: str = ""
+    load_steps: tuple[int, ...] = (0,)
+    save_steps: tuple[int, ...] = (0,)
+    failing_loads: tuple[int, ...] = ()
+    saves_at_end: bool = False
+    late_lookups: int = 0
+    inside: str = ""
+
+    @property
+    def mode(self) -> str:
+        return self.mamba_cache_mode if self.prefix_caching else "none"
+
+    @property
+    def mamba_block_size(self) -> int:
+        """Without prefix caching a request has one block of states, as long as it may get."""
+        return self.block_size if self.prefix_caching else self.max_model_len
+
+    @property
+    def kv_block_size(self) -> int:
+        return self.attention_block_size or self.block_size
+
+
+def require_mode(settings: LiveSettings) -> None:
+    """Leave out what a release would not run.
+
+    Raises:
+        ValueError: there is no such mode.
+        NotOffered: the release does not have it, or not for these layers.
+    """
+    mode = settings.mamba_cache_mode
+    if mode not in ("align", "all"):
+        raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
+    if RELEASE < _FIRST and (settings.mode != "all" or settings.connector or RELEASE < _FIRST_IN_ALL):
+        raise NotOffered(
+            f"what scenarios of release {RELEASE_NAME} show was never told apart from errors of ours"
+        )
+    if settings.mode != "all":
+        return
+    if "all" not in typing.get_args(optional("vllm.config.cache:MambaCacheMode")):
+        raise NotOffered(f"release {RELEASE_NAME} has no mamba_cache_mode 'all'")
+    if settings.runner != "V1":
+        raise NotOffered("mamba_cache_mode 'all' with the second runner, which does not implement it")
+    if not set(settings.kinds) <= set(_IN_ALL):
+        raise NotOffered(f"mamba_cache_mode 'all' with layers other than {' and '.join(_IN_ALL)}")
+    if settings.padding and optional("vllm.v1.worker.block_table:get_block_table_width") is None:
+        raise NotOffered(
+            "mamba_cache_mode 'all' in full graphs with such small blocks, whose tables are wider than buffers"
+        )
+    if settings.block_size % CHUNK:
+        raise NotOffered(f"mamba_cache_mode 'all' with blocks of parts of chunks of {CHUNK} tokens")
+
+
+def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """The shapes of a layer's states, and how many tokens a conv state holds."""
+    length = CONV_WIDTH - 1 + settings.num_spec
+    conv = (CONV_CHANNELS, length) if dim_first else (length, CONV_CHANNELS)
+    return (conv, (TEMPORAL,)), length
+
+
+def retention(settings: LiveSettings) -> int | None:
+    """Of states at boundaries, in tokens: 0 keeps those that a prompt is likely to be resumed at, None all of them."""
+    return None if settings.retention_interval < 0 else settings.retention_interval
+
+
+def layer_names(settings: LiveSettings, group: int) -> list[str]:
+    return [f"layers.{group * settings.layers + at}" for at in range(settings.layers)]
+
+
+def page_size(settings: LiveSettings, dim_first: bool) -> int:
+    """Bytes of a block in one layer, whichever group it is of."""
+    _, length = states_of(settings, dim_first)
+    recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
+    return max(recurrent, 8 * settings.kv_block_size)

@@ -1,0 +1,70 @@
+"""What the workers of both model runners have in common: the release's runner, and the forward that stands in for its model."""
+
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from subjects.vllm.engine.connector import in_place, worker_connector
+from subjects.vllm.engine.forward import LiveForward
+from subjects.vllm.engine.inside import Inside
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.states import LiveMemory
+from subjects.vllm.release import find
+
+
+class LiveWorker:
+    """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read.
+
+    A subclass makes the `runner`, whose model sets `forward`.
+    """
+
+    runner: Any
+
+    def __init__(
+        self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
+    ) -> None:
+        self.settings, self.config, self.caches, self.memory = settings, config, caches, memory
+        self.plan = plan
+        self.inside = Inside(settings)
+        self.forward: LiveForward | None = None
+        self.connector = worker_connector(config, caches)
+
+    @property
+    def rows(self) -> list[ForwardRow]:
+        return self.forward.rows if self.forward is not None else []
+
+    @property
+    def stray(self) -> list[GroupAccess]:
+        return self.forward.stray if self.forward is not None else []
+
+    def execute(self, scheduled: Any) -> Any:
+        """What the model runner says of the step."""
+        self.forward = None
+        config = find("vllm.config:set_current_vllm_config")(self.config)
+        with config, self.inside.functions(), in_place(self.connector):
+            done = self.runner.execute_model(scheduled)
+            if done is None:
+                done = self.runner.sample_tokens(None)
+        return done
+
+    def layers(self, names: list[str], starts: list[int], ids: torch.Tensor, metadata: Any) -> torch.Tensor:
+        """Run the layers of a batch: rows of these requests, which start there.
+
+        Returns:
+            the token that the model says after each of `ids`; 0 behind the last row.
+        """
+        tokens = ids.tolist()[: starts[-1]]
+        self.forward = LiveForward(self.memory, names, starts, tokens)
+        for number, layers in enumerate(self.memory.groups):
+            found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
+            if number:
+                self.forward.recurrent(number, layers, found)
+            else:
+                self.forward.attention(layers, found)
+        following = torch.zeros(len(ids), dtype=torch.int64)
+        following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
+        return following
+
+    def drafts(self) -> Any:
+        return self.runner.take_draft_token_ids()

@@ -1,0 +1,27 @@
+"""Conditions that entries of `vllm_known.toml` name: what a defect wants of a case beside the place where it shows.
+
+They need no vLLM: the entries are tested where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from statecheck.subject.deviation import Condition
+from subjects.vllm_conditions.align import ALIGN
+from subjects.vllm_conditions.batches import BATCHES
+from subjects.vllm_conditions.builders import BUILDERS
+from subjects.vllm_conditions.connectors import CONNECTORS
+from subjects.vllm_conditions.engines import ENGINES
+from subjects.vllm_conditions.pointers import POINTERS
+from subjects.vllm_conditions.stateless import STATELESS
+
+CONDITIONS: Mapping[str, Condition] = {
+    **ALIGN,
+    **POINTERS,
+    **BATCHES,
+    **BUILDERS,
+    **ENGINES,
+    **CONNECTORS,
+    **STATELESS,
+}

@@ -1,0 +1,234 @@
+"""Conditions of entries about builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from oracle.builders.base import kept_width
+from oracle.builders.batch import (
+    BuilderConfig,
+    BuilderStep,
+    StepRow,
+    decodes_a_tail,
+    fits_graph_buffers,
+    graph_limit,
+    is_prefill,
+)
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.case import Case
+from statecheck.case.values import Call, Expected, Record, Returned, Tensor, Value
+from statecheck.expectations.builders import config_of, step_of
+from subjects import Condition
+from subjects.vllm_conditions.calls import (
+    Made,
+    asked_again,
+    calls_of,
+    some_call,
+    with_argument,
+    wrong_calls,
+)
+
+_GDN = "GDNAttentionMetadataBuilder"
+_COMMON = "common_attn_metadata"
+_COUNTS = "num_accepted_tokens"
+_OWNED = "harness.owned_fields"
+_HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
+
+
+def _builds(call: Call, gdn: bool) -> bool:
+    return ".build" in call.function and call.function.startswith(_GDN) is gdn
+
+
+def _dropped(call: Call) -> tuple[int, ...]:
+    """The rows whose accepted tokens GDN forgets: decodes that drafted nothing, where they are marked so, or none drafted."""
+    if not _builds(call, gdn=True) or call.named.get(_COUNTS) is None:
+        return ()
+    # Every release is told alike how many drafts there may be.
+    step, num_spec = step_of(call), config_of(call.named["self"], DOCUMENTS).num_spec
+    nobody = all((row.drafts or 0) <= 0 for row in step.rows)
+    return tuple(
+        number
+        for number, row in enumerate(step.rows)
+        if num_spec and row.query_len and not is_prefill(step, row) and (nobody or row.drafts == -1)
+    )
+
+
+def _drops(call: Call) -> bool:
+    return bool(_dropped(call))
+
+
+def _as_accepted_one(call: Call) -> Call:
+    """The rows that GDN forgets have accepted one token."""
+    counts: Tensor = call.named[_COUNTS]
+    forgotten = _dropped(call)
+    values = tuple(1 if row in forgotten else count for row, count in enumerate(counts.values()))
+    return with_argument(call, _COUNTS, replace(counts.dense(), elements=values))
+
+
+def _has_first_token(call: Call) -> bool:
+    """A prompt's first token comes, alone, before any longer row."""
+    if not _builds(call, gdn=True):
+        return False
+    step = step_of(call)
+    short = next((r for r, row in enumerate(step.rows) if row.query_len > 1), len(step.rows))
+    return any(row.query_len == 1 and row.num_computed == 0 for row in step.rows[:short])
+
+
+def _by_length(call: Call) -> Call:
+    """The host does not know which rows are in their prompt."""
+    common: Record = call.named[_COMMON]
+    fields = tuple((name, None if name in _HOST_KNOWS else value) for name, value in common.fields)
+    return with_argument(call, _COMMON, replace(common, fields=fields))
+
+
+def _exceeds_rows(call: Call, profile: Profile) -> bool:
+    """GDN has to build a full graph's step with more or fewer tokens than rows."""
+    if not _builds(call, gdn=True):
+        return False
+    step, config = step_of(call), config_of(call.named["self"], profile)
+    only_decodes = not any(_prefills(step, row, profile) for row in step.rows)
+    fits = fits_graph_buffers(step, config, "gdn")
+    return fits and only_decodes and step.num_actual_tokens != len(step.rows)
+
+
+def _prefills(step: BuilderStep, row: StepRow, profile: Profile) -> bool:
+    return is_prefill(step, row) and not decodes_a_tail(row, "gdn", profile)
+
+
+_CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
+    _drops: _as_accepted_one,
+    _has_first_token: _by_length,
+}
+"""By when GDN goes wrong, the call whose rules it follows then."""
+
+
+def _gdn_answers(one: Made, defect: Callable[[Call], bool]) -> Iterator[tuple[Call, Expected]]:
+    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers; and the build of whose rules."""
+    build = one.call.named["result"] if one.call.function == _OWNED else one.call
+    if not defect(build):
+        return
+    others = [other for other in _CHANGES if other is not defect and other(build)]
+    for together in _subsets(others):
+        changed = build
+        for each in (*together, defect):
+            changed = _CHANGES[each](changed)
+        asked = with_argument(one.call, "result", changed) if build is not one.call else changed
+        yield changed, asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
+
+
+def _gdn_explains(case: Case, profile: Profile, defect: Callable[[Call], bool]) -> bool:
+    """Whether all that is wrong is what GDN gives with the defect; the rows of that may be padded to tokens besides."""
+    wrong = wrong_calls(case, profile)
+    return bool(wrong) and all(
+        any(_is_as(one, *answer) for answer in _gdn_answers(one, defect)) for one in wrong
+    )
+
+
+def _is_as(one: Made, build: Call, expected: Expected) -> bool:
+    if one.is_as(expected):
+        return True
+    if not _exceeds_rows(build, replace(one.profile, gdn_plain_decodes=True)):
+        return False
+    # What lies in the builder's buffers follows from what it built.
+    return one.call.function == _OWNED or _holds_of_fields(one, _is_per_token, expected)
+
+
+def _subsets(
+    others: list[Callable[[Call], bool]],
+) -> Iterator[tuple[Callable[[Call], bool], ...]]:
+    return (some for size in range(len(others) + 1) for some in combinations(others, size))
+
+
+def accepts_one(case: Case, profile: Profile) -> bool:
+    """All that is wrong is what GDN gives if the decodes that drafted nothing had accepted one token."""
+    return _gdn_explains(case, profile, _drops)
+
+
+def goes_by_length(case: Case, profile: Profile) -> bool:
+    """All that is wrong is what GDN gives if it goes by the lengths of rows alone."""
+    return _gdn_explains(case, profile, _has_first_token)
+
+
+def has_an_entry_per_token(case: Case, profile: Profile) -> bool:
+    """Every field that is wrong has as many entries as the step has tokens and the buffer room, or one more, and should have others."""
+    return _fields_only(case, profile, _is_per_token)
+
+
+def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Value, Call], bool]) -> bool:
+    """Whether some build deviates, and it holds of each field that does in each build that does.
+
+    What lies in a builder's buffers then follows from that, and what becomes of the metadata with another block table.
+    """
+    wrong = [one for one in calls_of(case, profile) if one.deviates and not _follows(one.call)]
+    return bool(wrong) and all(_holds_of_fields(one, holds, one.expected) for one in wrong)
+
+
+def _follows(call: Call) -> bool:
+    return call.function == _OWNED or call.function.endswith(".update_block_table")
+
+
+def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Call], bool], expected: Expected) -> bool:
+    """Whether it holds of each field of the built metadata that is not as `expected`."""
+    actual = one.actual
+    if ".build" not in one.call.function:
+        return False
+    if not isinstance(expected, Returned) or not isinstance(actual, Returned):
+        return False
+    if not isinstance(expected.value, Record) or not isinstance(actual.value, Record):
+        return False
+    seen = dict(actual.value.fields)
+    return all(
+        holds(name, right, seen.get(name), one.call)
+        for name, right in expected.value.fields
+        if seen.get(name) != right
+    )
+
+
+def _is_per_token(_: str, right: Value, seen: Value, call: Call) -> bool:
+    if not isinstance(right, Tensor) or not isinstance(seen, Tensor):
+        return False
+    kind = "gdn" if _builds(call, gdn=True) else "mamba1"
+    # A slice of the buffer ends with it.
+    entries = min(
+        step_of(call).num_actual_tokens, graph_limit(config_of(call.named["self"], DOCUMENTS), kind)
+    )
+    return seen.shape[0] in (entries, entries + 1) and seen.shape[0] != right.shape[0]
+
+
+def _table_is_wider(call: Call, profile: Profile) -> bool:
+    """Mode "all" has to copy a table into the buffers of full graphs that is wider than these."""
+    if not _builds(call, gdn=False):
+        return False
+    step, config = step_of(call), config_of(call.named["self"], profile)
+    wide = bool(step.rows) and len(step.rows[0].blocks) > kept_width(config)
+    return _keeps_all(config) and wide
+
+
+def _cuts_indices(call: Call, profile: Profile) -> bool:
+    """Mode "all" has to build a full graph's step with more or fewer tokens than rows."""
+    if not _builds(call, gdn=False):
+        return False
+    step, config = step_of(call), config_of(call.named["self"], profile)
+    return _keeps_all(config) and step.num_actual_tokens != len(step.rows)
+
+
+def _keeps_all(config: BuilderConfig) -> bool:
+    return config.mode == "all" and config.full_cudagraphs
+
+
+def cuts_indices_at_tokens(case: Case, profile: Profile) -> bool:
+    """Every field that is wrong is one of block indices, with as many entries as the step has tokens."""
+    return _fields_only(
+        case, profile, lambda name, *found: name.startswith("block_idx_") and _is_per_token(name, *found)
+    )
+
+
+BUILDERS: Mapping[str, Condition] = {
+    "drafted_nothing": Condition(some_call(lambda call, _: _drops(call)), accepts_one),
+    "first_token": Condition(some_call(lambda call, _: _has_first_token(call)), goes_by_length),
+    "padded_to_tokens": Condition(some_call(_exceeds_rows), has_an_entry_per_token),
+    "kept_table": Condition(some_call(_table_is_wider)),
+    "kept_indices": Condition(some_call(_cuts_indices), cuts_indices_at_tokens),
+}

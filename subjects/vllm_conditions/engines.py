@@ -1,0 +1,240 @@
+"""Conditions about scenarios of a whole engine: its settings, and the wrong state that a broken step shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from statecheck.case.values import Raised
+from statecheck.subject.deviation import Condition
+from subjects import LAYOUT_VARIABLE
+from subjects.vllm_conditions.scenarios import Scenario, of_scenario
+
+_LATEST = 4
+"""Steps within which rows that moved may read by their old places."""
+_LAST = 10
+"""How many steps at the end of a scenario are looked at."""
+
+
+# The engine.
+
+
+def _smaller_attention_blocks(s: Scenario) -> bool:
+    return s.attention_block_size < s.block_size
+
+
+def _hits_inside_blocks(s: Scenario) -> bool:
+    return s.settings["prefix_match_unit"] > 0 or _smaller_attention_blocks(s)
+
+
+def _saves_inside_blocks(s: Scenario) -> bool:
+    return bool(s.settings["checkpoints"]) and _hits_inside_blocks(s)
+
+
+def _drafts_with_a_model(s: Scenario) -> bool:
+    return s.speculates and s.settings["method"] == "eagle"
+
+
+def _overlaps_drafts(s: Scenario) -> bool:
+    return s.speculates and bool(s.settings["async_scheduling"])
+
+
+def _moves_counts(s: Scenario) -> bool:
+    return _overlaps_drafts(s) and s.settings["runner"] == "V1" and bool(s.settings["prefix_caching"])
+
+
+def _keeps_every_boundary(s: Scenario) -> bool:
+    return s.speculates and s.settings["mamba_cache_mode"] == "all"
+
+
+# What it shows.
+
+
+def _is_of_the_first_token(s: Scenario) -> bool:
+    return bool(s.wrong["tokens"] == 0)
+
+
+def _took_in_placeholders(s: Scenario) -> bool:
+    return any(more and not any(more) for _, _, more in s.wrong["found"])
+
+
+def _short_rests(s: Scenario, name: str) -> Iterator[tuple[int, int]]:
+    """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
+    row no longer than a decode with drafts.
+    """
+    longest, prompt, begun = 1 + s.settings["num_spec"], s.prompt(name), 0
+    for row in (row for request, row in s.rows if request == name):
+        begun += bool(row["begins"])
+        if begun > 1 and not row["drafts"] and row["computed"] >= prompt and 1 < row["tokens"] <= longest:
+            yield row["computed"], row["computed"] + row["tokens"]
+
+
+def _resumed_with_a_short_rest(s: Scenario) -> bool:
+    """Whether such a row is of the request, or, since a block is named after its first owner, ended where the state should be."""
+    if s.found_own and any(_short_rests(s, s.request)):
+        return True
+    rests = (rest for name in {name for name, _ in s.rows} for rest in _short_rests(s, name))
+    return s.law == "published" and any(first < s.wrong["tokens"] <= last for first, last in rests)
+
+
+def _rows_moved(s: Scenario) -> bool:
+    """Whether other requests than before were in one of the latest steps, so that rows could move."""
+    return len({tuple(step) for step in s.steps[-_LATEST:]}) > 1
+
+
+def _padded_prompt(s: Scenario) -> bool:
+    """Whether the request that read a wrong state had computed nothing, and was filled up with placeholders."""
+    return bool(s.row["computed"] == 0 and s.row["drafts"] > 0)
+
+
+def _crossed_there(s: Scenario) -> bool:
+    """Whether a step began inside of a recurrent block, passed its end, and that is where the wrong state should be."""
+    size, there = s.block_size, s.wrong["tokens"]
+    chunks = ((row["computed"], row["tokens"]) for _, row in s.rows)
+    return any(
+        first % size and first // size * size + size == there < first + tokens for first, tokens in chunks
+    )
+
+
+def _begins_in_its_last_block(s: Scenario) -> bool:
+    """Whether the request that reads a wrong key has just begun, by a hit, and the key is of the last block of the hit."""
+    size = s.attention_block_size
+    first = (s.row["computed"] - 1) // size * size
+    return bool(s.row["begins"]) and 0 <= first <= s.wrong["tokens"] - 1
+
+
+def _hit_inside_beside_others(s: Scenario) -> bool:
+    inside = bool(s.row["computed"] % s.attention_block_size)
+    return _begins_in_its_last_block(s) and inside and len(s.steps[-1]) > 1
+
+
+def _preempts_by_a_reset(s: Scenario) -> bool:
+    calls = s.case.calls
+    return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in calls)
+
+
+def _channels_first(s: Scenario) -> bool:
+    return any((LAYOUT_VARIABLE, "DS") in call.environment for call in s.case.calls)
+
+
+def _accepted_onto_a_boundary(s: Scenario) -> bool:
+    """Whether a step with drafts ended on a boundary by accepting some, and it is the temporal state there that is wrong."""
+    there = s.wrong["tokens"]
+    rows = [row for _, row in s.rows if row["drafts"]]
+    reached = any(row["computed"] + 1 < there <= row["computed"] + row["tokens"] for row in rows)
+    return there > 0 and not there % s.block_size and not s.wrong["conv"] and reached
+
+
+def _column_of_a_hit(s: Scenario) -> bool:
+    """Whether the request has just begun, and its hit ends in another column where blocks are as small as attention's."""
+    last = s.row["computed"] - 1
+    return bool(s.row["begins"]) and last >= 0 and last // s.attention_block_size != last // s.block_size
+
+
+def _plain_decode(s: Scenario) -> bool:
+    """Whether the request that reads a wrong state decodes one token, without drafts."""
+    return bool(s.row["computed"] >= s.prompt(s.request) and s.row["tokens"] == 1 and not s.row["drafts"])
+
+
+def _drafted_behind_a_prompt(s: Scenario) -> bool:
+    """Whether the wrong state is of a request that had a row with drafts beside one of no more tokens that is in its prompt."""
+    return any(
+        step[s.request]["drafts"]
+        and other != s.request
+        and row["tokens"] <= step[s.request]["tokens"]
+        and row["computed"] < s.prompt(other)
+        for step in s.steps
+        if s.request in step
+        for other, row in step.items()
+    )
+
+
+def _chunk_before_the_last(s: Scenario) -> bool:
+    """Whether a chunk of two blocks, neither the first nor the last of its request, ends where the wrong conv rows should be."""
+    chunks = (
+        (row["computed"], row["computed"] + row["tokens"])
+        for name, row in s.rows
+        if not row["begins"] and row["computed"] + row["tokens"] < s.prompt(name)
+    )
+    return bool(s.wrong["conv"]) and any(
+        last == s.wrong["tokens"] and -(-last // s.block_size) + -first // s.block_size == 2
+        for first, last in chunks
+    )
+
+
+def _drafts_passed_there(s: Scenario) -> bool:
+    """Whether a row with drafts passed the block's end that the wrong block may be hit as."""
+    there = s.wrong["tokens"]
+    rows = [row for _, row in s.rows if row["drafts"]]
+    passed = any(row["computed"] < there <= row["computed"] + row["tokens"] for row in rows)
+    return bool(there % s.block_size == 0 and passed)
+
+
+def _was_in_a_later_column(s: Scenario) -> bool:
+    """Whether the request that reads wrong conv rows ran a row with drafts whose last one was in a later block than its state is."""
+    rows = [step[s.request] for step in s.steps[:-1] if s.request in step]
+    last = (s.wrong["tokens"] - 1) // s.block_size
+    ends = ((row["computed"] + row["tokens"] - 1) // s.block_size for row in rows if row["drafts"])
+    return bool(s.wrong["conv"] and any(end > last for end in ends))
+
+
+def _lacks_the_column_before(s: Scenario) -> bool:
+    ended = s.case.actual[-1] if s.case.actual else None
+    return isinstance(ended, Raised) and "block_idx_last_scheduled_token_prev_step" in ended.message
+
+
+def _begins_for_ever(s: Scenario) -> bool:
+    """Whether in the end every row is of a request that begins anew, and other steps have none."""
+    last = s.steps[-_LAST:]
+    begins = [row["begins"] for step in last for row in step.values()]
+    return len(begins) >= _LAST // 2 and all(begins) and any(not step for step in last)
+
+
+ENGINES: Mapping[str, Condition] = {
+    "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
+    "drops_a_frame_for_each_draft": of_scenario(_overlaps_drafts, _preempts_by_a_reset),
+    "channel_first_engine": of_scenario(lambda s: s.speculates, _channels_first),
+    "first_token_of_an_engine": of_scenario(_is_of_the_first_token),
+    "first_token_of_gdn_in_an_engine": of_scenario(
+        lambda s: "gdn" in s.settings["kinds"], _is_of_the_first_token
+    ),
+    "took_in_placeholders": of_scenario(lambda s: s.speculates, _took_in_placeholders),
+    "padded_prompt": of_scenario(lambda s: s.speculates, _padded_prompt),
+    "resumed_with_a_short_rest": of_scenario(
+        lambda s: "mamba2" in s.settings["kinds"],
+        lambda s: s.found_requests and _resumed_with_a_short_rest(s),
+    ),
+    "unaligned_chunk_of_a_draft": of_scenario(
+        _drafts_with_a_model, lambda s: s.found_requests and _crossed_there(s)
+    ),
+    "recurrent_hit_past_the_drop": of_scenario(_drafts_with_a_model, _begins_in_its_last_block),
+    "accepted_count_in_place": of_scenario(
+        lambda s: s.speculates, lambda s: s.found_requests and _accepted_onto_a_boundary(s)
+    ),
+    "decode_without_drafts": of_scenario(
+        lambda s: s.speculates and "gdn" in s.settings["kinds"], lambda s: s.found_own and _plain_decode(s)
+    ),
+    "drafted_behind_a_prompt": of_scenario(
+        lambda s: s.speculates and s.settings["runner"] == "V2",
+        lambda s: s.found_own_or_unwritten and _drafted_behind_a_prompt(s),
+    ),
+    "saves_before_the_last_chunk": of_scenario(
+        lambda s: s.settings["num_spec"] == 1 and bool(s.settings["checkpoints"]),
+        lambda s: s.found_requests and _chunk_before_the_last(s),
+    ),
+    "column_of_a_hit": of_scenario(
+        lambda s: _smaller_attention_blocks(s) and s.settings["runner"] == "V2", _column_of_a_hit
+    ),
+    "tail_published_again": of_scenario(
+        lambda s: _hits_inside_blocks(s) and bool(s.settings["async_scheduling"]),
+        lambda s: bool(s.wrong["tokens"] % s.block_size),
+    ),
+    "drafts_past_a_boundary": of_scenario(
+        _keeps_every_boundary, lambda s: s.found_requests and _drafts_passed_there(s)
+    ),
+    "conv_rows_in_a_later_column": of_scenario(_keeps_every_boundary, _was_in_a_later_column),
+    "decode_without_the_column_before": of_scenario(_keeps_every_boundary, _lacks_the_column_before),
+    "smaller_attention_blocks": of_scenario(_smaller_attention_blocks, _crossed_there),
+    "hits_inside_blocks": of_scenario(_hits_inside_blocks, _hit_inside_beside_others),
+    "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
+    "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
+}

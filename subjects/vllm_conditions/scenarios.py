@@ -1,0 +1,122 @@
+"""A case of a whole engine, as conditions look at it: its settings, its steps, and the wrong state that the broken step shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from statecheck.case import Case
+from statecheck.case.values import Record, Returned
+from statecheck.subject.deviation import Condition
+
+Row = Mapping[str, Any]
+"""What the scheduler decided for a request in a step: computed, tokens, drafts, begins."""
+_NOTHING: Row = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
+_USUAL = {
+    "kinds": ("gdn",),
+    "block_size": 4,
+    "attention_block_size": 0,
+    "num_spec": 0,
+    "method": "ngram",
+    "prefix_caching": True,
+    "mamba_cache_mode": "align",
+    "async_scheduling": False,
+    "prefix_match_unit": 0,
+    "checkpoints": False,
+    "runner": "V2",
+    "connector": "",
+    "failing_loads": (),
+}
+
+
+class Scenario:
+    def __init__(self, case: Case) -> None:
+        self.case = case
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return _USUAL | dict(self.case.calls[0].named["settings"].fields)
+
+    @property
+    def speculates(self) -> bool:
+        return bool(self.settings["num_spec"] > 0)
+
+    @property
+    def block_size(self) -> int:
+        """Of the recurrent groups."""
+        return int(self.settings["block_size"])
+
+    @property
+    def attention_block_size(self) -> int:
+        return self.settings["attention_block_size"] or self.block_size
+
+    @cached_property
+    def law(self) -> str:
+        """The law that the failure breaks."""
+        return self.case.failure.part.rpartition(".")[2] if self.case.failure is not None else ""
+
+    @cached_property
+    def returned(self) -> list[Record]:
+        """What the steps returned."""
+        ended = (one.value for one in self.case.actual if isinstance(one, Returned))
+        return [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
+
+    @cached_property
+    def steps(self) -> list[dict[str, Row]]:
+        """What the scheduler decided, step by step, for each request of the step."""
+        return [{name: dict(row) for name, row in dict(one["scheduled"]).items()} for one in self.returned]
+
+    @property
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """Every row of every step, with its request."""
+        return ((name, row) for step in self.steps for name, row in step.items())
+
+    @cached_property
+    def wrong(self) -> dict[str, Any]:
+        """What `LiveLaws` says of the wrong state that breaks the law; nothing where there is none."""
+        nothing = {"request": "", "tokens": -1, "found": (), "conv": False}
+        last = self.case.actual[-1] if self.case.actual else None
+        step = last.value if isinstance(last, Returned) else None
+        findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
+        return nothing | next((dict(about) for broken, *_, about in findings if broken == self.law), {})
+
+    @property
+    def request(self) -> str:
+        """The request whose state is wrong."""
+        return str(self.wrong["request"])
+
+    @property
+    def row(self) -> Row:
+        """The last step's row of that request; of no tokens where it had no part."""
+        return self.steps[-1].get(self.request, _NOTHING) if self.steps else _NOTHING
+
+    def prompt(self, name: str) -> int:
+        """Tokens of a request's prompt."""
+        adds = (call.named for call in self.case.calls if call.function.endswith("add_request"))
+        return next((len(one["prompt"]) for one in adds if one["id"] == name), 0)
+
+    @property
+    def found_own(self) -> bool:
+        """Whether states of the request itself were found, after another count of tokens or after drafts."""
+        return self._found(lambda owner: owner == self.request)
+
+    @property
+    def found_requests(self) -> bool:
+        """Whether states of requests, or zeros, were found. A block may be named after another request than its writer."""
+        return self._found(lambda owner: owner != "?")
+
+    @property
+    def found_own_or_unwritten(self) -> bool:
+        """Whether states of the request itself were found, or what no request has written."""
+        return self._found(lambda owner: owner in (self.request, "?", ""))
+
+    def _found(self, allowed: Callable[[str], bool]) -> bool:
+        return bool(self.wrong["found"]) and all(allowed(owner) for owner, *_ in self.wrong["found"])
+
+
+def of_scenario(
+    inputs: Callable[[Scenario], bool], outcome: Callable[[Scenario], bool] = lambda _: True
+) -> Condition:
+    """A condition of the engine, which is known before a scenario fails, and of what the scenario shows."""
+    return Condition(lambda case, _: inputs(Scenario(case)), lambda case, _: outcome(Scenario(case)))

@@ -1,0 +1,213 @@
+"""Defects planted in a copy of a release's own scheduler, manager and runner, and how many scenarios it takes to find each.
+
+    .vllm/0.33.0/bin/python -m tests.breakages.release
+
+prints the table, for release 0.33.0; `--only <word>` tries those whose name has the word. With `.vllm/0.31.0/bin/python` it is that of
+mamba_cache_mode "all", which later releases do not have. Each is tried in a process of its own, in which
+the module is loaded from a changed copy. The laws know nothing of them.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.breakages.scenarios import LiveTrial, print_table
+
+if TYPE_CHECKING:
+    from subjects import Subject
+
+RELEASE = "0.33.0"
+MAX_EXAMPLES = 600
+
+
+@dataclass(frozen=True)
+class PlantedDefect:
+    """A defect in words, the module of the release, and what of its source stands for what instead."""
+
+    name: str
+    module: str
+    before: str
+    after: str
+    release: str = RELEASE
+    property_id: str = "real-engine/v2"
+
+
+_SCHEDULER = "vllm.v1.core.sched.scheduler"
+_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
+_POOL = "vllm.v1.core.block_pool"
+_RUNNER = "vllm.v1.worker.gpu.model_runner"
+_HYBRID = "vllm.v1.worker.gpu.model_states.mamba_hybrid"
+_STATES = "vllm.v1.worker.gpu.states"
+_COPIES = "vllm.v1.worker.mamba_utils"
+_BUILDER = "vllm.v1.attention.backends.mamba_attn"
+EVERY_BOUNDARY = "0.31.0"
+"""The last release that has it."""
+
+PLANTED = (
+    PlantedDefect(
+        "a chunk that begins inside of a block runs past its end",
+        _SCHEDULER,
+        "if start % block_size != 0 and not use_internal_checkpoint\n",
+        "if False\n",
+    ),
+    PlantedDefect(
+        "rejected drafts stay computed",
+        _SCHEDULER,
+        "request.num_computed_tokens -= num_rejected\n",
+        "request.num_computed_tokens -= max(0, num_rejected - 1)\n",
+    ),
+    PlantedDefect(
+        "a preempted request comes back where it was",
+        _SCHEDULER,
+        "request.status = RequestStatus.PREEMPTED\n        request.num_computed_tokens = 0\n",
+        "request.status = RequestStatus.PREEMPTED\n",
+    ),
+    PlantedDefect(
+        "a block of the same step is hit",
+        _MANAGER,
+        "and new_computed_blocks[-1].block_hash in self.cached_blocks_this_step\n",
+        "and False\n",
+    ),
+    PlantedDefect(
+        "the block that the next step copies from is freed",
+        _MANAGER,
+        "< cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+        "<= cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+    ),
+    PlantedDefect(
+        "a block that is taken keeps its hash",
+        _POOL,
+        "                self._maybe_evict_cached_block(block)\n                assert block.ref_cnt == 0\n",
+        "                assert block.ref_cnt == 0\n",
+    ),
+    PlantedDefect(
+        "a hit is not counted where the block has an owner",
+        _POOL,
+        "                self.free_block_queue.remove(block)\n            block.ref_cnt += 1\n",
+        "                self.free_block_queue.remove(block)\n                block.ref_cnt += 1\n",
+    ),
+    PlantedDefect(
+        "preempted requests keep their slots",
+        _RUNNER,
+        "finished_req_ids = finished_req_ids.union(preempted_req_ids)\n",
+        "pass\n",
+    ),
+    PlantedDefect(
+        "a request's first blocks are added to those of the slot",
+        _RUNNER,
+        "req_index, new_req_data.block_ids, overwrite=True\n",
+        "req_index, new_req_data.block_ids, overwrite=False\n",
+    ),
+    PlantedDefect(
+        "a reused slot begins with the accepted count of another request",
+        _HYBRID,
+        "        self.num_accepted_tokens_gpu[req_index].fill_(1)\n",
+        "",
+    ),
+    PlantedDefect(
+        "a hit begins in the column behind its block",
+        _HYBRID,
+        "(new_req_data.num_computed_tokens - 1) // mamba_block_size\n",
+        "new_req_data.num_computed_tokens // mamba_block_size\n",
+    ),
+    PlantedDefect(
+        "decodes without drafts lose the offset of the accepted ones",
+        _HYBRID,
+        "is_decode, num_draft_tokens_per_req, -1\n",
+        "is_decode & (num_draft_tokens_per_req > 0), num_draft_tokens_per_req, -1\n",
+    ),
+    PlantedDefect(
+        "a hit is computed anew by the worker",
+        _STATES,
+        "self.num_computed_tokens.stage_write_elem(req_idx, num_computed_tokens)\n",
+        "self.num_computed_tokens.stage_write_elem(req_idx, 0)\n",
+    ),
+    PlantedDefect(
+        "the accepted count outlives a boundary",
+        _COPIES,
+        "    tl.store(num_accepted_tokens_ptr + req_indices, 1, mask=mask & should_reset)\n",
+        "",
+    ),
+)
+
+
+PLANTED_BOUNDARIES = tuple(
+    PlantedDefect(name, _BUILDER, before, after, EVERY_BOUNDARY, "real-engine/v1")
+    for name, before, after in (
+        (
+            "rows read the column of their last scheduled token",
+            "        return (\n            block_idx_last_computed_token,\n",
+            "        return (\n            block_idx_last_scheduled_token,\n",
+        ),
+        (
+            "the first scheduled token is in the column of the last computed one",
+            "                num_computed_tokens + mamba_block_size,\n",
+            "                num_computed_tokens + mamba_block_size - 1,\n",
+        ),
+        (
+            "a chunk inside of a block is not finished first",
+            "            if this_num_computed % chunk_size != 0:\n",
+            "            if False:\n",
+        ),
+    )
+)
+
+
+class Replanted(importlib.abc.MetaPathFinder):
+    """Finds the defect's module in a changed copy, and leaves every other one alone."""
+
+    def __init__(self, planted: PlantedDefect, folder: Path) -> None:
+        self.planted, self.folder = planted, folder
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:  # noqa: ARG002 - importlib's
+        if name != self.planted.module:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        assert found is not None
+        assert found.origin is not None
+        text = Path(found.origin).read_text(encoding="utf-8")
+        count = text.count(self.planted.before)
+        if count != 1:
+            raise ValueError(
+                f"{self.planted.before!r} stands in {name} {count} times, but should once [PlantedDefect]"
+            )
+        copy = self.folder / Path(found.origin).name
+        copy.write_text(text.replace(self.planted.before, self.planted.after), encoding="utf-8")
+        return importlib.util.spec_from_file_location(name, copy)
+
+
+@contextmanager
+def _released(planted: PlantedDefect) -> Iterator[Subject]:
+    """The release with the defect. The process is the defect's from then on."""
+    from statecheck.subject import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        sys.meta_path.insert(0, Replanted(planted, Path(folder)))
+        subject = load("vllm")
+        if subject.release != planted.release:
+            rule = f"should be {planted.release}"
+            raise ValueError(f"release = {subject.release!r}, but {rule} [PlantedDefect]")
+        yield subject
+
+
+def trials_of(planted: Sequence[PlantedDefect]) -> tuple[LiveTrial, ...]:
+    """One for each."""
+    return tuple(
+        LiveTrial(one.name, f"`{one.module}`", one.property_id, partial(_released, one)) for one in planted
+    )
+
+
+if __name__ == "__main__":
+    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else PLANTED
+    print_table("tests.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)

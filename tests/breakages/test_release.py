@@ -1,0 +1,46 @@
+"""Defects that are planted in a release's own files, or around its connectors, are found; the commands of `release.py` and
+`connectors.py` try the others.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from statecheck import rooms
+from tests.breakages.connectors import CONNECTORS
+from tests.breakages.release import (
+    EVERY_BOUNDARY,
+    PLANTED,
+    PLANTED_BOUNDARIES,
+    RELEASE,
+    PlantedDefect,
+)
+
+
+@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS])
+def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
+    assert len({one.name for one in planted}) == len(planted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("release", "table", "word"),
+    [
+        (RELEASE, "release", "rejected drafts"),
+        (RELEASE, "release", "preempted request comes back"),
+        (EVERY_BOUNDARY, "release", "column of their last scheduled token"),
+        (RELEASE, "connectors", "another block"),
+        (RELEASE, "connectors", "too early"),
+        (RELEASE, "connectors", "while they are loaded"),
+    ],
+)
+def test_a_planted_defect_is_found(release: str, table: str, word: str) -> None:
+    python = rooms.FOLDER / ".vllm" / release / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"make vllm VLLM={release} makes the environment")
+    command = (str(python), "-m", f"tests.breakages.{table}", "--only", word)
+    found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
+    assert "not in" not in found.stdout.splitlines()[-1]

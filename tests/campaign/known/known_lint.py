@@ -1,0 +1,160 @@
+"""Whether entries of known defects pass by deliberate breakages, which are other defects than theirs.
+
+A breakage is planted as it is found first, and once more with inputs of the entry's own circumstances: a failure that has all
+the fields of a symptom is told apart from it by the condition alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from hypothesis.errors import Flaky
+
+import subjects
+from oracle.profile import DOCUMENTS
+from statecheck.case import Case
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import Property, load_properties
+from statecheck.execution.variants import Breakage, broken_subject
+from statecheck.subject.known import declared_in
+from subjects import KnownDeviation, Subject, Symptom
+from subjects.vllm_conditions import CONDITIONS
+from tests.breakages.table import BREAKAGES, finders, hunting
+
+FILE = Path(subjects.__file__).with_name("vllm_known.toml")
+SEED = 1
+MAX_EXAMPLES = 500
+MORE, MORE_SLOW = 200, 12
+"""Examples after a breakage was found, to find it under the circumstances of entries, too; fewer of those that take long."""
+
+
+@cache
+def entries() -> tuple[KnownDeviation, ...]:
+    """All known defects of the file, of whichever releases."""
+    return tuple(known for known, _ in declared_in(FILE, CONDITIONS))
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A breakage under the circumstances of an entry: failing cases with all the fields of one of its symptoms.
+
+    `case` is the first that is reported; where the entry passes by all of them, the last.
+    """
+
+    breakage: str
+    entry: str
+    case: Case
+    passed_by: bool
+
+
+@dataclass
+class Lint:
+    """What comes of planting breakages under the circumstances of entries.
+
+    `found` are breakages as they were found first. `alike` are pairs of a breakage and an entry with a symptom whose fields a
+    failure has; `planted` are those for which there were inputs under the entry's circumstances, too.
+    """
+
+    found: dict[str, Case] = field(default_factory=dict)
+    planted: dict[tuple[str, str], Planted] = field(default_factory=dict)
+    alike: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def passed_by(self) -> set[tuple[str, str]]:
+        """Breakages and entries that pass by them."""
+        return {pair for pair, one in self.planted.items() if one.passed_by}
+
+    @property
+    def figures(self) -> str:
+        """How much was planted."""
+        return (
+            f"{len(self.found)} breakages, {len(entries())} entries: {len(self.alike)} pairs have a symptom's fields, "
+            f"{len(self.planted)} under the entry's circumstances; {len(self.passed_by)} are passed by"
+        )
+
+
+@cache
+def linted() -> Lint:
+    """Every breakage under every entry's circumstances."""
+    lint = Lint()
+    for breakage in BREAKAGES:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            broken_subject(breakage.variant, Path(folder)) as subject,
+        ):
+            _Planting(lint, breakage, subject).run()
+    return lint
+
+
+class _Enough(BaseException):
+    """Everything was planted, or looked for long enough. No `Exception`: it is nothing that the example shows."""
+
+
+@dataclass
+class _Planting:
+    """Explores the first property that finds a breakage, until a failure was seen under each entry's circumstances."""
+
+    lint: Lint
+    breakage: Breakage
+    subject: Subject
+    examples: int = 0
+    more: int = MORE
+
+    def run(self) -> None:
+        name, tested = finders(self.breakage)[0], load_properties()
+        slow = tested[name].launches or "lifecycle" in tested[name].module
+        self.more = MORE_SLOW if slow else MORE
+        bench = Bench(self.subject, InProcess(self.subject, "cpu"))
+        bench.on_example, bench.passes_by = self._count, self._look
+        # A state machine that ends between two draws is taken for one that draws something else each time.
+        with suppress(_Enough, Flaky), hunting(shrink=False):
+            tested[name].explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
+        assert self.breakage.name in self.lint.found, f"{name} passes, but should fail: {self.breakage.name}"
+
+    def _count(self) -> None:
+        if self.breakage.name not in self.lint.found:
+            return
+        self.examples += 1
+        if self.examples > self.more or not self._missing:
+            raise _Enough
+
+    @property
+    def _missing(self) -> set[tuple[str, str]]:
+        reported = {pair for pair, one in self.lint.planted.items() if not one.passed_by}
+        return {pair for pair in self.lint.alike - reported if pair[0] == self.breakage.name}
+
+    def _look(self, case: Case) -> bool:
+        """Ask every entry; the exploration goes past the failure."""
+        self.lint.found.setdefault(self.breakage.name, case)
+        for entry in entries():
+            for symptom in entry.shown_by:
+                self._plant(case, entry, symptom)
+        return True
+
+    def _plant(self, case: Case, entry: KnownDeviation, symptom: Symptom) -> None:
+        pair = (self.breakage.name, entry.id)
+        if case.failure is None or not symptom.fits(case.failure):
+            return
+        self.lint.alike.add(pair)
+        before = self.lint.planted.get(pair)
+        if (before is None or before.passed_by) and symptom.condition.inputs(case, DOCUMENTS):
+            passed_by = entry.shows_in(replace(case, property_name=entry.names[0]), DOCUMENTS)
+            self.lint.planted[pair] = Planted(*pair, case, passed_by)
+
+
+def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda case: True) -> Case | None:
+    """The first failing case of a property that is wanted, unshrunk."""
+    bench = Bench(subject, InProcess(subject, "cpu"), passes_by=lambda case: not wanted(case))
+    tested: Property = load_properties()[name]
+    try:
+        with hunting(shrink=False):
+            tested.explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
+    except Falsified as falsified:
+        return falsified.case
+    return None

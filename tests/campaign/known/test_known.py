@@ -1,0 +1,311 @@
+"""The file of a subject's known defects."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import subjects
+from oracle.profile import DOCUMENTS
+from statecheck.case import Failure
+from statecheck.execution.registry import load_properties
+from statecheck.subject.deviation import any_matches
+from statecheck.subject.known import has, known_in
+from subjects import Condition, KnownDeviation, Symptom
+from subjects.vllm_conditions import CONDITIONS
+from tests.breakages.broken import ROOT, a_case
+from tests.campaign.known.known_lint import entries
+
+NEEDED: dict[str, Any] = {
+    "id": "off-by-one",
+    "title": "It divides wrongly",
+    "properties": ["toys_*"],
+    "versions": ">=0.20,<0.28",
+    "link": "https://example.org/1",
+    "why": "seen",
+}
+SHOWN: dict[str, Any] = {"kind": "refusal", "function": "divide", "place": "the call"}
+FAILURE = Failure("refusal", "the call = ValueError: out of order", "", "divide", 0, "the call", "ValueError")
+
+
+def read(
+    folder: Path,
+    *entries: dict[str, Any],
+    shown: Sequence[dict[str, Any]] = (SHOWN,),
+    release: str = "0.25.1",
+) -> tuple[KnownDeviation, ...]:
+    """The defects of a release in a file of such entries, each with these symptoms."""
+    path = folder / "known.toml"
+    symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
+    tables = (f"[[known]]\n{_table(one)}\n{symptoms}" for one in entries)
+    path.write_text("".join(tables), encoding="utf-8")
+    even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
+    return known_in(path, release, {"even": even})
+
+
+def _table(fields: dict[str, Any]) -> str:
+    return "\n".join(f"{name} = {value!r}" for name, value in fields.items())
+
+
+def narrowed(folder: Path, **fields: Any) -> KnownDeviation:
+    (known,) = read(folder, NEEDED, shown=[SHOWN | fields])
+    return known
+
+
+@pytest.mark.parametrize(
+    ("versions", "release", "among"),
+    [
+        (">=0.20,<0.28", "0.20.0", True),
+        (">=0.20,<0.28", "0.27.9", True),
+        (">=0.20,<0.28", "0.28.0", False),
+        (">0.20.1", "0.20.1", False),
+        ("==0.25.1", "0.25.1", True),
+        ("==0.25", "0.25.1", False),
+        ("!=0.25.1", "0.25.1", False),
+        ("<=0.25.1, >=0.25", "0.25", True),
+        ("<0.9", "0.10.0", False),
+        ("~=0.25", "0.27.1", True),
+        ("", "1.0.0", True),
+        ("<0.28", "0.28.0rc1", False),
+        (">=0.28", "0.28.0rc1", True),
+        (">=0.1", "", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(versions: str, release: str, among: bool) -> None:
+    assert has(versions, release) is among
+
+
+@pytest.mark.parametrize("versions", ["0.25", ">=", ">=0.x", "0.20-0.28"])
+def test_versions_that_mean_nothing_are_refused(versions: str) -> None:
+    with pytest.raises(ValueError, match=r"^versions = '.*', but should be as in >=0\.20,<0\.28 \[known\]$"):
+        has(versions, "0.25.1")
+
+
+def test_only_the_defects_of_the_release_are_known(tmp_path: Path) -> None:
+    later = NEEDED | {"id": "later", "versions": ">=0.28"}
+    assert [one.id for one in read(tmp_path, NEEDED, later)] == ["off-by-one"]
+
+
+def test_a_defect_tells_its_title_and_where_it_shows(tmp_path: Path) -> None:
+    known = narrowed(tmp_path)
+    assert (known.title, known.link, known.property) == (
+        "It divides wrongly",
+        "https://example.org/1",
+        ("toys_*",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "shows"),
+    [
+        ({}, True),
+        ({"kind": "value"}, False),
+        ({"function": "div*"}, True),
+        ({"function": ["cdiv", "divide"]}, True),
+        ({"function": "cdiv"}, False),
+        ({"function": "d.vide"}, False),
+        ({"function": ""}, False),
+        ({"place": "result"}, False),
+        ({"place": ["result", "the call"]}, True),
+        ({"exception": "ValueError"}, True),
+        ({"exception": ["TypeError", "ValueError"]}, True),
+        ({"exception": "TypeError"}, False),
+        ({"condition": "even"}, False),
+    ],
+    ids=str,
+)
+def test_a_failure_is_a_defect_s_by_kind_function_place_exception_and_condition(
+    tmp_path: Path, fields: dict[str, Any], shows: bool
+) -> None:
+    assert narrowed(tmp_path, **fields).shows_in(a_case(failure=FAILURE), DOCUMENTS) is shows
+
+
+def test_one_of_several_symptoms_is_enough(tmp_path: Path) -> None:
+    (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN])
+    assert known.shows_in(a_case(failure=FAILURE), DOCUMENTS)
+
+
+def test_no_symptom_is_made_of_the_fields_of_two(tmp_path: Path) -> None:
+    (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN | {"place": "result"}])
+    assert not known.shows_in(a_case(failure=FAILURE), DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("properties", "shows"),
+    [(["toys/divide"], True), (["toys/*"], True), (["toys_divide"], True), (["toys/add", "toys_*s"], False)],
+    ids=str,
+)
+def test_an_entry_names_properties_or_their_ids(tmp_path: Path, properties: list[str], shows: bool) -> None:
+    (known,) = read(tmp_path, NEEDED | {"properties": properties})
+    assert known.shows_in(a_case(failure=FAILURE, property_id="toys/divide"), DOCUMENTS) is shows
+
+
+def test_a_case_of_another_property_shows_no_defect(tmp_path: Path) -> None:
+    assert not narrowed(tmp_path).shows_in(a_case(property_name="tops_turn", failure=FAILURE), DOCUMENTS)
+
+
+def test_a_case_of_which_nothing_is_known_to_be_wrong_shows_no_defect(tmp_path: Path) -> None:
+    assert not narrowed(tmp_path).shows_in(a_case(failure=None), DOCUMENTS)
+
+
+def test_what_the_case_says_in_words_does_not_matter(tmp_path: Path) -> None:
+    said = replace(
+        FAILURE, observed="result = 4", expected="should be 3", shown="cdiv(x=5, y=2)", rule="other"
+    )
+    assert narrowed(tmp_path).shows_in(a_case(failure=said), DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("place", "shows"), [("pool0[3]", True), ("pool12[0, 1]", True), ("spool[1]", False)]
+)
+def test_a_place_is_told_without_its_indices(tmp_path: Path, place: str, shows: bool) -> None:
+    known = narrowed(tmp_path, place="pool")
+    assert known.shows_in(a_case(failure=replace(FAILURE, place=place)), DOCUMENTS) is shows
+
+
+def test_a_failure_of_a_scenario_has_no_function(tmp_path: Path) -> None:
+    known = narrowed(tmp_path, kind="value", function="", place=["read", "stored"])
+    scenario = Failure("value", "in step 1, the forward reads zeros", place="read")
+    assert known.shows_in(a_case(failure=scenario), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(scenario, place="written")), DOCUMENTS)
+    assert not known.shows_in(a_case(failure=replace(scenario, function="divide")), DOCUMENTS)
+
+
+def test_a_failure_without_a_place_is_nobody_s(tmp_path: Path) -> None:
+    assert not narrowed(tmp_path, place="*l").shows_in(a_case(failure=replace(FAILURE, place="")), DOCUMENTS)
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_an_entry_without_a_field_that_is_needed_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} = nothing, but should be .*known\.toml, entry "):
+        read(tmp_path, {field: value for field, value in NEEDED.items() if field != name})
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"function": "divide"}, "function = 'divide', but should not be there"),
+        ({"message": "Overflow"}, "message = 'Overflow', but should not be there"),
+        ({"properties": "toys_divide"}, "properties = 'toys_divide', but should be a list of names"),
+        (
+            {"properties": ["toys_divide", "*"]},
+            r"property = '\*', but should be a name, of which \* is only a part",
+        ),
+        ({"properties": [3]}, r"properties = \[3\], but should be a list of names"),
+        ({"versions": "all"}, "versions = 'all', but should be as in"),
+    ],
+    ids=str,
+)
+def test_an_entry_that_means_nothing_or_everything_is_refused(
+    tmp_path: Path, fields: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{complaint}"):
+        read(tmp_path, NEEDED | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"message": "Overflow"}, "message = 'Overflow', but should not be there"),
+        ({"kind": "bug"}, r"kind = 'bug', but should be one of \['fault', .*, 'value'\] \[Symptom\]"),
+        ({"function": "*"}, r"function = '\*', but should be a name, of which \* is only a part"),
+        (
+            {"function": ["divide", "**"]},
+            r"function = '\*\*', but should be a name, of which \* is only a part",
+        ),
+        ({"function": ["divide", ""]}, r"function = \['divide', ''\], but should be a name or a list"),
+        ({"place": "*"}, r"place = '\*', but should be a name, of which \* is only a part"),
+        # As it stands in a case: no failure has it, since that is compared without what belongs to one input.
+        ({"place": "result.shape"}, r"place = 'result.shape', but should be 'result', without what belongs"),
+        ({"place": "pool0[3]"}, r"place = 'pool0\[3\]', but should be 'pool', without what belongs"),
+        ({"place": 3}, "place = 3, but should be a name or a list of names"),
+        ({"exception": "*"}, r"exception = '\*', but should be a name, of which \* is only a part"),
+        ({"condition": "odd"}, r"condition = 'odd', but should be one of \['even'\]"),
+    ],
+    ids=str,
+)
+def test_a_symptom_that_means_nothing_or_everything_is_refused(
+    tmp_path: Path, fields: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"^{complaint}.*known\.toml"):
+        narrowed(tmp_path, **fields)
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_a_symptom_without_a_field_that_is_needed_is_refused(tmp_path: Path, name: str) -> None:
+    shown = {field: value for field, value in SHOWN.items() if field != name}
+    with pytest.raises(ValueError, match=rf"^{name} = nothing, but should be .*, symptom 1\]$"):
+        read(tmp_path, NEEDED, shown=[shown])
+
+
+def test_an_entry_without_symptoms_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^symptoms = nothing, but should be tables"):
+        read(tmp_path, NEEDED, shown=[])
+
+
+@pytest.mark.parametrize("symptoms", [(), "value", ("value",)])
+def test_a_declaration_without_symptoms_is_refused(symptoms: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"^symptoms = .*, but should be a Symptom or several \[KnownDeviation\]$"
+    ):
+        KnownDeviation("toys_divide", "https://example.org/1", symptoms)
+
+
+@pytest.mark.parametrize("name", ["*", "", ("toys_divide", "**"), ()])
+def test_a_declaration_for_every_property_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match=r"^property = "):
+        KnownDeviation(name, "https://example.org/1", Symptom("value", "divide", "result"))
+
+
+def test_two_entries_of_one_id_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"^id = 'off-by-one', but should be that of one defect, not of 2 \[.*known"
+    ):
+        read(tmp_path, NEEDED, NEEDED)
+
+
+def test_every_property_that_a_released_engine_s_file_names_exists() -> None:
+    (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
+    names = [name for one in load_properties().values() for name in (one.name, one.id)]
+    patterns = {pattern for entry in entries for pattern in entry["properties"]}
+    assert [one for one in sorted(patterns) if not any(any_matches(one, name) for name in names)] == []
+
+
+def test_every_link_of_a_released_engine_s_file_is_an_address_or_a_report_of_ours() -> None:
+    (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
+    reports = {f"docs/findings/{path.name}" for path in (ROOT / "docs" / "findings").glob("*.md")}
+    links = {one["id"]: one["link"] for one in entries if one["link"] not in reports}
+    assert [name for name, link in links.items() if not re.match(r"https://\S+$", link)] == []
+
+
+def test_every_entry_of_a_released_engine_can_be_read_and_every_condition_is_some_entry_s() -> None:
+    shown = [one for known in entries() for one in known.shown_by]
+    assert {id(one.condition) for one in shown} >= {id(one) for one in CONDITIONS.values()}
+
+
+def test_whatever_raises_is_known_by_its_exception() -> None:
+    kinds = ("refusal", "race")
+    anything = [
+        known.id for known in entries() for one in known.shown_by if one.kind in kinds and not one.exception
+    ]
+    assert anything == []
+
+
+def test_every_condition_that_a_property_states_has_a_place_to_name() -> None:
+    nameless = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(ROOT.glob("properties/test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "holds"
+        if "place" not in [keyword.arg for keyword in node.keywords]
+    ]
+    assert nameless == []

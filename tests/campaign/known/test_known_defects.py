@@ -1,0 +1,476 @@
+"""Known defects in campaigns: what is counted, what is reported when, what is told at the end, and when one is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from statecheck.campaign import coordinator
+from statecheck.campaign.causes import grouped
+from statecheck.campaign.defects import KnownDefects, pending_name
+from statecheck.campaign.known_defects import names_of
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.shards.comparison import Comparison
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.terminal.display import summary
+from statecheck.campaign.terminal.told import (
+    budget_that_would_do,
+    not_reached,
+    tell_failures,
+    tell_known,
+)
+from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored
+from statecheck.case.values import call
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import TELLING
+from subjects import KnownDeviation, Symptom
+from tests.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
+from tests.campaign.nightly_examples import a_bucket, a_record
+from tests.subjects.pretended import Actor, Body, found_in, stage
+
+WRONG = Symptom("value", "divide", "result")
+LARGE = KnownDeviation(
+    ("division_*", "ceiling_*"), "https://example.org/1", WRONG, id="large", title="Large numbers"
+)
+
+
+def declared(*ids: str) -> list[KnownDeviation]:
+    return [replace(LARGE, id=one) for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        (("a", "b"), ("a", "b")),
+        (("a", "a"), ("a", "a-2")),
+        (("../a b",), ("_a_b",)),
+        (("", "x"), ("known-1", "x")),
+    ],
+)
+def test_every_known_defect_has_a_name_of_its_own_that_may_name_a_file(
+    ids: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    assert names_of(declared(*ids)) == names
+
+
+def test_a_defect_of_one_property_may_be_called_after_it() -> None:
+    assert names_of([KnownDeviation("toys_divide", "bug", WRONG)]) == ("toys_divide",)
+
+
+def row(name: str, compared: int, reason: str = "") -> Standing:
+    return Standing(a_property(name=name), reason, Counts(compared, compared))
+
+
+def standing(*rows: Standing) -> str:
+    """What a campaign with such properties thinks of a defect that never showed."""
+    defects = KnownDefects([LARGE])
+    defects.conclude({one.name: one for one in rows})
+    return defects.all["large"].standing
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("division_a", 200), ("ceiling_b", 200)], "no longer fails"),
+        ([("division_a", 200), ("ceiling_b", 199)], "not tried enough"),
+        ([("division_a", 200), ("ceiling_b", 0)], "not tried enough"),
+        ([("division_a", 200), ("ceiling_b", 0, "no ceiling")], "no longer fails"),
+        ([("division_a", 0, "no division")], "not tried"),
+        ([("toys_divide", 500)], "not tried"),
+        ([("division_a", 0)], "not tried"),
+    ],
+    ids=str,
+)
+def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
+    rows: list[tuple[Any, ...]], expected: str
+) -> None:
+    assert standing(*(row(*one) for one in rows)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "remark"),
+    [
+        (
+            [("division_a", 0, "needs cpu, runs on cuda"), ("ceiling_b", 0, "needs cpu, runs on cuda")],
+            "needs cpu, runs on cuda",
+        ),
+        ([("division_a", 0, "no division"), ("ceiling_b", 0, "no ceiling")], "no division; no ceiling"),
+        ([("division_a", 0)], "no example was run"),
+        ([("division_a", 0), ("ceiling_b", 0, "no ceiling")], "no example was run; no ceiling"),
+        ([("toys_divide", 500)], "none of its properties was chosen"),
+    ],
+    ids=str,
+)
+def test_of_a_defect_that_was_not_tried_it_is_told_why(rows: list[tuple[Any, ...]], remark: str) -> None:
+    defects = KnownDefects([LARGE])
+    defects.conclude({one[0]: row(*one) for one in rows})
+    assert (defects.all["large"].standing, defects.all["large"].remark) == ("not tried", remark)
+
+
+def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
+    anywhere = replace(LARGE, property=("division_*", "ceiling_*"))
+    defects = KnownDefects([anywhere], selected=True)
+    defects.conclude({"division_a": row("division_a", 500)})
+    assert defects.all["large"].standing == "not tried enough"
+
+
+@pytest.mark.parametrize(("compared", "expected"), [(2999, "not tried enough"), (3000, "no longer fails")])
+def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_once(
+    compared: int, expected: str
+) -> None:
+    defects = KnownDefects([replace(LARGE, one_in=300)])
+    defects.conclude({"division_a": row("division_a", compared)})
+    assert defects.all["large"].standing == expected
+
+
+def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
+    one = row("division_a", 199)
+    one.counts.examples = 300
+    assert standing(one) == "not tried enough"
+
+
+def heard(defects: KnownDefects, name: str, seconds: float, **shown: int) -> None:
+    defects.hear(Explore(name, 5, 40), Explored(name, "passed", seconds, known=shown))
+
+
+def test_a_defect_counts_its_examples_by_property() -> None:
+    defects = KnownDefects(declared("a", "b"))
+    heard(defects, "x", 1.0, a=2, b=1)
+    heard(defects, "y", 1.0, a=3)
+    assert defects.all["a"].properties == {"x": 2, "y": 3}
+    assert [one.examples for one in defects.all.values()] == [5, 1]
+
+
+def test_a_defect_is_reported_from_where_it_shows_most_often_for_the_time() -> None:
+    defects = KnownDefects(declared("a"))
+    heard(defects, "slow", 9.0, a=10)
+    heard(defects, "quick", 0.5, a=2)
+    task = defects.next_report(60, 60, 1)
+    assert task is not None
+    assert (task.property, task.seed, task.max_examples, task.shown) == ("quick", 5, 40, "a")
+
+
+def test_a_defect_is_reported_once() -> None:
+    defects = KnownDefects(declared("a"))
+    heard(defects, "x", 1.0, a=2)
+    assert defects.next_report(60, 10, 1) is not None
+    heard(defects, "x", 1.0, a=2)
+    assert defects.next_report(60, 10, 1) is None
+
+
+def test_reports_share_the_time_that_is_left() -> None:
+    defects = KnownDefects(declared(*"abcd"))
+    heard(defects, "x", 1.0, a=1, b=1, c=1, d=1)
+    task = defects.next_report(60, 12.0, 2)
+    assert task is not None
+    assert (task.patience, task.deadline) == (6.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("shown", "workers", "seconds"), [("", 1, 0.0), ("a", 1, 15.0), ("ab", 2, 15.0), ("abcd", 1, 35.0)]
+)
+def test_reports_take_a_part_of_the_campaign_at_most(shown: str, workers: int, seconds: float) -> None:
+    defects = KnownDefects(declared(*"abcd"))
+    heard(defects, "x", 1.0, **dict.fromkeys(shown, 1))
+    assert defects.reserve(100.0, workers) == seconds
+
+
+# Campaigns whose workers only pretend, on a subject that declares defects.
+
+SUBJECT = """
+import sys
+
+from impl import *
+from subjects import KnownDeviation, Subject, Symptom
+
+WRONG = Symptom("value", "divide", "result")
+SUBJECT = Subject(
+    __name__,
+    sys.modules[__name__],
+    (
+        KnownDeviation(
+            ("division_*", "ceiling_*"),
+            "https://example.org/1",
+            Symptom("refusal", "divide", "the call"),
+            id="large",
+            title="Large numbers",
+        ),
+        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", WRONG, id="layout"),
+        KnownDeviation("no_such_property", "https://example.org/3", WRONG, id="never"),
+    ),
+)
+"""
+
+
+def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
+    fields: dict[str, Any] = {"only": f"{EXACT} or {ROUNDS_UP} or {UNKNOWN}", "budget": 1.0} | changes
+    with module(folder, "toy_declaring", SUBJECT) as name, stage(body) as given:
+        plan = Plan("pretended", name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
+        return coordinator.run(replace(plan, **fields)), given
+
+
+def reporting(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
+    """A campaign that came to report a known defect: on a busy machine a second may be over before."""
+    for budget in (1.0, 4.0, 16.0):
+        own = folder / f"{budget} s"
+        own.mkdir()
+        record, given = campaign(own, body, budget=budget, **changes)
+        if any(task.shown for task in given):
+            break
+    return record, given
+
+
+def meets(task: Explore, actor: Actor) -> None:
+    """Meets the defect in `ROUNDS_UP`, and reports it."""
+    if task.shown:
+        actor.say(ExamplesRun(task.property, 50, 50))
+        actor.say(Explored(task.property, "falsified", 0.1, "wrong", report=f"reports/known/{task.shown}/x"))
+    elif task.property == ROUNDS_UP:
+        actor.passes(task, 30, known={"large": 3})
+    else:
+        actor.passes(task, 300)
+
+
+def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wrong(tmp_path: Path) -> None:
+    record, given = reporting(tmp_path, meets)
+    large, layout, never = record.known
+    statuses = {one.name: one.status for one in record.properties}
+    assert statuses == {EXACT: "passed", ROUNDS_UP: "known", UNKNOWN: "UNEXPECTED PASS"}
+    assert (large.standing, large.report, set(large.properties)) == (
+        "showed",
+        "reports/known/large/x",
+        {ROUNDS_UP},
+    )
+    rounds_up = next(one for one in record.properties if one.name == ROUNDS_UP)
+    assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
+    assert [task.shown for task in given].count("large") == 1
+    # Examples of a search for the smallest are nobody's.
+    assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP and not task.shown for task in given)
+    assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
+    assert never.standing == "not tried"
+    told = verdict(record, Comparison(None))
+    assert (told.word, told.exit_code) == ("NOT CLEAN", 1)
+    assert any("known defect no longer fails: layout" in reason for reason in told.reasons)
+
+
+def test_a_known_defect_that_shows_is_worth_exit_code_0(tmp_path: Path) -> None:
+    record, _ = campaign(tmp_path, meets, only=ROUNDS_UP)
+    assert verdict(record, Comparison(None)).exit_code == 0
+
+
+def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
+    record, _ = campaign(tmp_path, meets, as_new=True)
+    assert record.known == []
+    assert {one.status for one in record.properties} <= {"passed", "known"}
+
+
+def test_a_new_failure_that_is_met_while_a_known_one_is_reported_is_found(tmp_path: Path) -> None:
+    def beside(task: Explore, actor: Actor) -> None:
+        if task.shown:
+            new = a_case(property_name=ROUNDS_UP, subject="toy_declaring", steps=(call("cdiv", x=5, y=2),))
+            actor.say(replace(found_in(task, new, status="passed"), report="reports/known/large/x"))
+        else:
+            meets(task, actor)
+
+    record, _ = reporting(tmp_path, beside, only=ROUNDS_UP)
+    (bucket,) = record.buckets
+    assert bucket.property == ROUNDS_UP
+    assert [one.status for one in record.properties] == ["FALSIFIED"]
+    assert verdict(record, Comparison(None)).exit_code == 1
+
+
+def leave_known(task: Explore, actor: Actor) -> None:
+    case = a_case(property_name=task.property, subject="toy_declaring")
+    case.save(Path(actor.setting.pending) / f"{pending_name('large')}.{actor.pid}.json")
+
+
+def test_a_known_defect_whose_report_s_worker_dies_is_reported_unshrunk(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if task.shown:
+            leave_known(task, actor)
+            actor.die()
+        meets(task, actor)
+
+    record, _ = reporting(tmp_path, dies, only=ROUNDS_UP)
+    large = record.known[0]
+    assert [one.status for one in record.properties] == ["known"]
+    assert (large.standing, large.remark) == ("showed", "not shrunk: a worker died with exit code 7")
+    report = (Path(large.report) / "report.md").read_text(encoding="utf-8")
+    assert "**This input was not shrunk to the end.**" in report
+    assert "https://example.org/1" in report
+
+
+def test_a_report_of_a_known_defect_does_not_hold_the_campaign_up(tmp_path: Path) -> None:
+    def hangs(task: Explore, actor: Actor) -> None:
+        if task.shown:
+            leave_known(task, actor)
+            actor.hang()
+        meets(task, actor)
+
+    record, _ = reporting(tmp_path, hangs, only=ROUNDS_UP)
+    assert (Path(record.known[0].report) / "report.md").is_file()
+    assert not list(tmp_path.glob("*/reports/campaigns/*/pending/*"))
+
+
+def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if not task.isolated:
+            actor.leave(ROUNDS_UP, a_case(property_name=ROUNDS_UP, subject="toy_declaring"))
+            actor.die()
+        actor.passes(task)
+
+    record, _ = campaign(tmp_path, dies, only=ROUNDS_UP, budget=0.5)
+    assert record.buckets == []
+    assert [one.status for one in record.properties] == ["known"]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "watched"), [(True, [True, False, True, False, True]), (False, [True] * 5)]
+)
+def test_every_other_task_is_not_watched_where_a_known_finding_hides_what_is_behind_it(
+    tmp_path: Path, hidden: bool, watched: list[bool]
+) -> None:
+    _, given = campaign(tmp_path, partial(_hides, hidden), only=EXACT, budget=0.5)
+    assert [task.sanitized for task in given[:5]] == watched
+
+
+def _hides(hidden: bool, task: Explore, actor: Actor) -> None:
+    actor.passes(task, hidden=hidden)
+
+
+# What is told at the end.
+
+
+def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
+    message = f"result = {x + 1}, but should be {x} [{function}(x={x}, y=1)]"
+    case = a_case(property_name=name, steps=(call(function, x=x, y=1),), message=message)
+    return a_bucket(x, case, report=f"reports/{name}")
+
+
+def test_properties_that_show_the_same_are_told_together() -> None:
+    (group,) = grouped([falsified("a", 4), falsified("b", 70)])
+    assert [one.property for one in group.buckets] == ["a", "b"]
+
+
+def test_properties_that_show_different_things_are_told_apart() -> None:
+    nothing = [replace(falsified(name, number), case={}) for number, name in enumerate("cd")]
+    assert len(grouped([falsified("a", 4), falsified("b", 4, "cdiv"), *nothing])) == 4
+
+
+def told_of(record: CampaignRecord) -> list[str]:
+    told: list[str] = []
+    tell_failures(told.append, record)
+    return told
+
+
+def test_every_report_of_a_group_is_told() -> None:
+    told = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
+    assert told[0].startswith("\nFALSIFIED: a\n")
+    assert [line.strip() for line in told if "report.md" in line] == [
+        "report: reports/a/report.md",
+        "report: reports/b/report.md",
+    ]
+    assert "  1 more at the same call and place, divide: the call:" in told
+
+
+def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyRecord:
+    return PropertyRecord(name, "", "", status, examples, detail=detail)
+
+
+def test_properties_that_do_not_apply_for_one_reason_are_told_together() -> None:
+    rows = [of(name, "not applicable", "no " + name[0]) for name in ("a1", "b1", "a2")]
+    told = told_of(a_record(properties=rows, corpus=[]))
+    assert told == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
+
+
+def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
+    rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
+    others = [of("q", "not applicable", "needs cuda, runs on cpu")]
+    told = told_of(a_record(properties=[*rows, *others], corpus=[]))
+    assert told[0] == "not applicable: q: needs cuda, runs on cpu"
+    assert told[1].startswith("not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer")
+    assert len(told) == 2
+
+
+def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> None:
+    rows = [
+        of("a", "not tested", "nothing was compared in all 25 examples", TELLING),
+        of("b", "not tested", "no example was run"),
+        of("c", "not tested", "nothing was compared in all 24 examples", TELLING - 1),
+    ]
+    record = a_record(properties=rows, corpus=[])
+    assert told_of(record) == ["not tested: a: nothing was compared in all 25 examples"]
+    assert not_reached(record).startswith("not tested for want of time: b, c; --budget ")
+
+
+@pytest.mark.parametrize(
+    ("budget", "reached", "lacking", "enough"),
+    [(60.0, 30, 10, 120), (1.0, 0, 10, 20), (None, 1, 1, 0), (60.0, 100, 1, 100)],
+)
+def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
+    budget: float | None, reached: int, lacking: int, enough: int
+) -> None:
+    rows = [of(f"a{n}", "passed", examples=1) for n in range(reached)]
+    rows += [of(f"b{n}", "not tested") for n in range(lacking)] + [of("c", "not applicable")]
+    assert budget_that_would_do(a_record(properties=rows, budget=budget)) == enough
+
+
+def test_what_keeps_a_known_defect_from_being_shrunk_is_told() -> None:
+    told: list[str] = []
+    defects = KnownDefects([LARGE])
+    heard(defects, "division_a", 1.0, large=2)
+    defects.conclude({"division_a": row("division_a", 9)})
+    tell_known(told.append, defects.records())
+    assert "  not shrunk: no time was left" in told
+
+
+def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
+    told: list[str] = []
+    tell_known(told.append, KnownDefects([LARGE]).records())
+    assert told == []
+
+
+def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
+    ledger = Ledger([a_property(), a_property(name="toys_add")], {}, [], {})
+    for name, known in (("toys_divide", {"large": 1}), ("toys_add", {})):
+        ledger.progress(name, 10, 10)
+        ledger.explored(Explored(name, "passed", 1.0, known=known), at=1.0)
+    assert {name: one.status.value for name, one in ledger.standings.items()} == {
+        "toys_divide": "known",
+        "toys_add": "passed",
+    }
+
+
+# Properties by their ids.
+
+
+def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> None:
+    wrong = replace(falsified("a", 4), property_id="toys/divide")
+    rows = [replace(of(name, "not applicable", "no"), id=id_) for name, id_ in (("b", "toys/add"), ("c", ""))]
+    told = told_of(a_record(wrong, properties=rows, corpus=[]))
+    assert told[0].startswith("\nFALSIFIED: a (toys/divide)\n")
+    assert told[-1] == "not applicable: toys/add, c: no"
+    assert rendered(a_record(properties=rows)).splitlines()[2].split()[:2] == ["toys/add", "│"]
+
+
+def rendered(record: CampaignRecord) -> str:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(summary(record))
+    return capture.get()
+
+
+@pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
+def test_a_defect_that_no_longer_fails_is_told_by_name_or_id(declared: str) -> None:
+    defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
+    rows = {"toys_divide": Standing(a_property(id="toys/divide"), counts=Counts(500, 500))}
+    defects.conclude(rows)
+    assert [one.standing for one in defects.records()] == ["no longer fails"]

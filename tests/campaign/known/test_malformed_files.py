@@ -1,0 +1,160 @@
+"""Files of known defects that are no such files: each is refused with the file, the entry, the field, the value and the rule."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from statecheck.rooms import variables
+from statecheck.subject.known import known_in
+
+ENTRY = """
+[[known]]
+id = "x"
+title = "It divides wrongly"
+properties = ["toys_*"]
+versions = ">=0"
+link = "https://example.org/1"
+why = "seen"
+
+[[known.symptoms]]
+kind = "value"
+function = "divide"
+place = "result"
+"""
+PORT = """
+STATECHECK_PROTOCOL = 2
+KNOWN = "known.toml"
+
+def chunk_offsets(cu_seqlens, chunk_size):
+    raise NotImplementedError
+"""
+IN_ENTRY, IN_SYMPTOM = "[{}, entry 'x']", "[{}, entry 'x', symptom 1]"
+TEXT, NAMES = "but should be text that is not empty", "but should be a name or a list of names"
+
+
+def _with(field: str, value: str) -> str:
+    """The entry with another value of a field, or with a field that it does not have."""
+    changed, times = re.subn(rf"(?m)^{field} = .*$", f"{field} = {value}", ENTRY)
+    return changed if times else ENTRY.replace("[[known]]", f"[[known]]\n{field} = {value}")
+
+
+TEXTS = {
+    "number": ("known = 3", "known = 3, but should be tables [[known]] [{}]"),
+    "table": ("[known]", "known = {{}}, but should be tables [[known]] [{}]"),
+    "empty list": ("known = []", "known = [], but should be tables [[known]] [{}]"),
+    "numbers": ("known = [3]", "known = [3], but should be tables [[known]] [{}]"),
+    "no entry": ("[[known]]", "id = nothing, but should be text that is not empty [{}, entry 1]"),
+    "slip": (
+        "[[konwn]]\nid = 5",
+        "konwn = [{{'id': 5}}], but should not be there: fields are known [{}]",
+    ),
+    "syntax": (
+        "\nid = = 5",
+        "text = no TOML, but should be TOML: Invalid value (at line 2, column 6) [{}]",
+    ),
+    "deep": ("known = " + "[" * 5000, "text = no TOML, but should be TOML: "),
+    "id": (_with("id", "5"), f"id = 5, {TEXT} [{{}}, entry 1]"),
+    "blank id": (_with("id", '" "'), f"id = ' ', {TEXT} [{{}}, entry 1]"),
+    "link": (_with("link", '["l"]'), f"link = ['l'], {TEXT} {IN_ENTRY}"),
+    "title": (_with("title", "true"), f"title = True, {TEXT} {IN_ENTRY}"),
+    "source": (_with("source", "1"), f"source = 1, {TEXT} {IN_ENTRY}"),
+    "why": (_with("why", "2026-01-01"), f"why = datetime.date(2026, 1, 1), {TEXT} {IN_ENTRY}"),
+    "one_in": (_with("one_in", "true"), f"one_in = True, but should be an integer >= 1 {IN_ENTRY}"),
+    "often": (_with("one_in", "0"), f"one_in = 0, but should be an integer >= 1 {IN_ENTRY}"),
+    "none": (_with("properties", "[]"), f"properties = [], but should be a list of names {IN_ENTRY}"),
+    "mixed": (
+        _with("properties", '["a", 3]'),
+        f"properties = ['a', 3], but should be a list of names {IN_ENTRY}",
+    ),
+    "versions": (_with("versions", "0.25"), f"versions = 0.25, but should be as in >=0.20,<0.28 {IN_ENTRY}"),
+    "kind": (_with("kind", "3"), f"kind = 3, {TEXT} {IN_SYMPTOM}"),
+    "place": (_with("place", "[]"), f"place = [], {NAMES} {IN_SYMPTOM}"),
+    "function": (_with("function", "{}"), f"function = {{{{}}}}, {NAMES} {IN_SYMPTOM}"),
+    "condition": (ENTRY + "condition = [1]", f"condition = [1], {TEXT} {IN_SYMPTOM}"),
+    "unknown condition": (
+        ENTRY + 'condition = "even"',
+        f"condition = 'even', but should be one of [] {IN_SYMPTOM}",
+    ),
+    "pattern": (
+        _with("place", '"*"'),
+        f"place = '*', but should be a name, of which * is only a part [Symptom] {IN_SYMPTOM}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_malformed_file_is_refused_with_its_name_and_its_field(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "known.toml"
+    text, complaint = TEXTS[name]
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint.format(path))}"):
+        known_in(path, "1.0")
+
+
+def _no_text(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe")
+
+
+def _no_file(_: Path) -> None:
+    pass
+
+
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (_no_file, "file = No such file or directory, but should be a readable file"),
+    "folder": (Path.mkdir, "file = .*, but should be a regular file"),
+    "no text": (_no_text, "text = bytes that are no UTF-8, but should be UTF-8"),
+    "loop": (lambda path: path.symlink_to(path), "file = Too many levels of symbolic links"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_that_cannot_be_read_is_refused_with_its_name(tmp_path: Path, name: str) -> None:
+    make, complaint = UNREADABLE[name]
+    path = tmp_path / "known.toml"
+    make(path)
+    with pytest.raises(ValueError, match=f"^{complaint}.*{re.escape(str(path))}"):
+        known_in(path, "1.0")
+
+
+def test_a_port_whose_file_is_no_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from subjects import load
+
+    (tmp_path / "no_path_port.py").write_text(PORT.replace('"known.toml"', "3"), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"^KNOWN = 3, but should be the path of a file \[no_path_port\]$"):
+        load("no_path_port")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("-m", "statecheck", "fuzz", "--budget", "1s"), 3),
+        (("-m", "pytest", "-p", "statecheck.suite.options", "-p", "no:cacheprovider"), 4),
+    ],
+    ids=["fuzz", "pytest"],
+)
+def test_a_command_ends_before_it_begins_where_the_file_is_malformed(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "malformed_port.py").write_text(PORT, encoding="utf-8")
+    (tmp_path / "known.toml").write_text(TEXTS["link"][0], encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, *arguments, "--subject", "malformed_port", "--device", "cpu"],
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | variables([str(tmp_path)]),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    complaint = TEXTS["link"][1].format(tmp_path / "known.toml")
+    assert (run.returncode, complaint in run.stderr, "Traceback" in run.stderr) == (code, True, False), (
+        run.stderr
+    )

@@ -1,0 +1,151 @@
+"""A declared defect that no longer fails: a test run and a campaign say the same of it, after as many examples."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from statecheck.campaign.stale import enough
+from statecheck.execution.counts import Counts
+from statecheck.execution.example import Bench
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import load_properties
+from statecheck.execution.verdict import Status
+from statecheck.subject.deviation import ONE_IN
+from statecheck.suite.declared import DeclaredDefects, examples_wanted, report_of
+from statecheck.suite.items import SuitePlace, suite_of
+from subjects import KnownDeviation, Symptom
+from tests.breakages.broken import module, toy
+from tests.processes import run_pytest
+
+WRONG = Symptom("value", "cdiv", "result")
+EITHER, TENSOR = "ceiling_division_rounds_up_for_either_sign", "cdiv/tensor"
+PORT = """
+import sys
+
+import torch
+
+from subjects import KnownDeviation, Subject, Symptom
+
+
+def cdiv(x, y):
+    return -(-x // y)
+
+
+SUBJECT = Subject(
+    __name__,
+    sys.modules[__name__],
+    (KnownDeviation(("cdiv/*",), "https://example.org/2", Symptom("value", "cdiv", "result"), id="gone"),),
+)
+"""
+
+
+def _bench(*names: str, one_in: int = ONE_IN) -> Bench:
+    subject = toy(KnownDeviation(names, "bug", WRONG, id="x", one_in=one_in), cdiv=lambda x, y: -(-x // y))
+    return Bench(subject, InProcess(subject, "cpu"))
+
+
+def _lines(*rows: tuple[str, Status, int, bool], names: tuple[str, ...] = ("cdiv/*",)) -> tuple[bool, str]:
+    """What a test run says of a defect after tests with these compared examples, in which it showed or not."""
+    bench, defects, tested = _bench(*names), DeclaredDefects(), load_properties()
+    by_id = {one.id: one for one in tested.values()}
+    for id_, status, compared, showed in rows:
+        bench.counts = Counts(compared, compared)
+        bench.known_failures = set(bench.subject.known_deviations) if showed else set()
+        defects.add(report_of(bench, by_id[id_], status))
+    return defects.is_stale, " ".join(defects.lines())
+
+
+@pytest.mark.parametrize(
+    ("rows", "stale", "told"),
+    [
+        (
+            [("cdiv/either-sign", Status.PASSED, 200, False), (TENSOR, Status.PASSED, 200, False)],
+            True,
+            (
+                "statecheck: UNEXPECTED PASS: known defect x no longer fails: "
+                "400 examples of 2 properties did not show it: bug"
+            ),
+        ),
+        (
+            [("cdiv/either-sign", Status.PASSED, 200, False), (TENSOR, Status.NOT_APPLICABLE, 0, False)],
+            True,
+            "200 examples of 1 property did not show it: bug",
+        ),
+        (
+            [("cdiv/either-sign", Status.PASSED, 200, False), (TENSOR, Status.PASSED, 199, False)],
+            False,
+            (
+                "known defect x not tried enough: 399 examples of 2 properties did not show it, "
+                "and 200 of each of its 2 properties would tell whether it is gone"
+            ),
+        ),
+        ([("cdiv/either-sign", Status.PASSED, 900, False)], False, "known defect x not tried enough: 900"),
+        ([("cdiv/either-sign", Status.KNOWN, 3, True), (TENSOR, Status.PASSED, 900, False)], False, ""),
+        ([(TENSOR, Status.NOT_APPLICABLE, 0, False)], False, ""),
+    ],
+    ids=str,
+)
+def test_a_test_run_calls_a_defect_gone_by_the_rule_of_campaigns(
+    rows: list[tuple[str, Status, int, bool]], stale: bool, told: str
+) -> None:
+    found, line = _lines(*rows)
+    assert (found, told in line, bool(line)) == (stale, True, bool(told))
+
+
+def test_what_tests_say_of_defects_travels_between_processes_as_text() -> None:
+    bench = _bench("cdiv/*")
+    (text,) = report_of(bench, load_properties()[EITHER], Status.PASSED)
+    assert json.loads(text)[1] == "x"
+
+
+@pytest.mark.parametrize(
+    ("names", "one_in", "wanted"),
+    [(("cdiv/*",), 20, 200), (("cdiv/*",), 200, 2000), (("divide/*",), 200, 100), (("cdiv/*",), 1, 100)],
+)
+def test_a_test_run_gives_a_property_the_examples_that_its_defects_need(
+    names: tuple[str, ...], one_in: int, wanted: int
+) -> None:
+    assert examples_wanted(_bench(*names, one_in=one_in), load_properties()[EITHER], 100) == wanted
+
+
+def test_kernels_that_are_executed_on_a_cpu_get_no_more_examples() -> None:
+    launching = next(one for one in load_properties().values() if one.launches)
+    assert examples_wanted(_bench(launching.name), launching, 20) == 20 < enough(ONE_IN)
+
+
+def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(tmp_path: Path) -> None:
+    contract = "(Outside('cdiv', 'x is even', lambda call: call.named['x'] % 2 == 0),)"
+    source = PORT.replace("import KnownDeviation,", "import Outside, KnownDeviation,")
+    with module(tmp_path, "own_port", f"{source}SUBJECT.outside = {contract}\n") as port:
+        test = suite_of(port, SuitePlace("", 1), device="cpu", known=None, require=(), max_examples=None)
+        bench = test.bench  # type: ignore[attr-defined]
+        getoption = {}.get
+        test(EITHER, SimpleNamespace(config=SimpleNamespace(getoption=getoption)))
+    assert sum(bench.counts.outside.values()) > 0
+    assert bench.counts.compared >= enough(ONE_IN)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        ((), 1, "statecheck: UNEXPECTED PASS: known defect gone no longer fails: "),
+        (("-n", "2"), 1, "statecheck: UNEXPECTED PASS: known defect gone no longer fails: "),
+        (("--max-examples", "20"), 0, "statecheck: known defect gone not tried enough: "),
+        (("-k", "either_sign"), 0, "statecheck: known defect gone not tried enough: "),
+    ],
+    ids=str,
+)
+def test_a_test_run_fails_where_a_defect_of_several_properties_no_longer_does(
+    tmp_path: Path, options: tuple[str, ...], code: int, told: str
+) -> None:
+    (tmp_path / "stale_port.py").write_text(PORT, encoding="utf-8")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    variables = {"PYTHONPATH": str(tmp_path), "CI": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path)}
+    chosen = ("--device", "cpu", "--subject", "stale_port", "--reports", str(tmp_path / "reports"))
+    done = run_pytest(*chosen, *options, "properties/test_types.py", env=inherited | variables)
+    assert (done.returncode, told in done.stdout) == (code, True), done.stdout + done.stderr

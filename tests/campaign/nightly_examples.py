@@ -1,0 +1,206 @@
+"""Campaigns made by hand, for tests of what is written about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+
+from statecheck.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
+from statecheck.campaign.record import (
+    BucketRecord,
+    CampaignRecord,
+    CompiledRecord,
+    CorpusRecord,
+    MarkRecord,
+    ProgressPoint,
+    PropertyRecord,
+)
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.values import call
+from tests.breakages.broken import a_case
+
+BEGAN = "2026-11-21T22:00:00+00:00"
+HOSTILE = "<script>alert(1)</script> ]]> \"'`|\x00\x1b[31m\ud800\ufffe\u202e & {{ 7 * 7 }} ![x](http://example.org/x.png)"
+"""What breaks pages, XML, Markdown and templates that trust what they show."""
+_ROW = TableRow(
+    "a", 0, 1, (Cell(1, "2 tokens", 2, "a"), Cell(2, "stale", wrong=True)), reads=(0,), writes=(1,)
+)
+TIMELINE = Timeline(
+    (Moment("step 1: a is computed", (_ROW,)),), (Arrow(0, "a", 0, 0, 1),), WrongCell(0, "a", 0, 1, "stale")
+)
+
+
+def bucket_with(case: Case, **changes: Any) -> BucketRecord:
+    """The bucket of a case of the subject `toy`."""
+    known = BucketRecord(
+        bucket_of(case).id, case.property_name, "", "", "toy", case.sentence, case.message, 1, 0.0
+    )
+    return replace(known, case=case.to_data(), **changes)
+
+
+def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:
+    fields: dict[str, Any] = {
+        "name": name,
+        "sentence": "Chunks end.",
+        "kind": "agreement",
+        "status": "passed",
+        "examples": 1200,
+        "compared": changes.get("examples", 1200),
+        "seconds": 60.0,
+        "behaviours": 7,
+    }
+    return PropertyRecord(**fields | changes)
+
+
+def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> BucketRecord:
+    case = case or a_case()
+    fields: dict[str, Any] = {
+        "id": f"{number:010x}",
+        "property": case.property_name,
+        "rule": "divide: wrong exception",
+        "fault": "",
+        "subject": case.subject,
+        "sentence": case.sentence,
+        "message": case.message,
+        "examples": 3,
+        "at": 12.5,
+        "corpus": f"corpus/{case.property_name}-{number:010x}.json",
+        "first_seen": {"date": "2026-11-21", "commit": "0123456789ab"},
+        "case": case.to_data(),
+    }
+    return BucketRecord(**fields | changes)
+
+
+def bucket_of_its_own(number: int, **changes: Any) -> BucketRecord:
+    """One that no other shows the cause of."""
+    return a_bucket(number, a_case(steps=(call(f"divide_{number}", x=5, y=2),)), **changes)
+
+
+def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
+    """A clean campaign on a GPU, or one that has met `buckets`."""
+    falsified = dict.fromkeys(one.property for one in buckets)
+    fields: dict[str, Any] = {
+        "id": "2026-11-21-night",
+        "subject": "toy",
+        "device": "cuda",
+        "commit": "0123456789ab",
+        "gpus": {"0": "NVIDIA H200"},
+        "began": BEGAN,
+        "seconds": 120.0,
+        "budget": 120.0,
+        "rounds": 2,
+        "complete": True,
+        "environment": {"torch": "2.11.0"},
+        "properties": [a_property(), a_property("copies_land", launches=True, examples=600)]
+        + [a_property(name, status="FALSIFIED", detail="wrong") for name in falsified],
+        "buckets": list(buckets),
+        "marks": [
+            MarkRecord("empty batch", "batch", 5, 1.5, "chunks_end"),
+            MarkRecord("null block", "align"),
+        ],
+        "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
+        "kernels": {"copy_kernel": CompiledRecord(["BLOCK=64", "BLOCK=128"], 2)},
+        "faults": {"hang": 1},
+        "canary": "found after 3 s by its worker",
+        "series": [ProgressPoint(30.0 * n, 400 * n, 3 * n, len(buckets) * (n > 2)) for n in range(1, 5)],
+    }
+    return CampaignRecord(**fields | changes)
+
+
+def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> CampaignRecord:
+    """As `a_record`, of another time and therefore of another name."""
+    return a_record(*buckets, id=re.sub(r"[:+]", "-", began), began=began, **changes)
+
+
+LAUNCHED = [
+    KernelRecord(
+        "copy_kernel",
+        "toy/kernels.py:10",
+        [LaunchRecord("executed", "", 12_345)],
+        [BranchRecord("toy/kernels.py", 12, way, "if size < 3:", way == "else") for way in ("then", "else")],
+    ),
+    KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("interpreted", "tt.new", 12)]),
+]
+
+
+def on_a_cpu(**changes: Any) -> CampaignRecord:
+    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED, "faults": {}}
+    return a_record(**fields | changes)
+
+
+def empty() -> CampaignRecord:
+    """A campaign that ended before it ran anything."""
+    return CampaignRecord("nothing", "toy", "cpu", "")
+
+
+def two_buckets() -> CampaignRecord:
+    pictured = a_case(property_name="states_stay", timeline=TIMELINE, finding="Program 0 wrote it.")
+    return a_record(a_bucket(1), a_bucket(2, pictured, fault="illegal access", note="It did not repeat."))
+
+
+def hostile() -> CampaignRecord:
+    """Everything that a subject, a property or a person can name is an attack on the page."""
+    case = a_case(message=HOSTILE, finding=HOSTILE, sentence=HOSTILE)
+    bucket = a_bucket(
+        3,
+        case,
+        property=HOSTILE,
+        rule=HOSTILE,
+        fault=HOSTILE,
+        message=HOSTILE,
+        note=HOSTILE,
+        sentence=HOSTILE,
+    )
+    return a_record(
+        bucket,
+        a_bucket(4, id=HOSTILE, corpus=HOSTILE),
+        id=HOSTILE,
+        only=HOSTILE,
+        commit=HOSTILE,
+        subject=HOSTILE,
+        canary=HOSTILE,
+        troubles=[HOSTILE],
+        gpus={HOSTILE: HOSTILE},
+        environment={HOSTILE: HOSTILE},
+        faults={HOSTILE: 1},
+        kernels={HOSTILE: CompiledRecord([HOSTILE], 1)},
+        launched=[
+            KernelRecord(
+                HOSTILE,
+                HOSTILE,
+                [LaunchRecord("interpreted", HOSTILE, 1)],
+                [BranchRecord(HOSTILE, 1, HOSTILE, HOSTILE)],
+            )
+        ],
+        corpus=[CorpusRecord(HOSTILE, "FAILED", HOSTILE), CorpusRecord(HOSTILE, HOSTILE, HOSTILE)],
+        marks=[MarkRecord(HOSTILE, HOSTILE, 1, 1.0, HOSTILE)],
+        properties=[a_property(HOSTILE, status=HOSTILE, detail=HOSTILE, sentence=HOSTILE)],
+    )
+
+
+EXAMPLES = {
+    "clean": a_record(),
+    "two buckets": two_buckets(),
+    "canary not found": a_record(canary=""),
+    "resumed": a_record(complete=False, interrupted=True, rounds=5),
+    "empty": empty(),
+    "CPU": on_a_cpu(),
+    "hostile": hostile(),
+}
+
+
+def campaigns(reports: Path, *records: CampaignRecord) -> Path:
+    """The folder of reports, with a campaign for each of `records`."""
+    for one in records:
+        one.save(reports / "campaigns" / one.id / "campaign.json")
+    return reports
+
+
+def parsed(text: str) -> Element:
+    """`text` as the bytes that a file has of it, parsed."""
+    return fromstring(text.encode())  # noqa: S314 - we wrote it ourselves

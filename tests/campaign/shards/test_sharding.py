@@ -1,0 +1,181 @@
+"""Shards as schedulers tell of them, and units of work for machines that come and go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.shards.sharding import Cut, UnitQueue, campaign_of, shard_of
+
+_SLURM = {
+    "SLURM_ARRAY_TASK_ID": "30",
+    "SLURM_ARRAY_TASK_MIN": "10",
+    "SLURM_ARRAY_TASK_MAX": "40",
+    "SLURM_ARRAY_TASK_COUNT": "4",
+    "SLURM_ARRAY_TASK_STEP": "10",
+}
+_BUILDKITE = {"BUILDKITE_PARALLEL_JOB": "3", "BUILDKITE_PARALLEL_JOB_COUNT": "5"}
+_EXAMPLES = Plan("night", examples=10)
+_SECONDS = Plan("night", budget=100.0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "shard"),
+    [
+        ({}, (0, 1)),
+        ({"SHARD": "", "SHARDS": ""}, (0, 1)),
+        ({"SHARD": "3/3"}, (2, 3)),
+        (_SLURM, (2, 4)),
+        ({name: text for name, text in _SLURM.items() if "STEP" not in name} | {"SLURM_ARRAY_TASK_ID": "13"}, (3, 4)),
+        ({"JOB_COMPLETION_INDEX": "0", "SHARDS": "7"}, (0, 7)),
+        (_BUILDKITE, (3, 5)),
+        (_SLURM | _BUILDKITE | {"SHARD": "1/1"}, (0, 1)),
+    ],
+)  # fmt: skip
+def test_a_job_does_the_shard_that_its_scheduler_says(
+    environment: dict[str, str], shard: tuple[int, int]
+) -> None:
+    assert shard_of(environment) == shard
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"SHARD": "1", "SHARDS": "2"}, "SHARD = '1', but should be a shard and the number of shards"),
+        ({"SHARDS": "4"}, "SHARDS = '4', but should be set beside JOB_COMPLETION_INDEX"),
+        (_BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "5"}, "BUILDKITE_PARALLEL_JOB = 5, but should be < 5"),
+        (
+            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB_COUNT": "0"},
+            "BUILDKITE_PARALLEL_JOB_COUNT = 0, but should be >= 1",
+        ),
+        (
+            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "-1"},
+            "BUILDKITE_PARALLEL_JOB = '-1', but should be a number",
+        ),
+        ({"JOB_COMPLETION_INDEX": "1"}, "SHARDS = '', but should be set beside JOB_COMPLETION_INDEX"),
+        ({"BUILDKITE_PARALLEL_JOB": "1"}, "BUILDKITE_PARALLEL_JOB_COUNT = ''"),
+        (_SLURM | {"SLURM_ARRAY_TASK_COUNT": ""}, "SLURM_ARRAY_TASK_COUNT = ''"),
+        (_SLURM | {"SLURM_ARRAY_TASK_ID": "35"}, "SLURM_ARRAY_TASK_ID = 35"),
+        (_SLURM | {"SLURM_ARRAY_TASK_ID": "9"}, "SLURM_ARRAY_TASK_ID = 9"),
+        (_SLURM | {"SLURM_ARRAY_TASK_ID": "50"}, "= 4, but should be < 4 [SLURM_ARRAY_TASK_COUNT]"),
+        (_SLURM | {"SLURM_ARRAY_TASK_ID": "0"}, "= -1, but should be >= 0"),
+    ],
+)
+def test_a_scheduler_that_says_half_of_a_shard_is_refused(environment: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        shard_of(environment)
+
+
+def test_the_option_comes_before_the_variables() -> None:
+    assert shard_of(_SLURM | {"SHARD": "3/3"}, "2/8") == (1, 8)
+
+
+@pytest.mark.parametrize(
+    "text", ["0/8", "9/8", "1/0", "2", "2/", "/8", "-1/8", "2/8/1", "second/8", "2.0/8", "²/8"]
+)
+def test_a_shard_that_is_none_of_its_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^shard = {re.escape(repr(text))}, but should be a shard and"):
+        shard_of({}, text)
+    with pytest.raises(ValueError, match=rf"^SHARD = {re.escape(repr(text))}, but should be a shard and"):
+        shard_of({"SHARD": text})
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, ""),
+        ({"CAMPAIGN": "night-7", "GITHUB_RUN_ID": "17"}, "night-7"),
+        ({"GITHUB_RUN_ID": "17"}, "github-17"),
+        (_SLURM | {"SLURM_ARRAY_JOB_ID": "9"}, "slurm-9"),
+        (_BUILDKITE | {"BUILDKITE_BUILD_NUMBER": "3"}, "buildkite-3"),
+    ],
+)
+def test_all_shards_find_the_same_name(environment: dict[str, str], name: str) -> None:
+    assert campaign_of(environment) == name
+
+
+@pytest.mark.parametrize("name", ["../night", "a b", ".", "näme"])
+def test_a_name_that_is_no_folders_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"CAMPAIGN = .*, but should be letters"):
+        campaign_of({"CAMPAIGN": name})
+
+
+def _all_of(work: UnitQueue) -> list[Plan]:
+    """Take every unit in hand."""
+    return list(iter(lambda: work.next(0.0), None))
+
+
+def test_units_have_all_the_examples_and_each_its_own_seed() -> None:
+    units = _all_of(UnitQueue(_EXAMPLES, Cut(count=4)))
+    assert [one.examples for one in units] == [3, 3, 2, 2]
+    assert [one.unit for one in units] == [0, 1, 2, 3]
+
+
+def test_no_unit_is_empty() -> None:
+    assert [one.examples for one in _all_of(UnitQueue(replace(_EXAMPLES, examples=2), Cut(count=4)))] == [
+        1,
+        1,
+    ]
+
+
+def test_the_corpus_is_replayed_once() -> None:
+    assert [one.replayed for one in _all_of(UnitQueue(_EXAMPLES, Cut(count=3)))] == [True, False, False]
+
+
+def test_a_unit_that_was_lost_is_the_same_when_it_is_done_again() -> None:
+    work = UnitQueue(_EXAMPLES, Cut(count=4))
+    first = _all_of(work)
+    work.lose(2, "its machine is gone")
+    assert (work.next(50.0), work.retried) == (first[2], 1)
+
+
+def test_a_unit_that_fails_three_times_is_told_and_missing() -> None:
+    work = UnitQueue(_EXAMPLES, Cut(count=1))
+    for _ in range(3):
+        _all_of(work)
+        work.lose(0, "no space left")
+    assert work.over(0.0)
+    assert work.missing == [0]
+    assert work.troubles == ["unit 0 failed 3 times and is given up: no space left"]
+
+
+def test_work_is_over_when_every_unit_is_done() -> None:
+    work = UnitQueue(_EXAMPLES, Cut(count=2))
+    units = _all_of(work)
+    assert not work.over(0.0)
+    for one in units:
+        work.finish(one.unit)
+    assert work.over(0.0)
+    assert work.missing == []
+
+
+def test_units_are_begun_until_the_seconds_are_used_up() -> None:
+    work = UnitQueue(_SECONDS, Cut(seconds=30.0))
+    given = [None if one is None else one.budget for one in map(work.next, (0.0, 69.0, 75.0, 90.0, 91.0))]
+    assert given == [30.0, 30.0, 25.0, 10.0, None]
+
+
+def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() -> None:
+    work = UnitQueue(_SECONDS, Cut(seconds=30.0))
+    work.next(0.0)
+    assert not work.over(95.0)
+    work.finish(0)
+    assert (work.over(50.0), work.over(95.0)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Cut(count=0), "count = 0, but should be > 0"),
+        (lambda: Cut(seconds=-1.0), "seconds = -1.0, but should be > 0"),
+        (lambda: UnitQueue(Plan("night"), Cut()), "(budget, examples) = (None, None)"),
+        (lambda: UnitQueue(replace(_SECONDS, examples=1), Cut()), "(budget, examples) = (100.0, 1)"),
+    ],
+)
+def test_work_without_a_measure_is_refused(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        make()

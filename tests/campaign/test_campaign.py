@@ -1,0 +1,530 @@
+"""The command `fuzz` and what it shares with others: its options, its lines, its files, its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from statecheck.campaign.coordinator import Campaign
+from statecheck.campaign.pages import page
+from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
+from statecheck.campaign.shards import comparison
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.terminal.display import Display
+from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored, Setting
+from statecheck.case import Case
+from statecheck.case.values import Raised, Returned
+from statecheck.cli import main as cli
+from statecheck.cli import options as cli_options
+from statecheck.execution import profiles, selection
+from statecheck.execution.registry import load_properties
+from statecheck.execution.verdict import Status
+from tests.breakages.broken import (
+    DEVIANT,
+    EXACT,
+    FATES,
+    PADDED,
+    ROUNDS_UP,
+    TEMPORAL,
+    UNKNOWN,
+    a_case,
+    module,
+)
+from tests.subjects.pretended import Actor, Body, falsifies, found_in, passes, stage
+
+pytestmark = pytest.mark.usefixtures("signals_are_heard")
+
+
+@pytest.fixture
+def _profile_put_back() -> Iterator[None]:
+    yield
+    profiles.load()
+
+
+# A campaign with a worker of its own.
+
+SUBJECT = (
+    """
+import os
+import sys
+import time
+
+from hypothesis import settings
+
+from impl import *
+from subjects import KnownDeviation, Subject, Symptom
+
+
+def divide(x, y):
+    return settings.default.derandomize, [phase.name for phase in settings.default.phases]
+"""
+    + DEVIANT
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A campaign that was run from the command line."""
+
+    code: int
+    output: str
+    folder: Path
+
+    @property
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.folder / "reports" / FILE)
+
+    def of(self, name: str) -> PropertyRecord:
+        (found,) = [one for one in self.record.properties if one.name == name]
+        return found
+
+    def case(self, name: str) -> Case:
+        first, *_ = [one for one in self.record.buckets if one.property == name]
+        return Case.load(Path(first.report) / "case.json")
+
+
+def hurried(campaign: Campaign) -> None:
+    """A watcher that goes on to reports once each property was tried enough, and ends the campaign after them."""
+    defects = campaign.defects
+    waiting = bool(defects.waiting or campaign.reporting)
+    if not all(map(_is_through, campaign.ledger.standings.values())):
+        return
+    left = 6.0 if waiting else 0.0
+    if campaign.left > left:
+        campaign.plan = replace(campaign.plan, budget=campaign.at + left)
+
+
+def _is_through(one: Standing) -> bool:
+    met = one.status is not Status.NOT_TESTED and not (one.deaths and not one.buckets)
+    return met and not one.unshrunk
+
+
+def fuzz(folder: Path, *options: str) -> Ended:
+    """Run `fuzz` in this process, with workers of its own, until every property has come to something."""
+    told, shown = io.StringIO(), Display.watch
+
+    def watch(display: Display, campaign: Campaign) -> None:
+        shown(display, campaign)
+        hurried(campaign)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        patch.setenv("CI", "1")
+        # What this repository knows is not about these subjects.
+        patch.chdir(folder)
+        patch.setattr(Display, "watch", watch)
+        reports = str(folder / "reports")
+        code = cli.main(["fuzz", "--device", "cpu", "--budget", "60s", "--reports", reports, *options])
+    return Ended(code, told.getvalue(), folder)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A campaign on a subject that meets every fate, where the variable CI is set."""
+    folder = tmp_path_factory.mktemp("mixed")
+    chosen = " or ".join(FATES)
+    with module(folder, "toy_of_campaign", SUBJECT) as name:
+        options = ("--workers", "2", "--only", chosen, "--time-limit", "30s", "--seed", "7")
+        return fuzz(folder, "--subject", name, *options)
+
+
+def id_of(name: str) -> str:
+    """What tables call the property."""
+    return load_properties()[name].id
+
+
+def test_the_record_tells_each_property_s_fate(mixed: Ended) -> None:
+    assert mixed.code == 1
+    assert list(mixed.folder.glob("reports/campaigns/*/pending/*")) == []
+    assert {one.name: one.status for one in mixed.record.properties} == FATES
+
+
+def test_the_summary_has_a_row_for_each_property(mixed: Ended) -> None:
+    for name, status in FATES.items():
+        line = next(line for line in mixed.output.splitlines() if line.startswith(id_of(name)))
+        assert line.split("│")[1].strip() == status
+
+
+def test_a_subject_that_ends_its_process_is_found_with_the_smallest_input(mixed: Ended) -> None:
+    case = mixed.case(ROUNDS_UP)
+    assert case.actual == (Raised("DeviceFault", "worker died: exit code 9"),)
+    assert case.calls[0].named == {"x": 0, "y": 1}
+
+
+def test_a_property_that_does_not_apply_is_told_with_the_reason(mixed: Ended) -> None:
+    assert f"not applicable: {id_of(TEMPORAL)}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
+
+
+def test_a_falsified_property_s_report_is_where_the_campaign_says(mixed: Ended) -> None:
+    reports = re.findall(rf"FALSIFIED: {EXACT} \({id_of(EXACT)}\)\n.*\n  report: (.*)", mixed.output)
+    assert reports
+    assert all((mixed.folder / report).is_file() for report in reports)
+
+
+def test_a_falsified_input_is_the_smallest_one(mixed: Ended) -> None:
+    assert mixed.case(EXACT).calls[0].named == {"x": 0, "y": 0}
+
+
+def test_a_campaign_uses_the_profile_nightly_in_ci_too(mixed: Ended) -> None:
+    fresh = (False, ["explicit", "reuse", "generate", "target", "shrink"])
+    assert mixed.case(EXACT).actual == (Returned(fresh),)
+
+
+def test_a_campaign_keeps_nothing_in_the_database_of_hypothesis(mixed: Ended) -> None:
+    assert not (mixed.folder / "hypothesis" / "examples").exists()
+
+
+def test_a_campaign_without_a_terminal_writes_plain_lines(mixed: Ended) -> None:
+    assert "\x1b" not in mixed.output
+    assert re.search(r"^ +\d+ s of 60: [\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE)
+
+
+def test_a_known_defect_has_its_report(mixed: Ended) -> None:
+    shown = {one.id: (one.standing, bool(one.report)) for one in mixed.record.known}
+    assert shown == {PADDED: ("showed", True), UNKNOWN: ("not tried", False)}
+
+
+HANGS = """
+import ctypes
+import os
+import signal
+import time
+
+from impl import *
+
+
+def cdiv(x, y):
+    {hangs}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "hangs",
+    ["time.sleep(3600)", "ctypes.PyDLL(None).sleep(3600)", "os.kill(os.getpid(), signal.SIGSTOP)"],
+    ids=["sleeps", "holds the interpreter's lock", "is stopped"],
+)
+def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_input(
+    tmp_path: Path, hangs: str
+) -> None:
+    with module(tmp_path, "toy_hanging", HANGS.format(hangs=hangs)) as name:
+        options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "2s")
+        ended = fuzz(tmp_path, "--subject", name, *options)
+    case = ended.case(ROUNDS_UP)
+    assert case.failure is not None
+    assert (case.failure.kind, case.calls[-1].function) == ("hang", "cdiv")
+    assert case.actual == (Raised("DeviceFault", "hang: no answer within 2 s"),)
+    assert ended.code == 1
+
+
+# The same without a process.
+
+
+def pretend(folder: Path, body: Body, *options: str, command: str = "fuzz") -> Ended:
+    """Run `fuzz` with a worker that only pretends; `output` is what standard output was told."""
+    told = io.StringIO()
+    chosen = f"{EXACT} or {ROUNDS_UP} or {PADDED}"
+    with stage(body), contextlib.redirect_stdout(told), contextlib.chdir(folder):
+        code = cli.main([*arguments(folder, command), "--only", chosen, *options])
+    return Ended(code, told.getvalue(), folder)
+
+
+def arguments(folder: Path, command: str = "fuzz", budget: str = "0.5s") -> list[str]:
+    found = [command, "--device", "cpu", "--budget", budget, "--reports", str(folder / "reports")]
+    return [*found, "--workers", "1"] if command == "fuzz" else [*found, "--corpus", str(folder / "corpus")]
+
+
+def test_a_clean_campaign_says_how_it_was_run_and_exits_0(tmp_path: Path) -> None:
+    ended = pretend(tmp_path, passes, "--seed", "7")
+    assert ended.code == 0, ended.output
+    first, second, *_ = ended.output.splitlines()
+    assert re.fullmatch(r"campaign \S+: subject impl, device cpu, 1 workers, 0 s", first)
+    assert second.endswith(", seed 7")
+    assert re.search(r"^3 passed; [\d,]+ examples in \d+ s$", ended.output, re.MULTILINE)
+    assert "\nCLEAN\n" in ended.output
+
+
+def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_path: Path) -> None:
+    def slow(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT:
+            actor.hang()
+        passes(task, actor)
+
+    ended = pretend(tmp_path, slow)
+    assert (ended.code, ended.of(EXACT).status) == (0, "not tested")
+    assert re.search(
+        rf"^not tested for want of time: {id_of(EXACT)}; --budget \d+s would do$", ended.output, re.MULTILINE
+    )
+    assert re.search(r"^2 passed, 1 not tested; ", ended.output, re.MULTILINE)
+
+
+def test_a_campaign_that_compared_nothing_exits_2(tmp_path: Path) -> None:
+    def nothing(task: Explore, actor: Actor) -> None:
+        actor.say(ExamplesRun(task.property, 10, 0))
+        actor.say(Explored(task.property, "passed", 0.02))
+
+    ended = pretend(tmp_path, nothing)
+    assert ended.code == 2
+    assert {one.status for one in ended.record.properties} == {"not tested"}
+    assert "Nothing was compared" in ended.output
+
+
+def test_a_campaign_is_saved_under_a_name_that_does_not_change(tmp_path: Path) -> None:
+    ended = pretend(tmp_path, falsifies)
+    (own,) = ended.folder.glob(f"reports/campaigns/*/{FILE}")
+    assert ended.code == 1
+    assert own.read_text() == (ended.folder / "reports" / FILE).read_text()
+    assert (own.parent / "report.html").is_file()
+
+
+class Broken(io.TextIOBase):
+    """Standard output that cannot be written to."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
+    def write(self, text: str) -> int:
+        raise self._error(f"cannot write {text!r}")
+
+    def flush(self) -> None:
+        raise self._error("cannot flush")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [None, Broken(BrokenPipeError), Broken(OSError), Broken(ValueError)],
+    ids=["none", "head", "full", "closed"],
+)
+@pytest.mark.parametrize(
+    ("command", "body", "code"), [("nightly", passes, 0), ("fuzz", falsifies, 1)], ids=["intact", "broken"]
+)
+def test_a_campaign_ends_as_it_would_where_its_output_cannot_be_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    body: Body,
+    code: int,
+    stream: io.TextIOBase | None,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    with stage(body):
+        assert cli.main([*arguments(tmp_path, command, "0.3s"), "--only", EXACT]) == code
+    record = CampaignRecord.load(tmp_path / "reports" / FILE)
+    assert [one.status for one in record.properties] == ["FALSIFIED" if code else "passed"]
+
+
+def test_letters_that_the_terminal_lacks_change_no_exit_code(tmp_path: Path, monkeypatch: Any) -> None:
+    ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", ascii_only)
+
+    def finds(task: Explore, actor: Actor) -> None:
+        message = "result = \ud800 \u2192 1, but should be 2"
+        actor.say(found_in(task, a_case(property_name=EXACT, subject="impl", message=message)))
+
+    with stage(finds):
+        assert cli.main([*arguments(tmp_path, budget="0.3s"), "--only", EXACT]) == 1
+    ascii_only.flush()
+    assert b"FALSIFIED" in ascii_only.buffer.getvalue()
+    assert CampaignRecord.load(tmp_path / "reports" / FILE).buckets
+
+
+@pytest.mark.parametrize(
+    ("number", "command", "body", "code"),
+    [
+        (signal.SIGINT, "fuzz", passes, 2),
+        (signal.SIGTERM, "nightly", falsifies, 1),
+        (signal.SIGHUP, "nightly", passes, 2),
+    ],
+)
+def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    number: signal.Signals,
+    body: Body,
+    code: int,
+) -> None:
+    watch, write, find = Display.watch, page.write_reports, comparison.find_previous
+
+    def impatient(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)
+
+    def watched(display: Display, campaign: Campaign) -> None:
+        if all(one.tried for one in campaign.ledger.standings.values()):
+            impatient()
+        watch(display, campaign)
+
+    def then(one: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (impatient(), one(*given))[1]  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(Display, "watch", watched)
+    monkeypatch.setattr(page, "write_reports", then(write))
+    monkeypatch.setattr(comparison, "find_previous", then(find))
+    ended = pretend(tmp_path, body, "--budget", "60s", command=command)
+    assert ended.code == code
+    assert ended.record.interrupted
+    assert re.search(r"^interrupted; ", ended.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("device", "isolated", "in_worker"),
+    [("cpu", None, False), ("cuda", None, True), ("cpu", True, True), ("cuda", False, False)],
+)
+def test_on_a_gpu_the_subject_runs_in_a_process_of_its_own_by_default(
+    device: str, isolated: bool | None, in_worker: bool
+) -> None:
+    assert Setting("impl", device, "reports", isolated=isolated).in_worker is in_worker
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("60s", 60),
+        ("8h", 28800),
+        ("5 s", 5),
+        ("0.5s", 0.5),
+        ("1.5 h", 5400),
+        ("5 minutes", 300),
+        ("2 sec", 2),
+    ],
+)
+def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
+    assert cli_options.seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        "0s",
+        "-5s",
+        "5  s",
+        "s",
+        "5d",
+        "1e3",
+        "nan",
+        "inf",
+        "5s5",
+        "60S",
+        ".5",
+        "five",
+        "5 minutes 3",
+        "5 sin",
+    ],
+)
+def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^budget = {re.escape(repr(text))}, but should be a positive"):
+        cli_options.seconds(text)
+
+
+NAMES = ["chunks_cover", "chunks_end", "decodes_end"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("", NAMES),
+        ("chunks", NAMES[:2]),
+        ("chunks and end", NAMES[1:2]),
+        ("cover or decodes", [NAMES[0], NAMES[2]]),
+        ("not chunks", NAMES[2:]),
+        ("end and not (chunks or cover)", NAMES[2:]),
+    ],
+)
+def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[str]) -> None:
+    assert selection.select(NAMES, expression) == chosen
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--only", "nothing_like_it"],
+        ["--only", "chunks and"],
+        ["--only", "(chunks"],
+        ["--budget", "soon"],
+        ["--workers", "0"],
+        ["--workers", "-1"],
+        ["--subject", "no_such_module"],
+        ["--device", "gpu"],
+    ],
+    ids=" ".join,
+)
+def test_a_campaign_that_cannot_be_run_as_given_is_a_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    code = cli.main(["fuzz", "--device", "cpu", "--reports", str(tmp_path), *options])
+    assert code == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["polish"],
+        ["fuzz", "--workers", "many"],
+        ["fuzz", "--seed", "x"],
+        ["fuzz", "--no-such"],
+        ["traces", "--count", "many"],
+        ["nightly", "--gpus"],
+        ["nightly", "--isolated", "--in-process"],
+        ["replay"],
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_cannot_be_read_are_a_misuse(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 3
+    assert "error: " in capsys.readouterr().err
+
+
+def test_an_error_of_the_harness_is_not_told_as_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Campaign, "run", lambda self: 1 // 0)
+    assert cli.main(arguments(tmp_path)) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_profile_put_back")
+@pytest.mark.parametrize("before", ["ci", "dev", "nightly"])
+@pytest.mark.parametrize(
+    ("name", "derandomized", "stored"), [("ci", True, False), ("nightly", False, True), ("dev", False, True)]
+)
+def test_a_profile_is_the_same_whichever_was_loaded_before(
+    before: str, name: str, derandomized: bool, stored: bool
+) -> None:
+    profiles.load(before)
+    profiles.load(name)
+    assert settings.default is not None
+    assert (settings.default.derandomize, settings.default.database is not None) == (derandomized, stored)
+
+
+@pytest.mark.usefixtures("_profile_put_back")
+@pytest.mark.parametrize(("variable", "name"), [("1", "ci"), ("true", "ci"), ("", "dev")])
+def test_ci_is_the_profile_where_the_variable_is_set(
+    monkeypatch: pytest.MonkeyPatch, variable: str, name: str
+) -> None:
+    monkeypatch.setenv("CI", variable)
+    assert profiles.load() == name

@@ -1,0 +1,482 @@
+"""The coordinator of campaigns, with workers that only pretend: what is given out when, what counts, and how it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign.coordinator import Campaign
+from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
+from statecheck.campaign.shards.comparison import Comparison
+from statecheck.campaign.workers.tasks import (
+    ExamplesRun,
+    Explore,
+    Explored,
+    Found,
+    Replay,
+    Replayed,
+)
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.values import call
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import TELLING
+from statecheck.kernels.coverage import EXECUTED, Coverage, How
+from statecheck.workers.log import State
+from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
+from tests.subjects.pretended import Actor, falsifies, found_in, passes, pretended
+
+ALL = {EXACT, ROUNDS_UP, PADDED}
+
+
+pytestmark = pytest.mark.usefixtures("signals_are_heard")
+
+
+def code_of(record: CampaignRecord) -> int:
+    return verdict(record, Comparison(None)).exit_code
+
+
+def saved(folder: Path) -> CampaignRecord:
+    return CampaignRecord.load(folder / "reports" / "campaigns" / "pretended" / FILE)
+
+
+def statuses(record: CampaignRecord) -> dict[str, str]:
+    return {one.name: one.status for one in record.properties}
+
+
+# What is given out when.
+
+
+def is_first(task: Explore) -> bool:
+    """Whether the task only tries a property; later ones look for more compared examples, or for none in particular."""
+    return 0 < task.enough <= 3
+
+
+def test_every_property_is_tried_before_rounds_begin(tmp_path: Path) -> None:
+    record, given = pretended(tmp_path, passes, budget=0.5)
+    assert {task.property for task in given[:3]} == ALL
+    assert [is_first(task) for task in given[:4]] == [True, True, True, False]
+    assert statuses(record) == dict.fromkeys(ALL, "passed")
+
+
+def test_the_first_pass_shares_the_time_that_is_left_among_the_untried(tmp_path: Path) -> None:
+    _, given = pretended(tmp_path, passes, budget=12.0, watch=_ends_after(3))
+    assert [round(task.patience) for task in given[:3]] == [4, 6, 12]
+
+
+def _ends_after(examples: int) -> Callable[[Campaign], None]:
+    """A watcher that ends a campaign once there are so many examples."""
+
+    def watch(campaign: Campaign) -> None:
+        if campaign.examples >= examples and all(one.tried for one in campaign.ledger.standings.values()):
+            raise KeyboardInterrupt
+
+    return watch
+
+
+def test_a_property_whose_time_was_too_short_is_tried_again_after_the_others(tmp_path: Path) -> None:
+    late: list[int] = []
+
+    def slow(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT and len(late) < 2:
+            late.append(task.seed)
+            actor.say(Explored(EXACT, "passed", 0.1, late=True))
+        else:
+            passes(task, actor)
+
+    record, given = pretended(tmp_path, slow, budget=3.0, watch=_ends_after(1))
+    first = [task.property for task in given if is_first(task)]
+    assert (sorted(first[:3]), first[3:]) == (sorted(ALL), [EXACT, EXACT])
+    assert len(set(late)) == 2
+    assert statuses(record)[EXACT] == "passed"
+
+
+def test_a_property_that_is_always_too_slow_is_tried_four_times_before_rounds_begin(tmp_path: Path) -> None:
+    def slow(task: Explore, actor: Actor) -> None:
+        actor.say(Explored(task.property, "passed", 0.01, late=True))
+
+    _, given = pretended(tmp_path, slow, budget=0.7, only=EXACT)
+    assert [is_first(task) for task in given[:6]] == [True] * 4 + [False] * 2
+
+
+def test_what_was_met_and_not_shrunk_gets_another_look_first(tmp_path: Path) -> None:
+    def cut_short(task: Explore, actor: Actor) -> None:
+        if task.property != PADDED or not is_first(task):
+            passes(task, actor)
+            return
+        (one,) = found_in(task).found
+        actor.say(Explored(PADDED, "passed", 0.1, found=(replace(one, shrunk=False),)))
+
+    _, given = pretended(tmp_path, cut_short, examples=None, budget=1.0)
+    later = [task for task in given if not is_first(task)]
+    assert later[0].property == PADDED
+    assert later[0].known == frozenset()
+
+
+def test_a_failing_property_is_explored_past_what_was_found(tmp_path: Path) -> None:
+    record, given = pretended(tmp_path, falsifies, budget=1.0)
+    (bucket,) = record.buckets
+    later = [task for task in given if task.property == EXACT][1:]
+    assert later
+    assert {task.known for task in later} == {frozenset({bucket.id})}
+    assert statuses(record)[EXACT] == "FALSIFIED"
+
+
+def fresh(task: Explore, actor: Actor) -> None:
+    """One new behaviour each time, and none of `PADDED`."""
+    time.sleep(task.seed % 7 / 1000)
+    actor.say(ExamplesRun(task.property, task.max_examples // 3))
+    actor.say(ExamplesRun(task.property, task.max_examples - task.max_examples // 3))
+    new = frozenset() if task.property == PADDED else frozenset({task.seed})
+    actor.say(Explored(task.property, "passed", 0.02, behaviours=new))
+
+
+def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Path) -> None:
+    _, given = pretended(tmp_path, fresh, examples=700)
+    rounds = [given[begin : begin + 3] for begin in range(0, 6, 3)]
+    assert [task.property for task in rounds[0]] == [PADDED, ROUNDS_UP, EXACT]
+    assert [task.property for task in rounds[1]] == [ROUNDS_UP, EXACT, PADDED]
+    assert [[task.max_examples for task in one] for one in rounds] == [[40, 40, 40], [80, 80, 40]]
+
+
+def test_no_two_explorations_have_the_same_seed(tmp_path: Path) -> None:
+    _, given = pretended(tmp_path, fresh, budget=1.0, engines=5, only=EXACT)
+    assert len({task.seed for task in given}) == len(given) >= 10
+
+
+def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
+    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+    a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
+    record, _ = pretended(tmp_path, passes, budget=0.3)
+    assert [one.file for one in record.corpus] == ["one.json"]
+
+
+def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
+    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+
+    def launches(times: int) -> Coverage:
+        return Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): times}))
+
+    def explored(task: Explore, actor: Actor) -> None:
+        actor.passes(task, covered=launches(10))
+
+    def replayed(task: Replay, actor: Actor) -> None:
+        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), covered=launches(1)))
+
+    record, given = pretended(tmp_path, explored, budget=0.5, replay=replayed)
+    (kernel,) = record.launched
+    assert (kernel.name, kernel.executed) == ("copy", 10 * len(given) + 1)
+    assert saved(tmp_path).launched == record.launched
+
+
+def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
+    tmp_path: Path,
+) -> None:
+    path = a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+
+    def ends_the_process(task: Replay, actor: Actor) -> None:
+        if not task.isolated:
+            actor.die()
+        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), "0123456789", a_case().to_data()))
+
+    record, _ = pretended(tmp_path, passes, budget=1.0, replay=ends_the_process)
+    assert [(one.file, one.verdict) for one in record.corpus] == [("one.json", "FAILED")]
+    assert code_of(record) == 1
+
+
+def test_what_cannot_be_shrunk_is_gone_past_after_a_while(tmp_path: Path) -> None:
+    case = a_case(property_name=EXACT, subject="impl")
+
+    def cut_short(task: Explore, actor: Actor) -> None:
+        bucket = bucket_of(case).id
+        if task.property != EXACT or bucket in task.known:
+            actor.passes(task)
+            return
+        found = (Found((bucket,), case.to_data(), "", "", "", shrunk=False),)
+        actor.say(Explored(EXACT, "falsified", 0.01, found=found, failing={bucket: 1}))
+
+    record, given = pretended(tmp_path, cut_short, budget=1.0)
+    (bucket,) = record.buckets
+    tries = [task for task in given if task.property == EXACT and bucket.id not in task.known]
+    assert (len(tries), bucket.shrunk) == (3, False)
+
+
+# What counts.
+
+
+def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
+    def partly(task: Explore, actor: Actor) -> None:
+        rest = Counts(examples=4, compared=1)
+        rest.outside.update({"too large": 2})
+        actor.say(ExamplesRun(task.property, 6, 5), Explored(task.property, "passed", 0.1, counts=rest))
+
+    record, given = pretended(tmp_path, partly, budget=0.3, only=EXACT)
+    (one,), times = record.properties, len(given)
+    assert (one.examples, one.compared, one.outside) == (10 * times, 6 * times, {"too large": 2 * times})
+    assert one.counts.vacuous == 2 * times
+
+
+def test_examples_of_a_worker_that_ended_before_its_task_did_count(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        actor.say(ExamplesRun(task.property, 6, 5))
+        actor.die()
+
+    record, given = pretended(tmp_path, dies, budget=1.0, only=EXACT)
+    assert record.properties[0].examples == 6 * len(given)
+
+
+def test_a_message_that_is_unread_when_the_time_is_up_still_counts(tmp_path: Path) -> None:
+    stopped, said = threading.Event(), threading.Event()
+
+    def busy(task: Explore, actor: Actor) -> None:
+        stopped.wait(20)
+        actor.say(ExamplesRun(EXACT, 5, 5), found_in(task))
+        said.set()
+
+    def watch(campaign: Campaign) -> None:
+        # As a machine does that is suspended.
+        if campaign.ledger.standings[EXACT].running:
+            stopped.set()
+            said.wait(20)
+            time.sleep(max(0.0, campaign.left + 0.1))
+
+    record, _ = pretended(tmp_path, busy, watch, budget=0.3, only=EXACT, grace=0.0)
+    assert (statuses(record), record.examples, len(record.buckets)) == ({EXACT: "FALSIFIED"}, 5, 1)
+    assert code_of(record) == 1
+
+
+def test_what_an_exploration_finds_beside_its_own_failure_is_told_too(tmp_path: Path) -> None:
+    cases = [
+        a_case(
+            property_name=EXACT, steps=(call(name, x=5, y=2),), message=f"result = {name}, but should be 2"
+        )
+        for name in ("divide", "cdiv")
+    ]
+
+    def finds(task: Explore, actor: Actor) -> None:
+        actor.say(ExamplesRun(EXACT, 5, 5), found_in(task, *cases))
+
+    record, _ = pretended(tmp_path, finds, budget=0.3, only=EXACT)
+    assert {one.id for one in record.buckets} == {bucket_of(one).id for one in cases}
+
+
+def test_a_case_that_is_being_replayed_when_the_time_is_up_is_left_out_and_told(tmp_path: Path) -> None:
+    a_case(property_name=EXACT, subject="impl").save(tmp_path / "corpus" / "a.json")
+    record, _ = pretended(tmp_path, passes, budget=0.5, engines=2, replay=lambda task, actor: actor.hang())
+    assert record.corpus == [CorpusRecord("a.json", "LEFT OUT", "left out: the time was up")]
+    assert code_of(record) == 2
+
+
+# Workers that die, or hang.
+
+
+def test_a_worker_that_dies_is_replaced_and_its_property_searched_again_in_a_process_of_its_own(
+    tmp_path: Path,
+) -> None:
+    def dies_once(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT and not task.isolated and task.enough:
+            actor.die()
+        passes(task, actor)
+
+    record, given = pretended(tmp_path, dies_once, budget=1.0)
+    died, again = [task for task in given if task.property == EXACT][:2]
+    assert (again.seed, died.isolated, again.isolated) == (died.seed, False, True)
+    # It takes long, and others have not been tried yet.
+    assert given.index(again) == 3
+    assert statuses(record) == dict.fromkeys(ALL, "passed")
+    assert record.troubles == [f"{EXACT}: a worker died with exit code 7 (seed {died.seed})"]
+
+
+def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_not(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT:
+            actor.die()
+        passes(task, actor)
+
+    record, given = pretended(tmp_path, dies, budget=2.0)
+    assert [task.isolated for task in given if task.property == EXACT] == [False, True, True]
+    (gone,) = [one for one in record.properties if one.name == EXACT]
+    assert gone.status == "ERROR"
+    assert gone.detail.startswith("a worker died with exit code 7, ")
+    assert all(one.compared for one in record.properties if one is not gone)
+    assert code_of(record) == 2
+
+
+def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.die()
+
+    record, _ = pretended(tmp_path, dies, budget=1.0, only=EXACT)
+    (bucket,) = record.buckets
+    assert bucket.note == "A worker died with exit code 7 before this input was shrunk."
+    assert Case.load(Path(bucket.corpus)).calls == a_case().calls
+    assert (Path(bucket.report) / "report.md").is_file()
+    assert statuses(record) == {EXACT: "FALSIFIED"}
+    assert not list((tmp_path / "reports").glob("campaigns/*/pending/*"))
+
+
+def test_what_a_worker_was_running_when_it_died_is_put_down(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if not task.isolated:
+            actor.leave_running(task, call("divide", x=6, y=3))
+            actor.die()
+        passes(task, actor)
+
+    pretended(tmp_path, dies, only=EXACT, examples=30)
+    (left,) = (tmp_path / "reports").glob("campaigns/*/pending/*")
+    assert left.name.startswith(EXACT)
+    assert left.name.endswith(".unfinished.json")
+    assert Case.load(left).calls == (call("divide", x=6, y=3),)
+
+
+def test_a_canary_whose_worker_died_is_run_again(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, lost_canaries=2, examples=30)
+    assert (record.canary, code_of(record)) == ("found", 0)
+    assert record.troubles == ["a worker died with exit code 7 before the canary was found"]
+
+
+def test_a_canary_that_three_workers_die_of_is_not_found(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, lost_canaries=3, examples=30)
+    assert (record.canary, code_of(record)) == ("", 2)
+    assert "the canary was not found: a worker died with exit code 7" in record.troubles
+
+
+def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_path: Path) -> None:
+    def hangs(task: Explore, actor: Actor) -> None:
+        if task.isolated:
+            passes(task, actor)
+            return
+        actor.leave_running(task, call("divide", x=6, y=3), state=State.CALL)
+        actor.hang()
+
+    def watch(campaign: Campaign) -> None:
+        if len(campaign.ledger.buckets) == 3:
+            raise KeyboardInterrupt
+
+    record, given = pretended(tmp_path, hangs, watch, budget=20.0, time_limit=0.3)
+    found = {one.property: Case.from_data(one.case) for one in record.buckets}
+    assert found[EXACT].calls == (call("divide", x=6, y=3),)
+    failure = found[EXACT].failure
+    assert failure is not None
+    assert failure.kind == "hang"
+    assert "hang: no answer within 0.3 s" in found[EXACT].message
+    assert set(found) == ALL
+    # Where it can be ended without the worker, it can also be made smaller.
+    assert [task.isolated for task in given] == [not is_first(task) for task in given]
+
+
+def test_a_worker_that_is_busy_at_the_end_is_nobody_s_fault(tmp_path: Path) -> None:
+    def busy(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT:
+            actor.hang()
+        passes(task, actor)
+
+    record, _ = pretended(tmp_path, busy, budget=0.3, engines=2)
+    assert (statuses(record)[EXACT], record.troubles) == ("not tested", [])
+    assert (record.complete, code_of(record)) == (True, 0)
+
+
+def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) -> None:
+    def shrinks(task: Explore, actor: Actor) -> None:
+        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.hang()
+
+    record, _ = pretended(tmp_path, shrinks, budget=0.3, only=EXACT)
+    (bucket,) = record.buckets
+    assert bucket.note == "The campaign ended before this input was shrunk."
+    assert Case.load(Path(bucket.corpus)).calls == a_case().calls
+    assert code_of(record) == 1
+
+
+# Other campaigns in the same folder.
+
+
+def left_by_another(folder: Path) -> Path:
+    """What another campaign in the same folder has in hand."""
+    case = a_case(property_name=EXACT, subject="impl")
+    return case.save(folder / "reports/campaigns/other/pending" / f"{EXACT}.{bucket_of(case).id}.99.json")
+
+
+def test_what_a_running_campaign_has_in_hand_is_none_of_another_s_business(tmp_path: Path) -> None:
+    left = left_by_another(tmp_path)
+    with (left.parents[1] / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record, _ = pretended(tmp_path, passes, budget=0.3, only=EXACT)
+    assert left.is_file()
+    assert (record.corpus, record.buckets) == ([], [])
+
+
+def test_what_a_campaign_that_is_gone_had_in_hand_is_replayed(tmp_path: Path) -> None:
+    left = left_by_another(tmp_path)
+    record, _ = pretended(tmp_path, passes, budget=0.3, only=EXACT)
+    assert not left.exists()
+    (kept,) = (tmp_path / "corpus").glob("*.json")
+    assert [one.file for one in record.corpus] == [kept.name]
+
+
+# How it ends.
+
+
+def test_a_campaign_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, budget=1.0, engines=2)
+    assert record.seconds >= 1.0
+    assert record.complete
+    assert saved(tmp_path) == record
+
+
+def test_a_campaign_without_time_has_tested_nothing(tmp_path: Path) -> None:
+    record, given = pretended(tmp_path, passes, budget=-1.0)
+    assert (given, set(statuses(record).values())) == ([], {"not tested"})
+    assert code_of(record) == 2
+
+
+def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("in place of the folder")
+    record, _ = pretended(tmp_path, falsifies, budget=0.3)
+    assert [one for one in record.troubles if FILE in one]
+    assert (code_of(record), len(record.buckets)) == (1, 1)
+
+
+def test_what_is_known_is_on_disk_while_it_runs(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def watch(campaign: Campaign) -> None:
+        if campaign.ledger.buckets:
+            seen.append(len(json.loads((campaign.folder / FILE).read_text())["buckets"]))
+
+    pretended(tmp_path, falsifies, watch, budget=0.3)
+    assert set(seen) == {1}
+
+
+@pytest.mark.parametrize(
+    ("examples", "fails", "code"),
+    [(TELLING - 1, False, 0), (TELLING, False, 2), (TELLING - 1, True, 1), (TELLING, True, 1)],
+)
+def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
+    tmp_path: Path, examples: int, fails: bool, code: int
+) -> None:
+    tried: list[Explore] = []
+
+    def compares_exact_only(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT:
+            passes(task, actor)
+            return
+        tried.append(task)
+        left_out = Counter({"an input that the contract leaves out": examples})
+        counts = Counts(examples=examples, outside=left_out) if len(tried) == 1 else Counts()
+        actor.say(Explored(task.property, "passed", 0.02, counts=counts))
+
+    only = f"{EXACT} or {ROUNDS_UP}"
+    record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
+    assert {one.name: one.status for one in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
+    assert verdict(record, Comparison(None)).exit_code == code

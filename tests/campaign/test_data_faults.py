@@ -1,0 +1,120 @@
+"""Where cases, locks and folders fail, what was found stands somewhere, and the campaign says where."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign import corpus as corpus_module
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.workers.tasks import Found
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.cli.folders import require_own
+from statecheck.data import locks
+from statecheck.data.marked import mark_reports
+from statecheck.report.markdown import TEST, write_report
+from tests.breakages.broken import ROOT, a_case
+
+_TEST = "def test_fails() -> None:\n    assert False\n"
+
+
+def test_a_held_lock_costs_a_second_once_and_the_case_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "_LOCK_SECONDS", 0.05)
+    folder, fallback = tmp_path / "corpus", tmp_path / "reports" / "corpus"
+    folder.mkdir()
+    waited: list[float] = []
+
+    def lock_within(file: int, seconds: float) -> bool:
+        waited.append(seconds)
+        return locks.lock_within(file, seconds)
+
+    monkeypatch.setattr(corpus_module, "lock_within", lock_within)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        corpora = [Corpus(folder, fallback) for _ in range(3)]
+        kept = [one.add(a_case(), first_seen={}) for one in corpora]
+    assert {path.parent for path in kept} == {fallback}
+    in_vain = "another process has held its lock for 0.05 s and written nothing"
+    assert corpora[0].troubles == [f"{folder} took no case ({in_vain}), which went to {fallback}"]
+    assert waited.count(0.05) == 1
+    assert Corpus(folder, fallback).add(a_case(), first_seen={}).parent == folder
+
+
+def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path / "corpus")
+    ledger = Ledger([], {}, [], {"date": "2026-11-25", "commit": "0123"}, corpus)
+    case = a_case()
+    ledger.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
+    (bucket,) = ledger.buckets.values()
+    assert Case.load(Path(bucket.corpus)).steps == case.steps
+    told = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
+    assert ledger.troubles == [told]
+
+
+def _collected(folder: Path, *arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_pytest_collects_what_stands_in_reports_only_where_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n", encoding="utf-8")
+    reports = tmp_path / "reports"
+    places = [reports / "a" / TEST, reports / "campaigns" / "b" / "canary" / "c" / TEST]
+    for place in places:
+        place.parent.mkdir(parents=True)
+        place.write_text(_TEST, encoding="utf-8")
+    mark_reports(reports)
+    require_own(reports, "reports", "reports", "fuzz")
+    code, output = _collected(tmp_path)
+    assert (code, "1 passed" in output) == (0, True), output
+    for place in places:
+        code, output = _collected(tmp_path, str(place.relative_to(tmp_path)))
+        assert (code, "1 failed" in output) == (1, True), output
+
+
+def test_the_first_report_in_a_folder_keeps_pytest_from_collecting_it(tmp_path: Path) -> None:
+    write_report(a_case(), tmp_path / "reports", sys.modules[__name__])
+    assert "collect_ignore_glob" in (tmp_path / "reports" / "conftest.py").read_text(encoding="utf-8")
+
+
+def test_a_path_that_no_record_may_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="should be a path without control characters"):
+        require_own(tmp_path / "a\nb", "reports", "reports", "fuzz")
+
+
+def test_signals_after_the_verdict_do_not_change_the_exit_code(tmp_path: Path) -> None:
+    """The interpreter is held at its end, where a signal used to end it."""
+    script = (
+        "import atexit, os, sys, time\n"
+        "atexit.register(lambda: (print('ending', flush=True), time.sleep(1.0)))\n"
+        "sys.argv = ['statecheck', 'fuzz', '--budget', 'soon']\n"
+        "from statecheck.cli.process import run\n"
+        "sys.exit(run())\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert started.stdout is not None
+    with started.stdout:
+        started.stdout.readline()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            started.send_signal(number)
+            time.sleep(0.05)
+        assert started.wait(timeout=60) == 3

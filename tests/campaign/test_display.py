@@ -1,0 +1,90 @@
+"""Tables of a terminal: names break between words, and no verdict is lost however narrow it is."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from statecheck.campaign.record import CampaignRecord, KnownRecord
+from statecheck.campaign.terminal.display import conclusion, summary
+from statecheck.campaign.terminal.names import BrokenName
+from statecheck.campaign.terminal.told import known_table
+from statecheck.execution.registry import load_properties
+from statecheck.execution.verdict import Status
+from tests.campaign.nightly_examples import a_property, a_record
+
+NAMES = sorted(load_properties(), key=len)[-3:]
+
+
+def record() -> CampaignRecord:
+    """A property of each verdict, with the longest names that there are."""
+    statuses = [status.value for status in Status]
+    names = [f"{name}_{status.split()[0]}" for status in statuses for name in NAMES[:1]]
+    pairs = zip(names, statuses, strict=True)
+    return a_record(properties=[a_property(name, status=status, discarded=5) for name, status in pairs])
+
+
+def printed(shown: object, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(shown)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 130, 200])
+def test_no_verdict_is_lost_or_cut(width: int) -> None:
+    lines = printed(summary(record(), width), width)
+    assert max(map(len, lines)) <= width
+    for status in Status:
+        assert sum(status.value in line for line in lines) >= 1, (status, lines)
+
+
+@pytest.mark.parametrize("width", [50, 80, 130])
+def test_names_break_between_words(width: int) -> None:
+    known = record()
+    words = {word for one in known.properties for word in one.name.split("_")}
+    rows = [line for line in printed(summary(known, width), width) if "│" in line]
+    shown = {word for row in rows for word in row.split("│")[0].strip().split("_")}
+    assert shown - {""} <= words
+
+
+def test_headers_are_whole_and_what_has_no_room_is_named() -> None:
+    lines = printed(summary(record(), 50), 50)
+    assert lines[0].replace("┃", " ").split() == ["property", "status", "examples"]
+    assert "compared, discarded, examples/s: on the page" in " ".join(lines)
+    wide = printed(summary(record(), 130), 130)[0]
+    assert [name for name in ("examples", "compared", "discarded", "examples/s") if name not in wide] == []
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_what_became_of_a_known_defect_is_told_in_words(width: int) -> None:
+    known = [KnownRecord(f"an-id-{name}", "A title of a few words", standing=name) for name in STANDINGS]
+    text = "\n".join(printed(known_table(known), width))
+    assert [name for name in STANDINGS if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
+)
+def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, told: str) -> None:
+    known = [KnownRecord(f"id-{number}", standing="no longer fails") for number in range(gone)]
+    assert f"{told}; " in conclusion(a_record(known=known))
+
+
+STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("one_two_three", 13, ["one_two_three"]),
+        ("one_two_three", 8, ["one_two_", "three"]),
+        ("one_two_three", 5, ["one_", "two_", "three"]),
+        ("Class.method", 8, ["Class.", "method"]),
+        ("__", 1, ["_", "_"]),
+        ("", 4, [""]),
+    ],
+)
+def test_a_name_goes_on_in_the_next_line_with_a_word(text: str, width: int, lines: list[str]) -> None:
+    assert list(BrokenName(text).lines(width)) == lines

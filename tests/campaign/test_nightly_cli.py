@@ -1,0 +1,292 @@
+"""The command `nightly`: what it refuses, what it calls things, and how it goes on after it was interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.campaign.plan import Plan, seed_of
+from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
+from statecheck.cli import main as cli
+from statecheck.cli import nightly as cli_nightly
+from statecheck.cli.campaign import commit_of
+from statecheck.cli.nightly import planned
+from statecheck.execution.selection import cores
+from tests.breakages.broken import EXACT, ROOT, module
+from tests.campaign.nightly_examples import campaigns, on_a_cpu
+from tests.campaign.test_nightly_campaign import (
+    DIVIDES,
+    SURROUNDINGS,
+    arguments,
+    night,
+)
+from tests.subjects.pretended import COMMIT, passes, stage
+
+pytestmark = pytest.mark.usefixtures("signals_are_heard")
+
+
+@pytest.fixture(autouse=True)
+def _nowhere_special(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in SURROUNDINGS.split():
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(cli_nightly, "commit_of", lambda root: COMMIT)
+
+
+def refused(folder: Path, *options: str) -> int:
+    """The exit code; nothing may have been begun."""
+    code = cli.main(["nightly", "--device", "cpu", "--reports", str(folder), "--corpus", "none", *options])
+    assert not list(folder.glob(f"campaigns/*/{FILE}"))
+    return code
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--budget 5s --examples 5", "examples = 5, but should not be given with a budget"),
+        ("--budget soon", "budget = 'soon', but should be a positive duration"),
+        ("--budget 0", "budget = '0', but should be a positive duration"),
+        ("--examples 0", "examples = 0, but should be >= 1"),
+        ("--engines 0", "engines = 0, but should be >= 1"),
+        ("--workers 0", "workers = 0, but should be >= 1"),
+        ("--engines 9999", f"engines = 9999, but should be at most {8 * cores()}, 8 for each of "),
+        ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
+        ("--shard 0/2", "shard = '0/2', but should be a shard and the number of shards, such as 2/8"),
+        ("--gpus all", "gpus = 'all', but should be empty on a CPU"),
+        ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm or an importable"),
+        ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
+        ("--only (", "only = '(', but should be an expression"),
+        ("--time-limit never", "time_limit = 'never', but should be a positive duration"),
+        ("--id ../up --examples 5", "id = '../up', but should be letters"),
+        ("--resume", "resume = True, but should only be where a campaign of this kind is incomplete"),
+    ],
+)
+def test_what_cannot_be_run_as_given_exits_3_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, complaint: str
+) -> None:
+    assert refused(tmp_path, *options.split()) == 3
+    assert capsys.readouterr().err.startswith(f"error: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("variables", "complaint"),
+    [
+        ({"SHARD": "0", "SHARDS": "2"}, "SHARD = '0', but should be a shard and the number of shards"),
+        ({"SHARDS": "3"}, "SHARDS = '3', but should be set beside JOB_COMPLETION_INDEX"),
+        ({"CAMPAIGN": "../up"}, "CAMPAIGN = '../up', but should be letters"),
+        ({"SHARD": "1/2"}, "CAMPAIGN = '', but should be the same name on every machine"),
+    ],
+    ids=str,
+)
+def test_variables_that_name_no_shard_exit_3_and_say_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    complaint: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert refused(tmp_path, "--examples", "5") == 3
+    assert capsys.readouterr().err.startswith(f"error: {complaint}")
+
+
+def plan_of(folder: Path, *options: str, **variables: str) -> Plan:
+    parsed = cli.parser().parse_args(["nightly", "--device", "cpu", "--reports", str(folder), *options])
+    return planned(parsed, variables)
+
+
+def test_a_campaign_has_eight_hours_where_nothing_is_said(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert (plan.budget, plan.examples, plan.commit, plan.first_round) == (28800.0, None, COMMIT, 0)
+
+
+def test_a_campaign_s_name_begins_with_the_time_and_ends_with_the_commit(tmp_path: Path) -> None:
+    assert plan_of(tmp_path).id.endswith(f"-{COMMIT[:7]}")
+    assert plan_of(tmp_path).id.startswith("20")
+
+
+def test_shards_share_the_name_that_a_scheduler_gives(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, SHARD="3/4", GITHUB_RUN_ID="77")
+    assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard3of4", 2, 4)
+
+
+def test_a_shard_s_campaign_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    with stage(passes):
+        made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, "--shard", "2/3")
+    folder = made.home.with_name("sharded-shard2of3")
+    record = CampaignRecord.load(folder / FILE)
+    assert (made.code, record.id, record.shard, record.shards) == (0, "sharded", 1, 3)
+    assert (folder / "report.html").is_file()
+    assert f"commit {COMMIT}, shard 2/3, round 0: seed " in made.output
+
+
+PLAN = Plan("night", commit=COMMIT, budget=60.0)
+
+
+def test_the_seed_of_a_round_follows_from_commit_shard_round_and_name_alone() -> None:
+    other = replace(PLAN, id="other", budget=None, examples=5, engines=9, reports="there", subject="toy")
+    assert seed_of(PLAN, 3, "a") == seed_of(other, 3, "a")
+    assert seed_of(PLAN, 3, "a") == seed_of(replace(PLAN, commit=f"{COMMIT}+"), 3, "a")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"shard": 1}, {"shards": 4}, {"unit": 1}, {"commit": "ba9876543210"}], ids=str
+)
+def test_another_shard_unit_or_commit_has_other_seeds(changes: dict[str, Any]) -> None:
+    plan = replace(PLAN, shards=2)
+    assert seed_of(plan, 3, "a") != seed_of(replace(plan, **changes), 3, "a")
+
+
+def test_every_round_and_every_property_of_it_has_a_seed_of_its_own() -> None:
+    seeds = {seed_of(PLAN, number, name) for number in range(50) for name in ("", "a", "b", "a#1")}
+    assert len(seeds) == 200
+    assert all(0 <= seed < 2**48 for seed in seeds)
+
+
+EARLIER: dict[str, Any] = {
+    "subject": "impl",
+    "commit": COMMIT,
+    "first_round": 4,
+    "rounds": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, 7),
+        ({"commit": f"{COMMIT}+"}, 7),
+        ({"complete": False}, 7),
+        ({"commit": "ba9876543210"}, 0),
+        ({"subject": "toy"}, 0),
+        ({"only": EXACT}, 0),
+        ({"shard": 1, "shards": 2}, 0),
+    ],
+    ids=str,
+)
+def test_rounds_go_on_where_campaigns_of_the_same_kind_and_commit_ended(
+    tmp_path: Path, changes: dict[str, Any], first: int
+) -> None:
+    campaigns(
+        tmp_path, on_a_cpu(**EARLIER | changes), on_a_cpu(**EARLIER | changes | {"id": "b", "rounds": 1})
+    )
+    assert plan_of(tmp_path).first_round == first
+
+
+def test_a_record_that_cannot_be_read_does_not_keep_a_campaign_from_being_planned(tmp_path: Path) -> None:
+    campaigns(tmp_path, on_a_cpu(**EARLIER))
+    (tmp_path / "campaigns" / "torn").mkdir()
+    (tmp_path / "campaigns" / "torn" / FILE).write_text("{")
+    assert plan_of(tmp_path).first_round == 7
+
+
+@pytest.mark.parametrize(
+    "changes", [{"complete": True}, {"subject": "toy"}, {"only": EXACT}, {"id": "another"}], ids=str
+)
+def test_a_campaign_that_is_complete_or_of_another_kind_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    campaigns(tmp_path, on_a_cpu(**EARLIER | {"complete": False} | changes))
+    code = cli.main(
+        ["nightly", "--device", "cpu", "--reports", str(tmp_path), "--resume", "--id", "2026-11-21-night"]
+    )
+    assert code == 3
+    assert "resume = True" in capsys.readouterr().err
+
+
+def test_the_commit_of_a_checkout_tells_whether_files_were_changed(tmp_path: Path) -> None:
+    def git(*options: str) -> None:
+        command = [
+            "git",
+            "-C",
+            str(tmp_path),
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            *options,
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+
+    assert commit_of(tmp_path) == ""
+    git("init")
+    (tmp_path / "file").write_text("a")
+    git("add", "file")
+    git("commit", "-m", "one")
+    clean = commit_of(tmp_path)
+    (tmp_path / "file").write_text("b")
+    assert (len(clean), commit_of(tmp_path)) == (12, f"{clean}+")
+
+
+@contextmanager
+def running(folder: Path, *options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """`nightly` in a process of its own."""
+    with module(folder, "toy_of_nights", DIVIDES) as subject:
+        command = [sys.executable, "-u", "-m", "statecheck", *arguments(folder, "night", subject), *options]
+        path = os.pathsep.join((str(ROOT), str(folder)))
+        storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), "PYTHONPATH": path}
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **storage, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@pytest.mark.slow
+def test_an_interrupted_campaign_goes_on_with_resume_and_adds_up(tmp_path: Path) -> None:
+    options = ("--only", EXACT)
+    # Far more than it has the time for, however late the signal comes.
+    with running(tmp_path, "--examples", "20000", *options, TOY_SECONDS="0.02") as process:
+        assert process.stdout is not None
+        assert any(line.startswith("round ") for line in process.stdout)
+        # As from a terminal: to all of its processes.
+        os.killpg(process.pid, signal.SIGINT)
+        _, complaints = process.communicate()
+    path = tmp_path / "reports" / "campaigns" / "night" / FILE
+    before = CampaignRecord.load(path)
+    assert (process.returncode, complaints) == (2, "")
+    assert (before.interrupted, before.complete) == (True, False)
+    assert before.examples > 0
+    wanted = before.examples + 100
+    # As it is for those who go on with it here.
+    replace(before, commit=COMMIT, examples_wanted=wanted).save(path)
+    after = night(tmp_path, "night", *options, "--resume")
+    assert after.code == 0, after.output
+    record = after.record
+    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, wanted)
+    assert wanted - 8 <= record.examples <= wanted + 8
+    assert record.rounds > before.rounds > 0
+    assert (record.first_round, record.began, record.canary) == (0, before.began, before.canary)
+    assert record.seconds > before.seconds
+    assert f"goes on after {before.seconds:.0f} s with {before.examples:,} examples" in after.output
+
+
+def test_what_an_interrupted_campaign_has_used_of_its_time_is_gone(tmp_path: Path) -> None:
+    row = PropertyRecord(EXACT, "", "", "passed", 100, 50.0, compared=100)
+    fields: dict[str, Any] = {"commit": COMMIT, "only": EXACT, "subject": "toy_of_nights", "marks": []}
+    fields |= {"complete": False, "interrupted": True, "budget": 300.0, "seconds": 299.5, "rounds": 3}
+    campaigns(tmp_path / "reports", on_a_cpu(id="night", properties=[row], **fields))
+    with stage(passes):
+        record = night(tmp_path, "night", "--only", EXACT, "--resume").record
+    assert (record.complete, record.budget) == (True, 300.0)
+    assert 300.0 <= record.seconds < 599.0
+    assert record.properties[0].examples > 100
+    assert record.rounds > 3
+    assert record.series[-1].at >= record.series[0].at

@@ -1,0 +1,410 @@
+"""What a campaign knows, message by message."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oracle.situations.registry import Situation
+from statecheck.campaign.launched import coverage_of
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.standing import Standing
+from statecheck.campaign.workers.tasks import Explored, Found
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.values import Raised, call
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import Status
+from statecheck.kernels.compilations import Compilation
+from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
+from tests.breakages.broken import a_case, a_property
+
+FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
+LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
+NAME = "toys_divide"
+DIVIDED = a_case()
+"""One thing that is wrong."""
+ADDED = a_case(
+    steps=(call("divide", x=50, y=2), call("add", x=5, y=2)),
+    expected=DIVIDED.expected * 2,
+    actual=(Raised("ValueError", "x"), Raised("KeyError", "out of order")),
+    message="the call = KeyError: out of order, but should be ValueError that names x",
+)
+"""Another, with a longer case."""
+ONE, OTHER = bucket_of(DIVIDED).id, bucket_of(ADDED).id
+
+
+THEN, ELSE = (Branch("copy", "copy.py:1", "copy.py", 3, way, "if x:") for way in ("then", "else"))
+LAUNCHED = Coverage(
+    Counter({How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", INTERPRETED, "tt.new", "copy.py:9"): 1}),
+    frozenset({THEN, ELSE}),
+    frozenset({THEN}),
+)
+
+
+def a_ledger(*marks: Situation, **skipped: str) -> Ledger:
+    names = (NAME, "toys_add", *skipped)
+    return Ledger([a_property(name=name) for name in names], skipped, marks, FIRST_SEEN)
+
+
+def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
+    fields: dict[str, Any] = {"report": "", "corpus": "", "note": ""} | changes
+    return Found((bucket_of(case).id, *others), case.to_data(), **fields)
+
+
+def explored(ledger: Ledger, status: str = "passed", examples: int = 10, **fields: Any) -> Standing:
+    """The ledger hears of an exploration, which took a second."""
+    ledger.progress(NAME, examples, examples)
+    ledger.explored(Explored(NAME, status, 1.0, **fields), at=5.04)
+    return ledger.standings[NAME]
+
+
+def status_of(ledger: Ledger) -> Status:
+    return ledger.standings[NAME].status
+
+
+def test_the_buckets_of_these_tests_are_two() -> None:
+    assert ONE != OTHER
+
+
+def test_examples_and_seconds_add_up() -> None:
+    ledger = a_ledger()
+    explored(ledger, examples=10)
+    standing = explored(ledger, examples=30)
+    assert (standing.examples, standing.seconds, standing.rate) == (40, 2.0, 20.0)
+    assert (standing.status, ledger.examples) == (Status.PASSED, 40)
+
+
+def test_examples_of_what_is_no_property_count_for_nothing() -> None:
+    ledger = a_ledger()
+    ledger.progress("the_canary", 10)
+    assert ledger.examples == 0
+
+
+def test_a_property_that_ran_no_example_has_not_passed() -> None:
+    assert explored(a_ledger(), examples=0).status is Status.NOT_TESTED
+
+
+def test_a_property_that_does_not_apply_is_not_explored() -> None:
+    standing = a_ledger(toys_sing="toy has no sing").standings["toys_sing"]
+    assert (standing.open, standing.detail) == (False, "toy has no sing")
+
+
+def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() -> None:
+    ledger = a_ledger()
+    seen = []
+    for _ in range(3):
+        standing = explored(ledger, "error", detail="Traceback")
+        seen.append((standing.status, standing.open, standing.detail))
+    assert seen == [
+        (Status.PASSED, True, ""),
+        (Status.ERROR, True, "Traceback"),
+        (Status.ERROR, False, "Traceback"),
+    ]
+
+
+@pytest.mark.parametrize(("fresh", "weight"), [(0, 1), (1, 2), (2, 3), (3, 4), (9, 4)])
+def test_what_reached_new_behaviours_weighs_up_to_four_times_as_much(fresh: int, weight: int) -> None:
+    standing = explored(a_ledger(), behaviours=frozenset(range(fresh)))
+    assert standing.weight == 1
+    standing.turn()
+    assert standing.weight == weight
+
+
+def test_behaviours_are_new_once() -> None:
+    ledger = a_ledger()
+    explored(ledger, behaviours=frozenset({1, 2}))
+    standing = explored(ledger, behaviours=frozenset({2, 3}))
+    standing.turn()
+    assert (standing.fresh, ledger.behaviours) == (3, 3)
+    explored(ledger, behaviours=frozenset({1, 2, 3}))
+    standing.turn()
+    assert (standing.fresh, standing.weight) == (0, 1)
+
+
+def test_a_mark_tells_how_many_examples_reached_it_and_who_was_first() -> None:
+    ledger = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
+    explored(ledger, marks={"empty batch": 3, "nobody asked for it": 1})
+    ledger.explored(Explored("toys_add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
+    reached, missed = ledger.marks.values()
+    assert (reached.examples, reached.at, reached.property) == (7, 5.0, NAME)
+    assert (missed.examples, missed.at, missed.property) == (0, None, "")
+
+
+def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
+    ledger = a_ledger()
+    standing = explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
+    assert (standing.status, standing.detail, standing.known) == (
+        Status.FALSIFIED,
+        DIVIDED.message,
+        frozenset({ONE}),
+    )
+    bucket = ledger.buckets[ONE]
+    assert (bucket.examples, bucket.at, bucket.first_seen) == (7, 5.0, FIRST_SEEN)
+    assert (bucket.property, bucket.subject, bucket.message) == (NAME, "toy", DIVIDED.message)
+
+
+def test_a_falsified_property_stays_open_and_stays_falsified() -> None:
+    ledger = a_ledger()
+    explored(ledger, "falsified", found=(found(),))
+    standing = explored(ledger)
+    assert (standing.open, standing.status) == (True, Status.FALSIFIED)
+
+
+def test_failing_examples_of_a_known_bucket_are_counted_once_each() -> None:
+    ledger = a_ledger()
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
+    explored(ledger, failing={ONE: 5})
+    assert ledger.buckets[ONE].examples == 12
+
+
+def test_what_two_engines_find_at_once_is_one_bucket_with_the_examples_of_both() -> None:
+    ledger = a_ledger()
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
+    explored(ledger, "falsified", found=(found(),), failing={ONE: 5})
+    assert [one.examples for one in ledger.buckets.values()] == [12]
+
+
+def test_a_bucket_keeps_the_shrunk_case_before_one_that_was_only_met() -> None:
+    met, shrunk = (a_case(steps=(call("divide", x=x, y=2),)) for x in (5, 1))
+    for order in ((met, shrunk), (shrunk, met)):
+        ledger = a_ledger()
+        for case in order:
+            explored(ledger, "falsified", found=(found(case, shrunk=case is shrunk),))
+        (bucket,) = ledger.buckets.values()
+        assert (bucket.case, bucket.shrunk) == (shrunk.to_data(), True)
+
+
+def test_a_bucket_keeps_the_smaller_case_whichever_was_first() -> None:
+    longer = replace(DIVIDED, steps=(call("divide", x=5_000_000, y=2),))
+    assert bucket_of(longer).id == ONE
+    for cases in ((longer, DIVIDED), (DIVIDED, longer)):
+        ledger = a_ledger()
+        for case in cases:
+            ledger.find(found(case), 1.0)
+        assert Case.from_json(json.dumps(ledger.buckets[ONE].case)).steps == DIVIDED.steps
+
+
+def test_messages_that_lead_to_a_case_twice_are_known_from_then_on() -> None:
+    ledger = a_ledger()
+    standing = explored(ledger, "falsified", found=(found(DIVIDED, OTHER),))
+    assert standing.known == frozenset({ONE})
+    standing = explored(ledger, "falsified", found=(found(DIVIDED, OTHER),))
+    assert standing.known == frozenset({ONE, OTHER})
+    assert list(ledger.buckets) == [ONE]
+
+
+def test_a_bucket_is_as_old_as_the_corpus_says(tmp_path: Path) -> None:
+    path = replace(DIVIDED, first_seen=LONG_AGO).save(tmp_path / "case.json")
+    ledger = a_ledger()
+    ledger.find(found(corpus=str(path)), 1.0)
+    assert ledger.buckets[ONE].first_seen == LONG_AGO
+
+
+@pytest.mark.parametrize(
+    ("verdict", "buckets", "troubles"),
+    [("FAILED", 1, 0), ("FIXED", 0, 0), ("NOT APPLICABLE", 0, 0), ("UNREADABLE", 0, 1)],
+)
+def test_what_a_replayed_case_shows_is_known_from_the_beginning(
+    tmp_path: Path, verdict: str, buckets: int, troubles: int
+) -> None:
+    ledger, path = a_ledger(), DIVIDED.save(tmp_path / "case.json")
+    content = DIVIDED.to_data() if verdict == "FAILED" else {}
+    ledger.replayed(CorpusRecord("case.json", verdict, "as told"), path, content)
+    assert (len(ledger.buckets), len(ledger.troubles)) == (buckets, troubles)
+    assert ledger.standings[NAME].known == (frozenset({ONE}) if buckets else frozenset())
+    assert status_of(ledger) is (Status.FALSIFIED if buckets else Status.NOT_TESTED)
+
+
+def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
+    other = replace(DIVIDED, property_name="toys_sing")
+    ledger = a_ledger()
+    ledger.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
+    assert [one.property for one in ledger.buckets.values()] == ["toys_sing"]
+
+
+def test_a_trouble_is_told_once() -> None:
+    ledger = a_ledger()
+    ledger.trouble("the disk is full")
+    explored(ledger, troubles=("the disk is full", "the disk is slow"))
+    assert ledger.troubles == ["the disk is full", "the disk is slow"]
+
+
+def test_moments_are_thinned_and_the_first_and_the_last_stay() -> None:
+    ledger = a_ledger()
+    for number in range(5000):
+        ledger.moment(float(number))
+    series = [one.at for one in ledger.series]
+    assert (series[0], series[-1]) == (0.0, 4999.0)
+    assert 100 <= len(series) <= 400
+    assert series == sorted(set(series))
+    assert max(later - one for one, later in pairwise(series)) < 5000 / 50
+
+
+def test_a_moment_tells_where_the_campaign_stands() -> None:
+    ledger = a_ledger()
+    explored(ledger, "falsified", found=(found(),), behaviours=frozenset({1, 2}))
+    ledger.moment(7.04)
+    assert asdict(ledger.series[0]) == {"at": 7.0, "examples": 10, "behaviours": 2, "buckets": 1}
+
+
+def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
+    ledger = a_ledger()
+    explored(ledger, known={"one": 2, "other": 1})
+    standing = explored(ledger, known={"one": 3})
+    assert standing.deviations == {"one": 5, "other": 1}
+    assert (standing.status, standing.record().known) == (Status.KNOWN, {"one": 5, "other": 1})
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "detail"),
+    [
+        ({}, Status.NOT_TESTED, "no example was run"),
+        ({"examples": 10, "compared": 1}, Status.PASSED, ""),
+        (
+            {"examples": 1},
+            Status.NOT_TESTED,
+            "nothing was compared in the only example: there was nothing",
+        ),
+        (
+            {"examples": 2, "discarded": 2},
+            Status.NOT_TESTED,
+            "nothing was compared in all 2 examples: the",
+        ),
+        (
+            {"examples": 3, "outside": {"odd": 3}},
+            Status.NOT_TESTED,
+            "nothing was compared in all 3 examples: odd",
+        ),
+    ],
+    ids=str,
+)
+def test_only_what_was_compared_is_evidence(ends: dict[str, Any], status: Status, detail: str) -> None:
+    standing = explored(a_ledger(), examples=0, counts=counted(ends))
+    assert standing.status is status
+    assert standing.detail.startswith(detail)
+    assert bool(detail) is bool(standing.detail)
+
+
+def counted(ends: dict[str, Any]) -> Counts:
+    reasons: dict[str, Any] = {
+        name: Counter(value) if isinstance(value, dict) else value for name, value in ends.items()
+    }
+    return Counts(**reasons)
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong"),
+    [
+        ("falsified", {"found": (found(),), "known": {"one": 1}}),
+        ("error", {"detail": "Traceback", "known": {"one": 1}}),
+    ],
+)
+def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) -> None:
+    ledger = a_ledger()
+    explored(ledger, status, **wrong)
+    standing = explored(ledger, status, **wrong)
+    standing.stale = "declared as known"
+    assert standing.status is {"falsified": Status.FALSIFIED, "error": Status.ERROR}[status]
+
+
+def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
+    ledger = a_ledger()
+    standing = explored(ledger, "falsified", found=(found(shrunk=False),))
+    assert (standing.status, standing.known, standing.unshrunk) == (Status.FALSIFIED, frozenset(), {ONE})
+    explored(ledger, "falsified", found=(found(),))
+    assert (standing.known, standing.unshrunk) == (frozenset({ONE}), set())
+
+
+def filled(ledger: Ledger) -> CampaignRecord:
+    return CampaignRecord.from_json(ledger.fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
+
+
+def went_on(ledger: Ledger, *marks: Situation) -> Ledger:
+    """A ledger that goes on where this one ended, from what was saved of it."""
+    later = a_ledger(*marks)
+    later.resume(filled(ledger))
+    return later
+
+
+def rich() -> Ledger:
+    """A ledger that has heard of everything."""
+    ledger = a_ledger(Situation("empty batch", "batch"))
+    variants = frozenset({("x: i32", "BLOCK=64")})
+    explored(
+        ledger,
+        "falsified",
+        found=(found(),),
+        failing={ONE: 7},
+        behaviours=frozenset({1, 2}),
+        marks={"empty batch": 3},
+        faults={"hang": 2},
+        compiled={"copy": Compilation(variants, 2)},
+        covered=LAUNCHED,
+        troubles=("the disk is full",),
+    )
+    ledger.canary = "found"
+    ledger.corpus.append(CorpusRecord("a.json", "FIXED", ""))
+    ledger.moment(5.0)
+    return ledger
+
+
+def test_a_record_that_was_resumed_and_saved_at_once_is_the_same() -> None:
+    ledger = rich()
+    assert filled(went_on(ledger, Situation("empty batch", "batch"))) == filled(ledger)
+
+
+def test_what_is_explored_after_a_resume_adds_up() -> None:
+    later = went_on(rich(), Situation("empty batch", "batch"))
+    standing = explored(later, failing={ONE: 5}, marks={"empty batch": 1}, faults={"hang": 1})
+    assert (standing.examples, standing.seconds, standing.known) == (20, 2.0, frozenset({ONE}))
+    assert (later.buckets[ONE].examples, later.marks["empty batch"].examples) == (12, 4)
+    assert later.faults == {"hang": 3}
+    assert standing.status is Status.FALSIFIED
+
+
+def test_launches_and_branches_after_a_resume_are_added_to_those_before() -> None:
+    later = went_on(rich(), Situation("empty batch", "batch"))
+    later.cover(Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): 3}), taken=frozenset({ELSE})))
+    copy, move = filled(later).launched
+    assert (copy.name, copy.executed, copy.taken, copy.missed) == ("copy", 5, 2, [])
+    assert (move.name, move.executed, [one.why for one in move.interpreted]) == ("move", 0, ["tt.new"])
+    assert coverage_of([copy, move]) == later.covered
+
+
+def test_a_record_from_before_launches_were_counted_is_read_as_one_without() -> None:
+    content = json.loads(rich().fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
+    del content["launched"]
+    assert CampaignRecord.from_json(json.dumps(content | {"schema": 2})).launched == []
+
+
+def test_an_error_is_tried_again_after_a_resume_and_forgotten_where_all_is_well() -> None:
+    ledger = a_ledger()
+    explored(ledger, "error", examples=0, detail="Traceback")
+    later = went_on(ledger)
+    assert (status_of(later), later.standings[NAME].open) == (Status.NOT_TESTED, True)
+    standing = explored(later)
+    assert (standing.status, standing.detail) == (Status.PASSED, "")
+
+
+def test_a_property_that_does_not_apply_any_more_stays_so_after_a_resume() -> None:
+    ledger = a_ledger()
+    explored(ledger)
+    later = Ledger([a_property(name=NAME)], {NAME: "toy has no divide"}, [], FIRST_SEEN)
+    later.resume(filled(ledger))
+    assert (status_of(later), later.standings[NAME].detail) == (Status.NOT_APPLICABLE, "toy has no divide")
+
+
+@pytest.mark.parametrize("saved", ["", "toys/halves"])
+def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
+    ledger = Ledger([a_property(name=NAME, id="toys/divide")], {}, (), FIRST_SEEN)
+    case = replace(DIVIDED, property_id=saved)
+    ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
+    assert ledger.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"

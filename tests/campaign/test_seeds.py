@@ -1,0 +1,140 @@
+"""What repeats where a campaign is run again with its seed: docs/campaigns.md, "What repeats"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.schedule import Schedule
+from statecheck.campaign.workers.tasks import Explore, Explored
+from statecheck.execution.counts import Counts
+from tests.breakages.broken import a_property
+
+NAMES = ("toys_add", "toys_divide", "toys_multiply")
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker that is only asked what it does."""
+
+    task: Explore | None = None
+
+
+@dataclass
+class Played:
+    """A schedule whose explorations end in turns of `workers`, each with as many examples as a machine of that speed has."""
+
+    workers: int
+    speed: int
+    plan: Plan = field(default_factory=lambda: Plan("toys", budget=600.0, seed=7))
+    slow: int = 0
+    """Examples of the first property, where it has others."""
+    engine: str = ""
+    """The property whose examples are scenarios in the subject's own engine."""
+
+    def tasks(self, count: int) -> list[Explore]:
+        functions = {self.engine: ("LiveEngine",)}
+        properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
+        ledger = Ledger(properties, {}, (), {})
+        schedule = Schedule(self.plan, ledger, frozenset(), 0)
+        pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
+        while len(done) < count:
+            for worker in pool:
+                worker.task = schedule.next(worker, pool, 300.0)  # type: ignore[arg-type]
+            for worker in pool:
+                assert worker.task is not None
+                speed = self.slow if self.slow and worker.task.property == NAMES[0] else self.speed
+                message = Explored(worker.task.property, "passed", 1.0, counts=Counts(speed, speed))
+                ledger.explored(message, 0.0)
+                schedule.ended(worker.task, message)
+                done.append(worker.task)
+                worker.task = None
+        return done
+
+
+def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
+    """The seeds of each property's explorations, in their order."""
+    found: dict[str, list[int]] = {name: [] for name in NAMES}
+    for task in played.tasks(count):
+        found[task.property].append(task.seed)
+    return found
+
+
+def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_others() -> None:
+    few, plain = Played(1, 200, slow=9), Played(1, 200)
+    names = [task.property for task in few.tasks(30)][len(NAMES) :]
+    with_all = slice(3, 3 + len(NAMES))
+    assert sorted(names[with_all]) == sorted(NAMES)
+    assert [*names[:3], names[with_all.stop]] == [NAMES[0]] * 4
+    one, other = seeds(few), seeds(plain)
+    for name in NAMES:
+        common = min(len(one[name]), len(other[name]))
+        assert common > 3
+        assert one[name][:common] == other[name][:common]
+
+
+def test_scenarios_in_the_subject_s_own_engine_get_ten_times_as_long_as_others() -> None:
+    played = Played(1, 200, engine=NAMES[1])
+    last = {task.property: task.max_examples for task in played.tasks(30)}
+    assert last[NAMES[1]] == 10 * last[NAMES[0]]
+
+
+@pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])
+def test_the_nth_exploration_of_a_property_has_the_same_seed_however_many_and_fast_workers_are(
+    workers: int, speed: int
+) -> None:
+    one, other = seeds(Played(1, 10)), seeds(Played(workers, speed))
+    for name in NAMES:
+        common = min(len(one[name]), len(other[name]))
+        assert common > 5
+        assert one[name][:common] == other[name][:common]
+
+
+def test_another_seed_has_other_explorations() -> None:
+    other = Played(1, 10, Plan("toys", budget=600.0, seed=8))
+    assert not set(seeds(Played(1, 10))[NAMES[0]]) & set(seeds(other)[NAMES[0]])
+
+
+def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
+    slow, fast = (Played(1, speed).tasks(12)[-1].max_examples for speed in (10, 1000))
+    assert slow < fast
+
+
+def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
+    """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
+    plan = Plan("toys", examples=budget, seed=7)
+    ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
+    schedule = Schedule(plan, ledger, frozenset(), 0)
+    pool, done = [Worker() for _ in range(workers)], list[Explore]()
+    while True:
+        for worker in pool:
+            worker.task = schedule.next(worker, pool, float("inf"))  # type: ignore[arg-type]
+        busy = [worker for worker in pool if worker.task is not None]
+        if not busy:
+            told = [(one.property, one.seed, one.max_examples) for one in done]
+            return told, ledger.examples
+        for worker in busy:
+            assert worker.task is not None
+            ran = worker.task.max_examples + (shrinking if worker.task.property == NAMES[0] else 0)
+            message = Explored(worker.task.property, "passed", 1.0, counts=Counts(ran, ran))
+            ledger.explored(message, 0.0)
+            schedule.ended(worker.task, message)
+            done.append(worker.task)
+            worker.task = None
+
+
+def test_shrinking_takes_nothing_of_what_other_properties_get_in_the_same_round() -> None:
+    plain, ran = ran_in_all(1, 150, 0)
+    assert sum(size for _, _, size in plain) == ran == 150
+    shrunk, ran = ran_in_all(1, 150, 500)
+    assert shrunk == plain[: len(NAMES)]
+    assert {name for name, _, _ in shrunk} == set(NAMES)
+    assert ran == 500 + sum(size for _, _, size in shrunk)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_a_campaign_in_examples_runs_the_same_explorations_with_any_number_of_workers(workers: int) -> None:
+    assert sorted(ran_in_all(workers, 150, 70)[0]) == sorted(ran_in_all(1, 150, 70)[0])

@@ -1,0 +1,84 @@
+"""Command lines that the documents, the ready files and `--help` show, as somebody would type them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from statecheck.cli.examples import EXAMPLES
+from tests.breakages.broken import ROOT
+
+DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "vectors/*.md", "tests/*.md")
+READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
+A_CASE = "0cf9c118dc"
+PLACEHOLDERS = {
+    "CASE=…": f"CASE={A_CASE}",
+    'DIRS="…"': 'DIRS="reports/campaigns/2026-11-21-night"',
+    "…/case.json": "case.json",
+    " …": "",
+    " COMMAND": " fuzz",
+    "<id>": A_CASE,
+    "<address>": "auto",
+    "d28c6ca199": A_CASE,
+    "slurm-N-shard*": "*",
+    "NAME-shard*": "*",
+    "DIRS=shards": "DIRS=reports/campaigns/2026-11-21-night",
+    "$BUDGET": "8h",
+    "${BUDGET:-8h}": "8h",
+    "${PYTHON:-python3}": "python3",
+}
+"""What stands for something of the reader's, and what it is here."""
+FLAGS = ("pytest -k", "python -O")
+"""Not commands, but an option of one that is meant."""
+_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|node|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
+_LINE = re.compile(rf"^(?: {{4}}|\$ )({_PROGRAM}\S.*?)(?:\s{{2,}}#.*| # .*)?$", re.MULTILINE)
+_SPAN = re.compile(rf"`({_PROGRAM}[^`]+)`")
+_READY = re.compile(r"\b((?:make|python3 -m statecheck) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)")
+
+
+def shown() -> list[str]:
+    """Each once, with what a reader has put in place of the placeholders."""
+    found = [*_in_documents(), *_in_ready_files(), *_in_help()]
+    return sorted({_filled_in(" ".join(one.split())) for one in found} - set(FLAGS))
+
+
+def _in_documents() -> Iterator[str]:
+    for text in _texts(DOCUMENTS):
+        yield from _LINE.findall(text)
+        yield from _SPAN.findall(text)
+
+
+def _in_ready_files() -> Iterator[str]:
+    for text in _texts(READY_FILES):
+        # A command that is a list of words.
+        spelled = re.sub(r"\[(python3, [^]]*)\]", lambda found: found[1].replace(",", ""), text)
+        yield from _READY.findall(re.sub(r"^#SBATCH.*", "", spelled, flags=re.MULTILINE))
+
+
+def _in_help() -> Iterator[str]:
+    return (f"python -m statecheck {line}" for lines in EXAMPLES.values() for line in lines)
+
+
+def _texts(patterns: tuple[str, ...]) -> Iterator[str]:
+    for pattern in patterns:
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file():
+                yield path.read_text(encoding="utf-8")
+
+
+def _filled_in(command: str) -> str:
+    command = command.partition(" > ")[0]
+    for placeholder, value in PLACEHOLDERS.items():
+        command = command.replace(placeholder, value)
+    return command
+
+
+def copied(folder: Path) -> Path:
+    """What of the repository is in its history, in another folder."""
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv", ".vllm", ".hypothesis", "reports", "build", "__pycache__", ".*_cache"
+    )
+    shutil.copytree(ROOT, folder, ignore=left_out)
+    return folder

@@ -1,0 +1,316 @@
+"""Every command line that is shown to people is one that runs.
+
+Here each is read as make and the command read it; the slow test runs them in a copy of the repository.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign.record import FILE
+from statecheck.case.values import call
+from statecheck.cli.main import parser
+from tests.breakages.broken import ROOT, a_case
+from tests.campaign.nightly_examples import a_record
+from tests.cli.printed_commands import copied, shown
+
+SHOWN = shown()
+FEWEST = 75
+NEEDS = re.compile(r"make [a-z-]+ needs [A-Z_]+=")
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def test_there_are_as_many_commands_as_there_were() -> None:
+    print(f"{len(SHOWN)} commands are shown")
+    assert len(SHOWN) >= FEWEST
+
+
+def variables_and_words(command: str) -> tuple[dict[str, str], list[str]]:
+    words = shlex.split(command)
+    assigned = [word for word in words if re.match(r"[A-Z_]+=", word)]
+    first = next((i for i, word in enumerate(words) if word not in assigned), len(words))
+    return dict(word.split("=", 1) for word in words[:first]), words[first:]
+
+
+@needs_make
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_is_one_that_there_is(command: str) -> None:
+    _, words = variables_and_words(command)
+    match words:
+        case ["make", *rest]:
+            _read_by_make(rest)
+        case ["node", script, *_]:
+            assert (ROOT / "vectors" / Path(script).name).is_file()
+        case ["git", "bisect", "run", *rest]:
+            assert rest == ["python", "repro.py", "--bisect"]
+        case [_, "-m", "statecheck" | "statecheck", *rest] | ["statecheck", *rest]:
+            _read_by_command(rest)
+        case [_, "-m", "pytest", *rest] | ["pytest", *rest]:
+            _read_by_pytest(rest)
+        case [_, "-m", "ruff", *_] if find_spec("ruff") is None:
+            pytest.skip("ruff is not installed")
+        case [_, "-m", module, *rest]:
+            found = find_spec(module)
+            assert found is not None
+            assert found.origin is not None
+            _read_by_module(Path(found.origin), rest)
+        case [_, script]:
+            assert script == "repro.py"
+        case _:
+            pytest.fail(f"nobody knows what this is: {command}")
+
+
+def _read_by_make(words: list[str]) -> None:
+    line = ["make", "-n", *(word for word in words if not word.startswith("PYTHON=")), "PYTHON=python3"]
+    found = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    if len(words) == 1 and NEEDS.search(found.stderr):
+        return
+    assert found.returncode == 0, found.stderr
+    for recipe in found.stdout.replace("\\\n", " ").splitlines():
+        if " -m statecheck " in recipe:
+            given = shlex.split(recipe)
+            _read_by_command(given[given.index("properties") + 1 :])
+
+
+def _read_by_command(words: list[str]) -> None:
+    if words and words != ["--help"]:
+        parser().parse_args(words)
+
+
+def _read_by_pytest(words: list[str]) -> None:
+    paths = [word for word in words if word.endswith(".py")]
+    modules = [words[i + 1] for i, word in enumerate(words) if word in ("-p", "--pyargs")]
+    assert paths or modules
+    assert all((ROOT / path).is_file() for path in paths)
+    assert all(find_spec(module) is not None for module in modules)
+
+
+def _read_by_module(path: Path, words: list[str]) -> None:
+    sources = path.parent.glob("*.py") if path.name == "__init__.py" else [path]
+    text = "".join(source.read_text(encoding="utf-8") for source in sources)
+    assert [word for word in words if word.startswith("--") and f'"{word}"' not in text] == []
+
+
+SHORTER = (
+    (r"BUDGET=\S+", "BUDGET=2s"),
+    (r"--budget \S+", "--budget 2s"),
+    (r"TRACES=\d+ STEPS=\d+", "TRACES=2 STEPS=4"),
+    (r"--count \d+ --steps \d+", "--count 2 --steps 4"),
+    (r"--examples 1000", "--examples 5"),
+    (r"--max-examples 20", "--max-examples 3 --only chunks"),
+    (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
+    (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
+    (r"(--device cpu --only.*)", r"\1 --budget 2s"),
+    (r"make traces$", "make traces TRACES=2 STEPS=4"),
+    (r"make vectors( |$)", r"make vectors ONLY=division "),
+    (r"(make bench)$", r"\1 ONLY=align"),
+    (r"(ONLY=align)", r"\1 BENCH_ARGS=--tiny"),
+    (r"(-m statecheck bench --only align)", r"\1 --tiny"),
+    (r"(-m statecheck bench)$", r"\1 --only align --tiny"),
+)
+"""The same command, with less to do."""
+LEFT_OUT = {
+    r"make (lint|test|table$|ci)|table --write": "the suite itself, and what .ci/run does beside it",
+    r"demo|meta\.": "has a test of its own",
+    r"compatibility": "takes hours; its parts are tested with a release that is pretended",
+    r"RAY=": "needs a cluster",
+    r"^python -m statecheck$": "names what has commands",
+    r"^pytest -": "for the reader's own tests",
+    r"-m ruff": "formats the reader's own change",
+    r"statecheck ": "needs an installation, which has a test of its own",
+    r"-m pytest": "needs a GPU",
+    r"[Vv][Ll][Ll][Mm]|(make|properties) bisect": "needs a release of vLLM",
+    r"^make (sanitize|replay-trace|vllm)$": "a name; the command has an argument",
+    r"make bench PYTHON=": "needs a GPU",
+}
+NO_GPU = re.compile(r"GPUS=|DEVICE=cuda|sanitize-gpu")
+SHIFT_WINDOW = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def shift_window(window_ptr, SIZE: tl.constexpr):
+    lanes = tl.arange(0, SIZE)
+    tl.store(window_ptr + lanes, tl.load(window_ptr + lanes + 3))
+
+shift_window[(1,)](torch.arange(19, dtype=torch.int32), SIZE=16)
+"""
+PORT = """
+STATECHECK_PROTOCOL = 2
+
+def chunk_offsets(cu_seqlens, chunk_size):
+    ends = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    return [sum(ends[:n]) for n in range(len(ends) + 1)]
+"""
+REQUESTS = """{"timestamp": 0, "input_length": 1200, "output_length": 8, "hash_ids": [1, 2, 3]}
+{"timestamp": 500, "input_length": 1300, "output_length": 8, "hash_ids": [1, 2, 4]}
+"""
+MADE = re.compile(r"(\S+=(\S+|'[^']*') )*make ")
+HALVES = "def halved(x):\n    return x // 2\n"
+
+
+def left_out(command: str) -> bool:
+    return any(re.search(pattern, command) for pattern in LEFT_OUT)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository, with everything that the commands name."""
+    folder = copied(tmp_path_factory.mktemp("printed") / "statecheck")
+    for name, text in {
+        "my_port.py": PORT,
+        "folder/my_port.py": HALVES,
+        "my_engine_subject.py": "from impl import *\n",
+        "shift_window.py": SHIFT_WINDOW,
+        "conversation.jsonl": REQUESTS,
+        "build/bench/align.json": '{"environment": {}, "device": null}',
+        "toy_halves.py": HALVES,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copyfile(folder / "tests/tools/bench/index_copy_peer.py", folder / "my_kernels.py")
+    shutil.copyfile(folder / "vectors/port_batches.js", folder / "my_port.js")
+    shutil.copytree(folder / "corpus", folder / "my/corpus")
+    _write_script(folder)
+    _interrupt_a_campaign(folder)
+    return folder
+
+
+def _interrupt_a_campaign(folder: Path) -> None:
+    """Leave a record of one that did not come to its end."""
+    begun = a_record(subject="impl", device="cpu", complete=False, commit="", seed=None, corpus=[])
+    begun.budget, begun.examples_wanted, begun.only = None, begun.examples + 5, ""
+    begun.shard, begun.shards = 0, 1
+    begun.save(folder / "reports/campaigns" / begun.id / FILE)
+
+
+def _write_script(folder: Path) -> None:
+    from statecheck.case.values import Returned
+    from statecheck.report.repro.script import repro_script
+
+    case = a_case(
+        subject="my_port",
+        steps=(call("halved", x=4),),
+        expected=(Returned(2),),
+        actual=(Returned(3),),
+    )
+    (folder / "repro.py").write_text(repro_script(case, folder, folder), encoding="utf-8")
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """As at a shell in the folder, where `python` is this interpreter."""
+    bin_ = folder.parent / "bin"
+    bin_.mkdir(exist_ok=True)
+    for name in ("python", "python3"):
+        script = bin_ / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    kept = ("HOME", "LANG", "TMPDIR", "HYPOTHESIS_STORAGE_DIRECTORY")
+    variables = {name: os.environ[name] for name in kept if name in os.environ}
+    variables["PATH"] = os.pathsep.join([str(bin_), os.environ["PATH"]])
+    if MADE.match(command) and "PYTHON=" not in command.replace("PYTHONPATH=", ""):
+        command += " PYTHON=python3"
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, check=False
+    )
+
+
+def shorter(command: str) -> str:
+    for pattern, replacement in SHORTER:
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+def kind(command: str) -> str:
+    """The command and what it is given, without values; how long it runs and by whom is left out."""
+    words = command.replace("-m statecheck ", "make ").split()
+    target = words[words.index("make") + 1] if "make" in words else words[0]
+    given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
+    return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
+
+
+KINDS = {kind(one): shorter(one) for one in SHOWN if not left_out(one)}
+RUN = [
+    one for name, one in KINDS.items() if not any(set(name.split()) < set(other.split()) for other in KINDS)
+]
+"""Not those that do less of the same than another one."""
+
+
+@needs_make
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("command", RUN)
+def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
+    if command.startswith("node") and shutil.which("node") is None:
+        pytest.skip("Node.js is not installed")
+    if "completion" in command and find_spec("shtab") is None:
+        pytest.skip("shtab is not installed")
+    if "resume" in command.lower():
+        _interrupt_a_campaign(place)
+    if "vectors/check.js" in command:
+        run("python -m statecheck vectors --out build/vectors --only division", place)
+    done = run(command, place)
+    told = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert "Traceback" not in done.stderr, told
+    if "git bisect" in command:
+        # Nobody has begun to bisect.
+        assert done.returncode == 128, told
+    elif NO_GPU.search(command) and shutil.which("nvidia-smi") is None:
+        assert done.returncode in (2, 3), told
+    elif "sanitize" in command:
+        # The kernel that the README shows is wrong.
+        assert "RaceWithinProgram" in done.stdout + done.stderr, told
+    else:
+        # A budget as short as this one need not be enough, and make has no other code.
+        assert done.returncode in (0, 2), told
+        assert "exit 3" not in done.stderr, told
+
+
+# Whatever the input is, since a busy machine comes to very few examples.
+BROKEN = PORT.replace("return [sum(", "return [1 + sum(")
+STARTED = {
+    "make": "PYTHONPATH='of mine' make fuzz SUBJECT=my_broken BUDGET=4s ONLY='offsets or prepare'",
+    "an interpreter": "PYTHONPATH='of mine' python -m statecheck fuzz --subject my_broken --budget 4s",
+}
+AGAIN = re.compile(
+    r"PYTHONPATH='of mine' (?:make|'[^'\n]*python[^'\n]*'|\S*python\S*) [^`<>\n]*(?:replay|repro\.py)[^`<>\n]*"
+)
+
+
+@needs_make
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("started", STARTED.values(), ids=STARTED)
+def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str, tmp_path: Path) -> None:
+    folder = copied(tmp_path / "it's statecheck")
+    port = folder / "of mine" / "my_broken.py"
+    port.parent.mkdir()
+    port.write_text(BROKEN, encoding="utf-8")
+    ended = run(started, folder)
+    assert "FALSIFIED" in ended.stdout, ended
+    pages = [*folder.glob("reports/*/report.*"), *folder.glob("reports/campaigns/*/*.*")]
+    printed = {one for page in pages for one in AGAIN.findall(html.unescape(page.read_text()))}
+    printed |= set(AGAIN.findall(ended.stdout))
+    print(f"{len(printed)} commands in {len(pages)} files")
+    assert {"replay", "repro"} == {"repro" if "repro.py" in one else "replay" for one in printed}
+    found = {one: run(one, folder) for one in printed}
+    assert {one: ended for one, ended in found.items() if not shows(ended)} == {}
+    port.write_text(PORT, encoding="utf-8")
+    found = {one: run(one, folder) for one in printed}
+    assert {one: ended for one, ended in found.items() if ended.returncode} == {}
+
+
+def shows(ended: subprocess.CompletedProcess[str]) -> bool:
+    told = ("FAILED: ", "the defect is there", "= 1 failed in ")
+    return bool(ended.returncode) and any(one in ended.stdout for one in told)

@@ -1,0 +1,278 @@
+"""Who did it: cases of kernels with known defects are explained by program and line, and their scripts show them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from statecheck.case import Case
+from statecheck.case.faults import DEVICE_FAULT
+from statecheck.case.suspect import Suspect
+from statecheck.case.values import Raised, Returned
+from statecheck.diagnose import attribution
+from statecheck.diagnose.attribution import explain_case, explained
+from statecheck.diagnose.replay import replay_file
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.execution.registry import load_properties
+from statecheck.execution.variants import Variant, broken_subject
+from statecheck.report.markdown import report_text, write_report
+from subjects import Subject, load
+from tests.breakages.broken import ROOT, a_case
+from tests.processes import run_python
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+TWICE = "storing_the_same_step_twice_is_storing_it_once"
+SCENARIOS = "requests_in_rows_read_the_state_of_their_tokens"
+POSTPROCESS = "align/kernels/postprocess.py"
+BEHIND = Variant(
+    "one_column_behind", POSTPROCESS, "return accepted, blocks - 1, bias", "return accepted, blocks, bias"
+)
+IN_PLACE = Variant(
+    "counts_in_place",
+    POSTPROCESS,
+    "tl.store(num_accepted_tokens_out_ptr + slots, ",
+    "tl.store(num_accepted_tokens_ptr + slots, ",
+)
+UNMASKED = Variant(
+    "load_without_mask",
+    POSTPROCESS,
+    "tl.load(num_draft_tokens_ptr + slots, mask=mask, other=0)",
+    "tl.load(num_draft_tokens_ptr + slots)",
+)
+NEXT_BLOCK = Variant(
+    "the_block_behind",
+    "align/kernels/states.py",
+    "block_id(table, dst_col, table_width)\n",
+    "block_id(table, dst_col, table_width) + 1\n",
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A counterexample, explained; the subject is gone from this process, but its folder is not."""
+
+    case: Case
+    folder: Path
+
+    @property
+    def subject(self) -> str:
+        return self.case.subject
+
+
+def search(variant: Variant, name: str, folder: Path, *, sanitized: bool, examples: int = 300) -> Found:
+    """What a property finds out about a broken copy of the implementation."""
+    with broken_subject(variant, folder) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu", sanitized=sanitized), seed=1)
+        with pytest.raises(Falsified) as falsified:
+            load_properties()[name].explore(bench, seed=1, max_examples=examples)
+        return Found(explained(falsified.value.case, subject), folder)
+
+
+def script_says(found: Found, folder: Path, subject: str = "", path: Path | None = None) -> int:
+    """The exit code of the case's `repro.py` in `folder`, about the broken copy or another subject."""
+    directory = write_report(found.case, folder, load("impl").module)
+    variables = os.environ | {"SUBJECT": subject or found.subject, "SUBJECT_PATH": str(path or found.folder)}
+    return run_python(directory / "repro.py", env=variables).returncode
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return search(BEHIND, STORED, tmp_path_factory.mktemp("behind"), sanitized=False)
+
+
+@pytest.fixture(scope="module")
+def in_place(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return search(IN_PLACE, TWICE, tmp_path_factory.mktemp("in_place"), sanitized=True)
+
+
+@pytest.fixture(scope="module")
+def unmasked(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return search(UNMASKED, STORED, tmp_path_factory.mktemp("unmasked"), sanitized=True)
+
+
+def test_a_wrong_byte_is_traced_to_the_program_the_call_and_the_line_that_wrote_it(behind: Found) -> None:
+    assert re.fullmatch(
+        r"`pool0\[\d+\]` was written last by program \(0, 0, 0\) of postprocess_mamba_fused_kernel in call 3 "
+        r"\(`MambaSpecDecodeGPUContext.run_fused_postprocess`\) at copies\.py:\d+\.",
+        behind.case.finding,
+    )
+
+
+def test_the_report_says_who_did_it(behind: Found) -> None:
+    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case, Path())
+
+
+def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:
+    assert re.search(
+        r"In call \d \(`\S+`\), program \(\d, 0, 0\) of postprocess_mamba_fused_kernel stores element \[0\] of "
+        r"`num_accepted_tokens_gpu` at postprocess\.py:\d+; program \(\d, 0, 0\) loads it at postprocess\.py:\d+",
+        in_place.case.finding,
+    )
+
+
+def test_a_race_is_shown_by_a_script_that_has_statecheck_replay_it(in_place: Found, tmp_path: Path) -> None:
+    assert script_says(in_place, tmp_path) == 1
+    assert script_says(in_place, tmp_path, "impl", ROOT) == 0
+
+
+@pytest.mark.slow
+def test_a_stray_access_is_shown_by_a_script_that_has_statecheck_replay_it(
+    unmasked: Found, tmp_path: Path
+) -> None:
+    assert unmasked.case.sanitized
+    assert script_says(unmasked, tmp_path) == 1
+    assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
+
+
+def test_a_replay_is_watched_too(unmasked: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(unmasked.folder))
+    path = unmasked.case.save(tmp_path / "case.json")
+    found = replay_file(path, unmasked.subject, "cpu")
+    assert (found.verdict, "OutsideView: program (0, 0, 0)" in found.message) == ("FAILED", True)
+    assert replay_file(path, "impl", "cpu").verdict == "FIXED"
+
+
+def test_a_case_is_explained_on_the_command_line(
+    behind: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(behind.folder))
+    path = behind.case.save(tmp_path / "case.json")
+    assert explain_case(path) == 1
+    assert capsys.readouterr().out.strip() == behind.case.finding
+    assert explain_case(path, "impl") == 0
+    assert capsys.readouterr().out.startswith("CLEAN: ")
+
+
+def told_about_a_scenario(variant: Variant, folder: Path) -> str:
+    return search(variant, SCENARIOS, folder, sanitized=False, examples=60).case.finding
+
+
+def test_a_block_that_nobody_owns_is_told_with_who_wrote_it(tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"Block \d is free\. Byte \d+ of `pool0` was written last by program \(\d, \d, 0\) of "
+        r"precopy_mamba_align_fused_kernel in step \d, call \d+ \(`preprocess_mamba`\) at copies\.py:\d+\.",
+        told_about_a_scenario(NEXT_BLOCK, tmp_path),
+    )
+
+
+def test_a_state_that_is_missing_is_told_with_whose_it_is(tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"Block \d belongs to r\d, because it stands in column \d of r\d\. "
+        r"No kernel of these calls has written byte \d+ of `pool0`: it holds what the host left there\.",
+        told_about_a_scenario(BEHIND, tmp_path),
+    )
+
+
+def suspected(case: Case, subject: Subject, name: str, first: int) -> str:
+    """The finding about a byte, whether or not it is wrong."""
+    suspect = Suspect(name, first, belongs="block 1 belongs to r0", steps=tuple(range(len(case.calls))))
+    return explained(replace(case, suspect=suspect, finding=""), subject).finding
+
+
+def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(behind.folder))
+    case, subject = behind.case, load(behind.subject)
+    told = [suspected(case, subject, "pool0", byte) for byte in range(5)]
+    stored = [one for one in told if "in step 2, call 3 (`" in one]
+    kept = [one for one in told if one.endswith("it holds what the host left there.")]
+    assert stored
+    assert kept
+    assert len(stored) + len(kept) == 5
+    assert all(one.startswith("Block 1 belongs to r0. ") for one in told)
+
+
+def faulted(body: str, kind: str, folder: Path) -> str:
+    """The finding about a subject of its own whose function ended its process, told in `kind`."""
+    (folder / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
+    actual = (Raised(DEVICE_FAULT, f"{kind}: in words"),)
+    case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)
+    return explained(case, load("impl")).finding
+
+
+@pytest.mark.slow
+def test_what_ends_the_process_on_a_cpu_too_is_told_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert faulted("ctypes.string_at(0)", "illegal access", tmp_path) == (
+        "On a CPU it ends the process as well, at faulting_subject.py:5."
+    )
+
+
+@pytest.mark.slow
+def test_what_does_not_end_on_a_cpu_either_is_told_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(attribution, "_OF_A_HANG", 2.0)
+    assert faulted("while True: pass", "hang", tmp_path) == (
+        "On a CPU it does not end within 2 s either, at faulting_subject.py:5."
+    )
+
+
+ENDLESS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def chain_kernel(next_ptr):
+    block = tl.load(next_ptr)
+    while block >= 0:
+        block = tl.load(next_ptr + block)
+    tl.store(next_ptr, block)
+
+
+def divide(x, y):
+    chain_kernel[(1,)](torch.zeros(2, dtype=torch.int32))
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(attribution, "_OF_A_HANG", 12.0)
+    (tmp_path / "endless_subject.py").write_text(ENDLESS)
+    actual = (Raised(DEVICE_FAULT, "hang: in words"),)
+    case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)
+    told = explained(case, load("impl")).finding
+    # Of the loop, one line or the other: it is looked at once.
+    assert re.fullmatch(r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", told)
+
+
+@pytest.mark.slow
+def test_what_only_a_device_does_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert faulted("return x // y", "illegal access", tmp_path) == ""
+
+
+def test_a_case_that_launches_nothing_stays_as_it_is() -> None:
+    assert explained(a_case(), load("impl")) == a_case()
+
+
+def test_a_failure_under_the_sanitizer_does_not_cost_the_report(behind: Found) -> None:
+    case = replace(behind.case, finding="")
+    told = explained(case, Subject("nothing", ModuleType("nothing"))).finding
+    assert told.startswith("It could not be tried under the sanitizer: ") or not told
+
+
+def test_on_a_cpu_kernels_are_watched_unless_one_asks_for_less() -> None:
+    subject = load("impl")
+    assert ordinary_port(subject, "cpu").watched is not None
+    assert ordinary_port(subject, "cpu", sanitized=False).watched is None
+
+
+def test_compiled_kernels_cannot_be_watched() -> None:
+    with pytest.raises(ValueError, match=r"^sanitized = True, but should be False on cuda"):
+        InProcess(load("impl"), "cuda", sanitized=True)

@@ -1,0 +1,107 @@
+"""`replay` runs a case in a process of its own: what the subject does to that process is the case's failure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from statecheck.case import Case
+from statecheck.case.case import CHANCE, EARLIER_CALLS
+from statecheck.case.values import Raised, Returned, Tensor, call
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from tests.breakages.broken import a_case
+from tests.processes import COMMANDS, run_python
+
+OFFSETS = Tensor("int64", (4,), (0, 0, 0, 0))
+PORT = """\
+STATECHECK_PROTOCOL = 2
+
+
+def chunk_offsets(cu_seqlens, chunk_size):
+    {body}
+    return [0, 0, 0, 0]
+"""
+SLEEPS = "import time; time.sleep(1000)"
+HOLDS_THE_GIL = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
+
+
+def of_port(**changes: object) -> Case:
+    """A case in which a worker died, of a port that may have been mended."""
+    fields = {
+        "subject": "toy_offsets",
+        "steps": (
+            call("prepare_chunk_offsets", cu_seqlens=Tensor("int32", (4,), (0, 0, 0, 0)), chunk_size=64),
+        ),
+        "expected": (Returned(OFFSETS),),
+        "actual": (Raised("DeviceFault", "worker died: exit code 0"),),
+        "message": "worker died: exit code 0",
+    }
+    return a_case(**fields | changes)
+
+
+def replayed(folder: Path, source: str, *arguments: str, case: Case | None = None) -> tuple[int, str]:
+    """The exit code of the command, and what it printed."""
+    (folder / "toy_offsets.py").write_text(source, encoding="utf-8")
+    path = (case or of_port()).save(folder / "case.json")
+    command = ("-m", "statecheck", "replay", str(path), "--subject", "toy_offsets", "--device", "cpu")
+    done = run_python(*command, *arguments, env=os.environ | {"PYTHONPATH": str(folder)}, like=COMMANDS)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ("import os; os._exit(0)", FALSIFIED, "FAILED: the call = DeviceFault: worker died: exit code 0"),
+        ("import os; os.kill(os.getpid(), 11)", FALSIFIED, "FAILED: the call = DeviceFault: illegal access"),
+        (SLEEPS, FALSIFIED, "FAILED: the call = DeviceFault: hang: no answer within 1 s"),
+        (HOLDS_THE_GIL, FALSIFIED, "FAILED: the call = DeviceFault: hang: no answer within 1 s"),
+        ("import sys; sys.exit(0)", FALSIFIED, "FAILED: the call = SystemExit: 0"),
+        ("pass", CLEAN, "FIXED: "),
+    ],
+    ids=["exits", "is killed", "sleeps", "holds the GIL", "exits in Python", "mended"],
+)
+def test_what_a_call_does_to_its_process_fails_the_case(
+    tmp_path: Path, body: str, code: int, told: str
+) -> None:
+    found, output = replayed(tmp_path, PORT.format(body=body), "--time-limit", "1s")
+    assert (found, told in output) == (code, True), output
+
+
+def test_an_import_that_ends_the_process_is_no_verdict(tmp_path: Path) -> None:
+    code, output = replayed(tmp_path, "import os\nos._exit(0)\n")
+    assert (code, "worker died: exit code 0" in output) == (MISCONFIGURED, True), output
+
+
+@pytest.mark.parametrize("depends_on", [EARLIER_CALLS, CHANCE])
+def test_what_the_case_lacks_may_be_why_it_does_not_fail(tmp_path: Path, depends_on: str) -> None:
+    case = replace(of_port(), depends_on=depends_on)
+    code, output = replayed(tmp_path, PORT.format(body="pass"), case=case)
+    told = f"NOT REPRODUCED: nothing failed, but the failure depends on {depends_on}"
+    assert (code, told in output) == (INCOMPLETE, True), output
+
+
+KNOWN = """
+[[known]]
+id = "short-offsets"
+title = "One too many."
+properties = ["toys_divide"]
+versions = ">=0"
+link = "https://example.org/7"
+why = "A test."
+
+[[known.symptoms]]
+kind = "value"
+function = "prepare_chunk_offsets"
+place = "result"
+"""
+
+
+def test_a_declared_defect_that_shows_is_said_to_be_reproduced(tmp_path: Path) -> None:
+    (tmp_path / "known.toml").write_text(KNOWN, encoding="utf-8")
+    source = 'KNOWN = "known.toml"\n' + PORT.format(body="return [0, 0, 0, 1]")
+    code, output = replayed(tmp_path, source)
+    told = "REPRODUCED (declared as short-offsets, https://example.org/7): result[3] = 1, but should be 0"
+    assert (code, told in output) == (CLEAN, True), output

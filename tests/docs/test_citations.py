@@ -1,0 +1,110 @@
+"""Citations of docs/rules.md and links between pages lead somewhere, or are complained about with file and line."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from statecheck.expectations.symbols import MANIFEST, Symbol
+from tools.docs import citations
+
+RULES = """
+# Rules
+## Document 1: batches
+`build` makes metadata.
+## Document 4: copies
+## Contract 1: helpers
+### Contract 1.8: lists of pointers
+`batch_memcpy` copies, `CpuGpuBuffer.copy_to_gpu` uploads.
+### Contract 1.10: chunks
+## Contract 2: steps
+- **I4 (slots).** Where states are.
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in citations.FOLDERS:
+        (tmp_path / folder).mkdir()
+    (tmp_path / citations.RULES).write_text(RULES, encoding="utf-8")
+    return tmp_path
+
+
+def found(root: Path, text: str, path: str = "oracle/a.py") -> list[str]:
+    (root / path).write_text(text, encoding="utf-8")
+    return citations.complaints(root)
+
+
+FINE = f"""
+## Here and there
+## `Code`, here
+## Twice
+## Twice
+Source: document {1}. Documents {1} and {4}, and why
+contract {1.8}, `CpuGpuBuffer.copy_to_gpu` and `batch_memcpy`; contract 1.{10}; document {4}, 1 layer
+contracts {1.8} and 1.{10}, contracts {1} to {2}, document
+    {4}, law I{4}, an import contract, 3 documents, a document
+| contract {1.8} | a cell |
+[rules](docs/rules.md) [rule](docs/rules.md#contract-18-lists-of-pointers) [folder](oracle)
+[above](#here-and-there) [code](#code-here) [second](#twice-1)
+[elsewhere](https://example.org/a.md#b) and [mail](mailto:a@example.org)
+```
+x = [a](nowhere.md)
+```
+`kernel[grid](nowhere)`
+"""
+NO_RULE = {
+    f"Source: document {7}.": f"document {7}",
+    f"documents {1}, {3} and {4}": f"document {3}",
+    f"# of contract\n# {1.1}.": f"contract {1.1}",
+    f"contract 1.{100}": f"contract 1.{100}",
+    f"contracts {1} to {3}": f"contract {3}",
+    f"I{4} and I{9}": f"I{9}",
+}
+NO_NAME = {
+    f"document {4}, `build`": "build",
+    f"document {1}, GDNAttentionMetadata.": "GDNAttentionMetadata",
+    f"contract {1.8},\n    `CpuGpuBuffer.copy_to_cpu`": "CpuGpuBuffer.copy_to_cpu",
+    f"contract {1.8}, `batch_memcpy` and `do_mamba_copy_block`": "do_mamba_copy_block",
+}
+NO_PLACE = ("nowhere.md", "docs/rules.md#contract-19", "#nowhere", "oracle/b.py#L3", "../outside.md")
+
+
+def test_what_leads_somewhere_is_fine(root: Path) -> None:
+    assert found(root, FINE, "README.md") == []
+    assert found(root, "[rules](rules.md)", "docs/b.md") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        *((text, f"{rule}, but {citations.RULES} has no such rule") for text, rule in NO_RULE.items()),
+        *((text, f"but {citations.RULES} does not name `{name}` there") for text, name in NO_NAME.items()),
+        *((f"[it]({target})", f"]({target}), but there is no such place") for target in NO_PLACE),
+    ],
+)
+def test_what_leads_nowhere_is_told_with_file_and_line(root: Path, text: str, complaint: str) -> None:
+    (line,) = found(root, f"first\n{text}\n", "README.md")
+    assert line.startswith("README.md:2: ")
+    assert line.endswith(complaint)
+
+
+def test_every_folder_of_the_repository_is_read() -> None:
+    found = subprocess.run(
+        ["git", "ls-files"], cwd=citations.ROOT, capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0:
+        pytest.skip(f"no git checkout: {found.stderr.strip()}")
+    tops = {line.partition("/")[0] for line in found.stdout.splitlines() if "/" in line}
+    assert {top for top in tops if top[0] != "."} == set(citations.FOLDERS)
+
+
+def test_every_documented_symbol_is_named_where_its_rule_is() -> None:
+    known, documented = citations.rules(), [symbol for symbol in MANIFEST if symbol.document != "own"]
+    assert [one.name for one in documented if not citations.names(known[_label(one)], one.name)] == []
+
+
+def _label(symbol: Symbol) -> str:
+    return symbol.document if "contract" in symbol.document else f"document {symbol.document}"

@@ -1,0 +1,173 @@
+"""Whoever decides by one of the documents' own rules, where ours differ, is found out by the machines in a few steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import strategies as st
+
+from oracle.lifecycle.requests import ScheduledRequest
+from oracle.lifecycle.requests import SchedulerStep as Scheduled
+from properties import test_lifecycle
+from properties.engine.metadata import ForwardBatch
+from properties.engine.runners import RUNNERS, ByRow
+from properties.engine.world import World
+from properties.strategies.align import Group, Kept, Setup
+from statecheck.case import Case
+from statecheck.diagnose.replay import replay_file
+from statecheck.execution.registry import load_properties
+from statecheck.kernels import triton_mode
+from statecheck.report.markdown import write_report
+from subjects import Subject, load
+from tests.breakages.broken import module, run_scripts
+from tests.breakages.table import hunt
+from tests.docs.documents_rules import RULES, name_of, source_of
+
+MOST_STEPS = 6
+ROWS, SLOTS, WITHOUT_COPIES = (
+    f"requests_{where}_read_the_state_of_their_tokens" for where in ("in_rows", "in_slots", "without_copies")
+)
+
+TEMPORAL = Kept("temporal", (2, 2, 2))
+PLAIN = Setup((Group((TEMPORAL,)),), ("temporal",), block_size=2)
+BOTH = Setup((Group((Kept("conv", (3, 2)), TEMPORAL)),), ("conv", "temporal"), block_size=2, num_spec=1)
+# Where kernels are interpreted, the machine is not given every engine but one, to be quick.
+SMALL = World(BOTH, ("gdn",), num_blocks=16, max_num_seqs=2, max_model_len=16)
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """Where a rule is looked for: the property, and an engine if not in all that the property knows."""
+
+    name: str
+    world: World | None = None
+
+
+HUNTS = {
+    "drafts": Hunt(WITHOUT_COPIES),
+    "first_tokens": Hunt(WITHOUT_COPIES),
+    "counts_in_place": Hunt(SLOTS, replace(SMALL, runner="V2")),
+    "resumed": Hunt(ROWS, replace(SMALL, setup=PLAIN, kinds=("mamba2",))),
+}
+
+
+@dataclass(eq=False)
+class RowsForget(ByRow):
+    """Rows that sit a step out are removed, and come back with an accepted count of 1. Contract 2.4."""
+
+    _present: set[str] = field(default_factory=set)
+
+    def tell(self, scheduled: Scheduled) -> None:
+        super().tell(scheduled)
+        present = {row.id for row in scheduled.rows}
+        self.accepted.update(dict.fromkeys(present - self._present, 1))
+        self._present = present
+
+
+@dataclass(eq=False)
+class PromptsAlone(ByRow):
+    """Whoever is past the tokens of his prompt is not prefilling, though he may replay others. Contract 1.6."""
+
+    _prompts: dict[str, int] = field(default_factory=dict)
+
+    def batch(self, rows: tuple[ScheduledRequest, ...], padding: int) -> ForwardBatch:
+        for row in rows:
+            if row.samples:
+                self._prompts.setdefault(row.id, row.end)
+        marked = (replace(row, is_prefilling=self._in_prompt(row)) for row in rows)
+        return super().batch(tuple(marked), padding)
+
+    def _in_prompt(self, row: ScheduledRequest) -> bool:
+        return row.computed < self._prompts.get(row.id, row.end)
+
+
+ENGINES = {
+    "rows that forget": (RowsForget, Hunt(WITHOUT_COPIES, replace(SMALL, mode="none"))),
+    "prompts alone": (
+        PromptsAlone,
+        Hunt(ROWS, replace(SMALL, setup=replace(PLAIN, num_spec=1), kinds=("mamba2",))),
+    ),
+}
+
+
+def steps_of(case: Case) -> int:
+    """The engine's steps up to the one that shows what is wrong, which is the last one in the picture."""
+    assert case.timeline is not None
+    _, number, _ = case.timeline.moments[-1].title.split(maxsplit=2)
+    return 1 + int(number.rstrip(","))
+
+
+def found(where: Hunt, subject: Subject) -> Case:
+    """The shrunk case in which the property finds the subject out."""
+    with pytest.MonkeyPatch.context() as patch:
+        if where.world is not None:
+            patch.setattr(test_lifecycle, "worlds", lambda **_: st.just(where.world))
+        catch = hunt(load_properties()[where.name], subject, shrink=True)
+    assert catch is not None, f"{where.name} finds nothing in {subject.name}"
+    steps = steps_of(catch.case)
+    print(f"{subject.name}: {catch.examples} examples, {steps} engine steps: {catch.case.message}")
+    return catch.case
+
+
+@cache
+def found_by_rule(rule: str) -> Case:
+    if not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; rules are hunted where they are executed")
+    with TemporaryDirectory() as folder, module(Path(folder), name_of(rule), source_of(rule)) as name:
+        return found(HUNTS[rule], load(name))
+
+
+def found_with(engine: str, monkeypatch: pytest.MonkeyPatch) -> Case:
+    if not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; engines are hunted where they are executed")
+    runner, where = ENGINES[engine]
+    monkeypatch.setitem(RUNNERS, "V1", runner)
+    return found(where, load("impl"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_of_the_documents_is_found_out_in_a_few_steps(rule: str) -> None:
+    assert steps_of(found_by_rule(rule)) <= MOST_STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_that_decides_as_the_documents_do_is_found_out_in_a_few_steps(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert steps_of(found_with(engine, monkeypatch)) <= MOST_STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+def test_the_message_names_a_request_and_the_picture_ends_where_it_went_wrong(rule: str) -> None:
+    case = found_by_rule(rule)
+    assert case.timeline is not None
+    assert any(row.request in case.message for row in case.timeline.moments[-1].rows)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_replayed_it_fails_with_the_rule_and_is_fixed_without(rule: str, tmp_path: Path) -> None:
+    saved = found_by_rule(rule).save(tmp_path / "case.json")
+    with module(tmp_path, name_of(rule), source_of(rule)) as name:
+        verdicts = [replay_file(saved, subject, "cpu").verdict for subject in (name, "impl")]
+    assert verdicts == ["FAILED", "FIXED"]
+
+
+@pytest.mark.slow
+def test_repro_scripts_exit_with_1_with_the_rule_and_with_0_without(tmp_path: Path) -> None:
+    intact = {"SUBJECT": "impl"}
+    jobs = [(script(rule, tmp_path), variables) for rule in RULES for variables in ({}, intact)]
+    verdicts, _ = run_scripts(tmp_path, jobs)
+    assert [verdict.code for verdict in verdicts] == [1, 0] * len(RULES), verdicts
+
+
+def script(rule: str, folder: Path) -> Path:
+    """The `repro.py` of the rule's case, beside a module of the subject that stays there."""
+    with module(folder, name_of(rule), source_of(rule)) as name:
+        return write_report(found_by_rule(rule), folder / "reports", load(name).module) / "repro.py"

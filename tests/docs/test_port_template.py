@@ -1,0 +1,96 @@
+"""What the repository of a port begins with: a port that is right, and a workflow whose commands there are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.cli import main as cli
+from statecheck.cli.options import seconds
+from statecheck.execution.example import Bench
+from statecheck.execution.offers import Offers
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import load_properties
+from statecheck.execution.verdict import Status, verdict_of
+from subjects import Subject, adapted
+from tests.breakages.broken import ROOT
+
+TEMPLATE = ROOT / "examples/port"
+WORKFLOW = TEMPLATE / ".github/workflows/statecheck.yml"
+DOCKERFILE = ROOT / "deploy/Dockerfile"
+KUBERNETES = ROOT / "deploy/kubernetes.yaml"
+FEW = 10
+needs_yaml = pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Subject:
+    monkeypatch.syspath_prepend(str(TEMPLATE))
+    monkeypatch.delitem(sys.modules, "my_port", raising=False)
+    return adapted(import_module("my_port"))
+
+
+def test_the_port_offers_five_functions_that_are_right(port: Subject) -> None:
+    assert len(Offers(port).offered) == 5
+    bench = Bench(port, InProcess(port, "cpu"))
+    verdicts: dict[str, Status] = {}
+    for name, tested in load_properties().items():
+        if tested.not_applicable(bench) is None:
+            bench.counts.take()
+            tested.explore(bench, seed=1, max_examples=FEW)
+            verdicts[name] = verdict_of(bench.counts).status
+    assert len(verdicts) == 8
+    assert set(verdicts.values()) == {Status.PASSED}
+
+
+def steps() -> list[dict[str, Any]]:
+    found = import_module("yaml").safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return list(found["jobs"]["properties"]["steps"])
+
+
+@needs_yaml
+def test_every_command_of_the_workflow_can_be_parsed() -> None:
+    commands = [one["run"] for one in steps() if one.get("run", "").startswith("statecheck ")]
+    budgets = []
+    for command in commands:
+        options = cli.parser().parse_args(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
+        budgets.append(seconds(options.budget))
+    # A pull request, and a night.
+    assert budgets == [300, 3600]
+    assert [one["run"] for one in steps() if "${{" in one.get("run", "")] == []
+
+
+@pytest.mark.skipif(find_spec("check_jsonschema") is None, reason="check-jsonschema is not installed")
+def test_the_workflow_is_what_github_takes() -> None:
+    schema = ("--builtin-schema", "vendor.github-workflows")
+    command = [sys.executable, "-m", "check_jsonschema", *schema, str(WORKFLOW)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_workflow_pins_a_commit_and_torch_as_the_constraints_do() -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+    assert re.search(r"STATECHECK: git\+https://\S+@[0-9a-f]{40}$", text, re.MULTILINE)
+    (pinned,) = re.findall(r"^torch==\S+$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    assert f"pip install {pinned} --extra-index-url" in text
+
+
+def test_the_image_has_the_repository_where_the_cluster_looks_for_it() -> None:
+    (folder,) = re.findall(r"^WORKDIR (\S+)$", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
+    job = KUBERNETES.read_text(encoding="utf-8")
+    assert f"workingDir: {folder}\n" in job
+    assert f"mountPath: {folder}/reports\n" in job
+
+
+def test_every_make_target_of_the_image_exists() -> None:
+    (command,) = re.findall(r"^CMD \[(.*)\]$", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
+    target = shlex.split(command.replace(",", ""))[1]
+    assert re.search(rf"^{target}:", Path(ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)

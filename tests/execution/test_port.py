@@ -1,0 +1,877 @@
+"""The execution port: memory around tensors, names, identities, addresses, placement and errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from statecheck.case.values import (
+    Address,
+    Attribute,
+    BufferMaker,
+    Call,
+    Device,
+    DType,
+    Fake,
+    Function,
+    Let,
+    Name,
+    NumPy,
+    Outcome,
+    Overwrite,
+    Raised,
+    Record,
+    Returned,
+    Rows,
+    SameAs,
+    Step,
+    Tensor,
+    Value,
+    View,
+    call,
+    int32,
+    int64,
+    record,
+)
+from statecheck.execution.example import Bench
+from statecheck.execution.port import CANARY, GUARD_BYTES, InProcess, choose_device
+from statecheck.kernels import triton_mode
+from subjects import LAYOUT_VARIABLE
+from tests.breakages.broken import toy
+
+GAPS = Tensor("int32", (3,), (9, 1, 9, 2, 9, 3, 9), strides=(2,), offset=1)
+
+
+@dataclass
+class MambaCopySpec:
+    """Has the name and the fields of the documents' class, whose `start_addr` is an address."""
+
+    start_addr: Any
+    num_elements: int
+
+
+@dataclass
+class Batch:
+    """A class of the subject, as records name it."""
+
+    lens: Any
+    rows: int = 0
+
+
+@pytest.fixture
+def device(trial: Bench) -> str:
+    return trial.port.device
+
+
+@pytest.fixture
+def run(device: str) -> Callable[..., Outcome]:
+    """Runs steps on a toy subject with the given functions; the outcome of the last step."""
+
+    def on_toy(*steps: Step, **names: Any) -> Outcome:
+        port = InProcess(toy(**names), device)
+        port.begin()
+        outcomes = [port.execute(step) for step in steps]
+        assert outcomes[-1] is not None
+        return outcomes[-1]
+
+    return on_toy
+
+
+Run = Callable[..., Outcome]
+
+
+def around(x: torch.Tensor, elements: int) -> torch.Tensor:
+    """The element that lies `elements` before or after the first one of `x`."""
+    return x.as_strided((1,), (1,), x.storage_offset() + elements)
+
+
+def ones(dtype: str, **changes: Any) -> Tensor:
+    return Tensor(dtype, (3,), (1, 1, 1), **changes)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "int64"])
+@pytest.mark.parametrize("where", [-1, 3], ids=["before", "after"])
+def test_a_write_one_element_outside_a_tensor_is_caught(run: Run, dtype: str, where: int) -> None:
+    outcome = run(call("f", x=ones(dtype)), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+@pytest.mark.parametrize("where", [-GUARD_BYTES // 4, 3 + GUARD_BYTES // 4 - 1], ids=["before", "after"])
+def test_a_write_at_the_far_end_of_a_guard_is_caught(run: Run, where: int) -> None:
+    outcome = run(call("f", x=ones("int32")), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+@pytest.mark.parametrize("where", [-GUARD_BYTES, -1, 3, 3 + GUARD_BYTES - 1])
+def test_a_write_around_memory_without_contents_is_caught(run: Run, where: int) -> None:
+    outcome = run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+@pytest.mark.parametrize("where", [-1, 12])
+def test_a_write_around_a_named_pool_without_contents_is_caught(run: Run, where: int) -> None:
+    steps = Let("pool", Tensor("uint8", (12,), None)), Let("page", View("pool", "uint8", (12,)))
+    outcome = run(*steps, call("f", x=Name("page")), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_what_memory_without_contents_holds_may_change(run: Run) -> None:
+    assert run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: x.zero_() and None).changed == ()
+
+
+@pytest.mark.parametrize("where", [-1, 1, 3, 5], ids=["start", "gap", "gap", "end"])
+def test_a_write_into_the_memory_that_a_view_leaves_out_is_caught(run: Run, where: int) -> None:
+    outcome = run(call("f", x=GAPS), f=lambda x: around(x, where).zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_a_write_into_the_tensor_itself_is_caught(run: Run) -> None:
+    assert run(call("f", x=GAPS, y=GAPS), f=lambda x, y: y.zero_() and None).changed == ("y",)
+
+
+def test_a_call_that_writes_nothing_changes_nothing(run: Run) -> None:
+    assert run(call("f", x=GAPS, y=ones("bool")), f=lambda x, y: None).changed == ()
+
+
+def test_a_write_before_an_exception_is_caught(run: Run) -> None:
+    def f(x: torch.Tensor) -> None:
+        x.zero_()
+        raise ValueError("too late")
+
+    assert run(call("f", x=GAPS), f=f) == Raised("ValueError", "too late", changed=("x",))
+
+
+def test_a_write_into_a_tensor_of_a_record_is_named_by_its_field(run: Run) -> None:
+    step = call("f", batch=record("Batch", lens=int32([1, 2])))
+    assert run(step, f=lambda batch: batch.lens.zero_() and None).changed == ("batch.lens",)
+
+
+def test_a_write_into_a_tensor_of_a_named_record_is_caught(run: Run) -> None:
+    named = Let("b", record("Batch", lens=int32([1, 2])))
+    step = call("f", batch=Name("b"))
+    assert run(named, step, f=lambda batch: batch.lens.zero_() and None).changed == ("batch.lens",)
+
+
+def test_a_write_into_a_named_tensor_is_caught_under_its_argument(run: Run) -> None:
+    outcome = run(Let("a", int32([1])), call("f", x=Name("a")), f=lambda x: x.zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_a_write_by_an_earlier_call_is_not_forgotten(run: Run) -> None:
+    steps = Let("a", int32([1])), call("f", x=Name("a")), call("g", x=Name("a"))
+    outcome = run(*steps, f=lambda x: x.zero_() and None, g=lambda x: None)
+    assert outcome.changed == ("x",)
+
+
+def test_guards_hold_the_canary(run: Run) -> None:
+    def f(x: torch.Tensor) -> list[int]:
+        start = x.storage_offset()
+        guards = (
+            x.as_strided((GUARD_BYTES,), (1,), start - GUARD_BYTES),
+            x.as_strided((GUARD_BYTES,), (1,), start + 3),
+        )
+        return sorted({value for guard in guards for value in guard.tolist()})
+
+    assert run(call("f", x=Tensor("uint8", (3,), (1, 2, 3))), f=f) == Returned([CANARY])
+
+
+def test_the_memory_that_a_view_leaves_out_is_as_the_case_says(run: Run) -> None:
+    def f(x: torch.Tensor) -> Any:
+        return x.as_strided((7,), (1,), x.storage_offset() - 1).tolist()
+
+    assert run(call("f", x=GAPS), f=f) == Returned([9, 1, 9, 2, 9, 3, 9])
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        int32([]),
+        GAPS,
+        int64([[1, 2], [3, 4]]),
+        Tensor("bool", (2,), (0, 1)),
+        Tensor("int64", (), (2**62,)),
+        Tensor("int32", (2, 2), (1, 2, 3, 4), strides=(1, 2)),
+        Tensor("int32", (0, 3), (), strides=(5, 1)),
+    ],
+    ids=repr,
+)
+def test_a_tensor_reaches_the_subject_as_it_is_described(run: Run, tensor: Tensor) -> None:
+    outcome = run(call("f", x=tensor), f=lambda x: (x.clone(), x.stride()))
+    strides = tensor.strides or tensor.contiguous_strides
+    assert outcome == Returned((tensor.dense(), strides))
+
+
+def test_a_tensor_without_contents_has_its_shape_and_strides(run: Run) -> None:
+    pool = Tensor("bfloat16", (3, 2, 2), None, strides=(10, 2, 1))
+    outcome = run(call("f", x=pool), f=lambda x: (tuple(x.shape), x.stride(), str(x.dtype)))
+    assert outcome == Returned(((3, 2, 2), (10, 2, 1), "torch.bfloat16"))
+
+
+def test_dtypes_devices_containers_and_records_reach_the_subject_as_what_they_are(
+    run: Run, device: str
+) -> None:
+    def f(dtype: Any, where: Any, many: Any, batch: Any) -> Any:
+        return dtype is torch.int8, where == torch.device(device), many, isinstance(batch, Batch), batch.rows
+
+    step = call("f", dtype=DType("int8"), where=Device(), many=[(1, None)], batch=record("Batch", lens=0))
+    assert run(step, f=f, Batch=Batch) == Returned((True, True, [(1, None)], True, 0))
+
+
+def test_keywords_reach_the_subject_as_keywords(run: Run) -> None:
+    step = Call("f", (("x", 1),), (("y", 2),))
+    assert run(step, f=lambda *args, **rest: (args, rest)) == Returned(((1,), {"y": 2}))
+
+
+def test_overwriting_changes_the_very_object_in_place(run: Run) -> None:
+    seen: list[torch.Tensor] = []
+
+    def f(x: torch.Tensor) -> list[int]:
+        seen.append(x)
+        return x.tolist()
+
+    steps = Let("a", int32([1, 2])), call("f", x=Name("a")), Overwrite("a", (3, 4)), call("f", x=Name("a"))
+    assert run(*steps, f=f) == Returned([3, 4])
+    assert seen[0] is seen[1]
+
+
+def test_overwriting_replaces_the_whole_storage_of_a_view(run: Run) -> None:
+    steps = Let("a", GAPS), Overwrite("a", (8, 7, 8, 6, 8, 5, 8)), call("f", x=Name("a"))
+
+    def f(x: torch.Tensor) -> Any:
+        return x.as_strided((7,), (1,), x.storage_offset() - 1).tolist()
+
+    assert run(*steps, f=f) == Returned([8, 7, 8, 6, 8, 5, 8])
+
+
+def test_overwriting_reaches_a_tensor_inside_a_named_record(run: Run) -> None:
+    batch = Let("b", record("Batch", lens=Name("a")))
+    steps = Let("a", int32([1])), batch, Overwrite("a", (5,)), call("f", batch=Name("b"))
+    assert run(*steps, f=lambda batch: batch.lens.tolist()) == Returned([5])
+
+
+def test_the_next_example_knows_no_names(device: str) -> None:
+    port = InProcess(toy(f=lambda x: x), device)
+    port.execute(Let("a", int32([1])))
+    port.begin()
+    with pytest.raises(KeyError, match="a"):
+        port.execute(call("f", x=Name("a")))
+
+
+def pair() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.tensor([1]), torch.tensor([2])
+
+
+def test_a_result_that_is_an_argument_is_told_as_the_same_object(run: Run) -> None:
+    outcome = run(call("f", x=int32([1]), y=int32([1])), f=lambda x, y: (y, 0))
+    assert outcome == Returned((SameAs("y"), 0))
+
+
+def test_a_copy_of_an_argument_is_not_the_same_object(run: Run) -> None:
+    outcome = run(call("f", x=int32([1])), f=lambda x: x.clone())
+    assert outcome == Returned(int32([1]))
+
+
+@pytest.mark.parametrize(("argument", "path"), [("batch", "batch.lens"), ("self", "lens")])
+def test_a_result_that_is_a_field_of_an_argument_is_told_by_the_field(
+    run: Run, argument: str, path: str
+) -> None:
+    named = Let("b", record("Batch", lens=int32([1])))
+    direct = Call("f", ((argument, record("Batch", lens=int32([1]))),))
+    through_name = Call("f", ((argument, Name("b")),))
+    outcomes = [run(named, step, f=lambda batch: batch.lens) for step in (direct, through_name)]
+    assert outcomes == [Returned(SameAs(path))] * 2
+
+
+def test_a_tensor_that_is_returned_twice_is_told_by_its_first_place(run: Run) -> None:
+    def f() -> Any:
+        batch_ptr, other = pair()
+        return {8: {"batch_ptr": batch_ptr, "n": 1}}, batch_ptr, [other, Batch(other)]
+
+    outcome = run(call("f"), f=f)
+    assert isinstance(outcome, Returned)
+    assert outcome.value[1:] == (
+        SameAs("result[0][8]['batch_ptr']"),
+        [outcome.value[2][0], record("Batch", lens=SameAs("result[2][0]"), rows=0)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "element"),
+    [(Tensor("float32", (4, 3), None), 7), (Tensor("int8", (2, 3), None, strides=(2**20, 1)), 2**20 + 1)],
+    ids=["dense", "strided"],
+)
+def test_an_address_is_told_relative_to_the_argument_that_it_points_into(
+    run: Run, state: Tensor, element: int
+) -> None:
+    def f(_: torch.Tensor, state: torch.Tensor) -> MambaCopySpec:
+        return MambaCopySpec(state.data_ptr() + element * state.element_size(), 2)
+
+    outcome = run(call("f", other=state, state=state), f=f)
+    size = 4 if state.dtype == "float32" else 1
+    address = Address("state", element * size)
+    assert outcome == Returned(record("MambaCopySpec", start_addr=address, num_elements=2))
+
+
+def test_an_address_in_a_guard_lies_outside_the_argument(run: Run) -> None:
+    outcome = run(call("f", x=ones("int32")), f=lambda x: MambaCopySpec(x.data_ptr() - 4, 1))
+    assert outcome == Returned(record("MambaCopySpec", start_addr=Address("x", -4), num_elements=1))
+
+
+@pytest.mark.parametrize("wrong", [0, 3, None, "0x0"])
+def test_an_address_into_no_argument_is_told_as_what_it_is(run: Run, wrong: Any) -> None:
+    outcome = run(call("f", x=ones("int32")), f=lambda x: MambaCopySpec(wrong, 1))
+    assert outcome == Returned(record("MambaCopySpec", start_addr=wrong, num_elements=1))
+
+
+def test_host_tensors_stay_on_the_host_and_the_others_are_on_the_device(run: Run, device: str) -> None:
+    step = call("f", x=int32([1]), y=int32([1]).on_host())
+    assert run(step, f=lambda x, y: (x.device.type, y.device.type)) == Returned((device, "cpu"))
+
+
+def test_the_place_of_a_result_is_told_where_host_and_device_differ(run: Run, device: str) -> None:
+    outcome = run(call("f"), f=lambda: torch.tensor([1]))
+    assert isinstance(outcome, Returned)
+    assert outcome.value.on == ("device" if device == "cpu" else "host")
+
+
+@pytest.mark.parametrize(
+    ("result", "described"),
+    [
+        (None, None),
+        (True, True),
+        (4, 4),
+        (0.5, 0.5),
+        ("SD", "SD"),
+        ([1, (2,)], [1, (2,)]),
+        ({"a": [1]}, {"a": [1]}),
+        (Batch(1, 2), record("Batch", lens=1, rows=2)),
+        (torch.int8, record("dtype")),
+        (1j, record("complex")),
+        (torch.tensor([True, False]), Tensor("bool", (2,), (1, 0))),
+        (torch.tensor([0.5]), Tensor("float32", (1,), (0.5,))),
+    ],
+    ids=repr,
+)
+def test_every_kind_of_result_is_described(run: Run, device: str, result: Any, described: Value) -> None:
+    outcome = run(call("f"), f=lambda: result.to(device) if isinstance(result, torch.Tensor) else result)
+    assert outcome == Returned(described)
+
+
+def test_a_result_that_is_no_number_is_described_as_well(run: Run) -> None:
+    outcome = run(call("f"), f=lambda: torch.tensor([float("nan"), float("inf")]))
+    assert isinstance(outcome, Returned)
+    assert repr(outcome.value.elements) == "(nan, inf)"
+
+
+def test_an_exception_of_the_subject_is_an_outcome(run: Run) -> None:
+    assert run(call("f", x=0), f=lambda x: 1 // x) == Raised(
+        "ZeroDivisionError", "integer division or modulo by zero"
+    )
+
+
+@dataclass
+class Picky:
+    """Refuses its argument."""
+
+    lens: Any
+
+    def __post_init__(self) -> None:
+        raise ValueError("lens = refused")
+
+
+REFUSED = Raised("ValueError", "lens = refused")
+
+
+def test_an_exception_of_a_record_s_class_is_an_outcome(run: Run) -> None:
+    assert run(call("f", batch=record("Picky", lens=1)), f=lambda batch: None, Picky=Picky) == REFUSED
+
+
+def test_an_exception_of_a_named_record_s_class_is_the_outcome_of_the_call_that_wants_it(run: Run) -> None:
+    steps = Let("b", record("Picky", lens=1)), call("f", batch=Name("b"))
+    assert run(*steps, f=lambda batch: None, Picky=Picky) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (call("f", x=Name("unbound")), KeyError),
+        (call("f", x=Tensor("int33", (1,), (1,))), AttributeError),
+        (call("f", x=Tensor("int32", (2,), (1,), strides=(999,))), RuntimeError),
+        (call("missing"), AttributeError),
+        (Overwrite("unbound", (1,)), KeyError),
+    ],
+    ids=repr,
+)
+def test_an_error_of_the_harness_is_not_taken_for_one_of_the_subject(
+    run: Run, step: Step, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        run(step, f=lambda x: None)
+
+
+def layout_of_the_environment() -> dict[str, Any]:
+    """A subject that remembers the layout as the documents' function does."""
+
+    @lru_cache
+    def get_conv_state_layout() -> str:
+        return os.environ.get(LAYOUT_VARIABLE, "SD")
+
+    return {"get_conv_state_layout": get_conv_state_layout, "shell": lambda: os.environ.get("SHELL_OF_TOYS")}
+
+
+def layout_call(layout: str | None) -> Call:
+    return call("get_conv_state_layout", environment={LAYOUT_VARIABLE: layout} if layout else {})
+
+
+@pytest.fixture
+def unset_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the variable back afterwards: a subject leaves it as the last call wanted it."""
+    monkeypatch.setenv(LAYOUT_VARIABLE, "SD")
+
+
+@pytest.mark.usefixtures("unset_layout")
+def test_the_environment_switches_the_layout_and_forgets_the_remembered_one(device: str) -> None:
+    port = InProcess(toy(**layout_of_the_environment()), device)
+    wanted = [None, "DS", "DS", None, "DS", "SD", "DS"]
+    found = [port.execute(layout_call(layout)) for layout in wanted]
+    assert found == [Returned(layout or "SD") for layout in wanted]
+
+
+@pytest.mark.usefixtures("unset_layout")
+def test_two_subjects_in_one_process_each_have_the_environment_that_they_are_called_with(device: str) -> None:
+    def variable() -> str | None:
+        return os.environ.get(LAYOUT_VARIABLE)
+
+    one, other = (InProcess(toy(variable=variable), device) for _ in range(2))
+    turns = [(one, "DS"), (other, "DS"), (other, None), (one, "DS"), (other, None), (one, None)]
+    for port, layout in turns:
+        step = call("variable", environment={LAYOUT_VARIABLE: layout} if layout else {})
+        assert port.execute(step) == Returned(layout)
+
+
+@pytest.mark.usefixtures("unset_layout")
+def test_no_variable_but_the_layout_is_set(run: Run) -> None:
+    step = call("shell", environment={"SHELL_OF_TOYS": "set by a case"})
+    assert run(step, **layout_of_the_environment()) == Returned(None)
+
+
+def test_waiting_for_the_device_is_an_exception_only_where_it_is_refused(device: str) -> None:
+    port = InProcess(toy(f=lambda x: x.item()), device)
+    step = call("f", x=int32([4]))
+    with port.waiting_refused():
+        refused = port.execute(step)
+    assert isinstance(refused, Raised) is (device == "cuda")
+    assert port.execute(step) == Returned(4)
+
+
+@pytest.mark.parametrize("wrong", ["gpu", "", "CPU", "cuda:0"])
+def test_an_unknown_device_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"^device = "):
+        choose_device(wrong)
+
+
+@pytest.mark.parametrize(
+    ("there", "executes", "device"), [(True, False, "cuda"), (True, True, "cpu"), (False, True, "cpu")]
+)
+def test_auto_is_the_gpu_where_there_is_one_and_kernels_are_not_executed(
+    monkeypatch: pytest.MonkeyPatch, there: bool, executes: bool, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(triton_mode, "executes", lambda: executes)
+    assert choose_device("auto") == device
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_is_refused_where_there_is_no_gpu() -> None:
+    with pytest.raises(ValueError, match=r"^device = 'cuda', but should be cpu or auto"):
+        choose_device("cuda")
+
+
+POOL = Tensor("uint8", (12,), bytes(range(12)))
+RAW = bytes(range(12))
+HUGE = Tensor("uint8", (2**33,), None)
+FAR = View("huge", "int32", (2,), offset=2**30)
+
+
+def observe(
+    run: Run, *lets: Step, f: Callable[..., Any] = lambda *_: None, **arguments: Value
+) -> dict[str, Value]:
+    """What is found in everything that a `Let` binds, after a call of `f`."""
+    names = [step.name for step in lets if isinstance(step, Let)]
+    outcome = run(*lets, call("f", observes=names, **arguments), f=f)
+    assert not outcome.changed
+    return dict(outcome.after)
+
+
+def raw(data: bytes) -> Tensor:
+    return Tensor("uint8", (len(data),), data)
+
+
+def test_bytes_reach_the_subject_as_the_storage_of_a_tensor(run: Run) -> None:
+    tensor = Tensor("uint8", (2, 2), b"abcd", strides=(1, 2))
+    assert run(call("f", x=tensor), f=lambda x: x.tolist()) == Returned([[97, 99], [98, 100]])
+    assert run(call("f", x=raw(b"")), f=lambda x: x.tolist()) == Returned([])
+
+
+def test_a_view_is_of_the_memory_of_the_tensor_that_it_names(run: Run) -> None:
+    view = View("pool", "int16", (2, 2), strides=(3, 1), offset=1)
+    steps = (
+        Let("pool", POOL),
+        Let("v", view),
+        call("f", x=Name("v"), y=[View("pool", "bool", (1,))], z=Name("pool")),
+    )
+
+    def f(x: torch.Tensor, y: list[torch.Tensor], z: torch.Tensor) -> Any:
+        same = x.untyped_storage().data_ptr() == y[0].untyped_storage().data_ptr()
+        return x.data_ptr() - z.data_ptr(), x.tolist(), x.stride(), same
+
+    assert run(*steps, f=f) == Returned((2, [[0x0302, 0x0504], [0x0908, 0x0B0A]], (3, 1), True))
+
+
+def test_a_view_of_elements_that_do_not_fill_the_storage_begins_at_its_start(run: Run) -> None:
+    step = call("f", x=View("pool", "int64", (1,)))
+    assert run(Let("pool", POOL), step, f=lambda x: x.tolist()) == Returned([0x0706050403020100])
+
+
+@pytest.mark.parametrize("offset", [3, -1])
+def test_a_view_that_leaves_its_storage_is_an_error_of_the_case(run: Run, offset: int) -> None:
+    with pytest.raises((ValueError, RuntimeError)):
+        run(Let("pool", POOL), Let("v", View("pool", "int32", (1,), offset=offset)), f=lambda: None)
+
+
+def test_a_write_through_a_view_is_caught_as_one_into_its_memory(run: Run) -> None:
+    views = [View("pool", "int8", (1,)), View("pool", "int8", (1,), offset=1)]
+    outcome = run(Let("pool", POOL), call("f", x=views), f=lambda x: x[1].zero_() and None)
+    assert outcome.changed == ("x[0]",)
+
+
+@pytest.mark.parametrize("elements", [(-2, 7), b"\xfe\xff\x07\x00"], ids=["integers", "bytes"])
+def test_overwriting_a_view_leaves_everything_else(run: Run, elements: tuple[int, ...] | bytes) -> None:
+    view = Let("v", View("pool", "int16", (2,), strides=(2,), offset=1))
+    after = observe(run, Let("pool", POOL), view, Overwrite("v", elements))
+    assert after == {
+        "pool": raw(b"\0\1\xfe\xff\4\5\7\0\x08\x09\x0a\x0b"),
+        "v": Tensor("int16", (2,), (-2, 7)),
+    }
+
+
+def test_overwriting_a_view_of_floats_writes_their_bytes(run: Run) -> None:
+    # A signalling NaN: a conversion anywhere would make it a quiet one.
+    view, nan = Let("v", View("pool", "float32", (1,))), b"\1\0\x80\x7f"
+    assert observe(run, Let("pool", POOL), view, Overwrite("v", nan)) == {
+        "pool": raw(nan + RAW[4:]),
+        "v": raw(nan),
+    }
+
+
+def test_a_write_after_an_overwriting_is_still_caught(run: Run) -> None:
+    steps = Let("pool", POOL), Let("v", View("pool", "int8", (1,))), Overwrite("v", (5,))
+    outcome = run(*steps, call("f", x=Name("pool")), f=lambda x: x[1:2].zero_() and None)
+    assert outcome.changed == ("x",)
+
+
+def test_overwriting_with_too_few_elements_is_an_error_of_the_case(run: Run) -> None:
+    with pytest.raises(AssertionError, match="size"):
+        run(Let("pool", POOL), Overwrite("pool", (1,)), f=lambda: None)
+
+
+def test_views_are_what_is_written_and_seen_of_a_pool_that_is_too_large_to_spell(run: Run) -> None:
+    steps = Let("huge", HUGE), Let("far", FAR), Overwrite("far", (1, 2))
+    observed = call("f", x=Name("far"), observes=("far",))
+    outcome = run(*steps, observed, f=lambda x: x.add_(1) and None)
+    assert outcome.after == (("far", Tensor("int32", (2,), (2, 3))),)
+
+
+def test_two_named_pools_without_contents_are_two_pools(run: Run) -> None:
+    first, second = (Let(name, Tensor("int8", (64,), None)) for name in ("a", "b"))
+
+    def f(*pools: torch.Tensor) -> bool:
+        return len({pool.data_ptr() for pool in pools}) == len(pools)
+
+    between = call("f", x=Tensor("int8", (64,), None))
+    asked = call("f", x=Name("a"), y=Name("b"), z=Tensor("int8", (64,), None))
+    assert run(first, between, second, asked, f=f) == Returned(True)
+
+
+def test_observed_memory_may_be_written_to_and_is_told_whole(run: Run) -> None:
+    def f(x: torch.Tensor, d: dict[str, int], items: list[int], host: torch.Tensor) -> None:
+        x.zero_()
+        d["b"] = 2
+        items.clear()
+        host[0] = 8
+
+    lets = Let("x", GAPS), Let("d", {"a": 1}), Let("items", [1]), Let("host", int32([1, 2]).on_host())
+    after = observe(run, *lets, f=f, **{name: Name(name) for name in ("x", "d", "items", "host")})
+    assert after["x"] == int32([9, 0, 9, 0, 9, 0, 9])
+    assert (after["d"], after["items"], after["host"].elements) == ({"a": 1, "b": 2}, [], (8, 2))
+
+
+def test_what_is_not_observed_must_still_not_be_written_to(run: Run) -> None:
+    steps = Let("a", int32([1])), Let("b", int32([1])), call("f", x=Name("a"), y=Name("b"), observes=("a",))
+    assert run(*steps, f=zero).changed == ("y",)
+
+
+def test_what_was_observed_is_what_later_calls_must_leave(run: Run) -> None:
+    steps = Let("a", int32([1])), call("f", x=Name("a"), observes=("a",)), call("g", x=Name("a"))
+    assert run(*steps, f=lambda x: x.zero_() and None, g=lambda x: None).changed == ()
+    assert run(*steps, f=lambda x: x.zero_() and None, g=lambda x: x.add_(1) and None).changed == ("x",)
+
+
+def test_a_view_is_observed_with_the_memory_that_it_is_of(run: Run) -> None:
+    steps = Let("pool", POOL), Let("v", View("pool", "int8", (1,), offset=3))
+    observed = call("f", x=Name("v"), pool=Name("pool"), observes=("v",))
+    after = ("v", Tensor("int8", (1,), (0,)))
+    assert run(*steps, observed, f=lambda x, pool: zero(x)) == Returned(None, after=(after,))
+    beyond = run(*steps, observed, f=lambda x, pool: zero(x, pool[:4]))
+    assert beyond == Returned(None, changed=("x",), after=(after,))
+
+
+@pytest.mark.parametrize(
+    ("where", "side", "at"), [(-2, "before", -2), (3, "after", 0)], ids=["before", "behind"]
+)
+def test_damage_around_observed_memory_is_told(run: Run, where: int, side: str, at: int) -> None:
+    steps = Let("a", ones("uint8")), call("f", x=Name("a"), observes=("a",))
+    outcome = run(*steps, f=lambda x: around(x, where).zero_() and None)
+    ((name, damage),) = outcome.after
+    assert (name, damage.type, damage["inside"], outcome.changed) == ("a", "Damaged", raw(b"\1\1\1"), ())
+    guard = bytearray([CANARY] * GUARD_BYTES)
+    guard[at] = 0
+    assert damage[side] == bytes(guard)
+    assert damage["after" if side == "before" else "before"] == bytes([CANARY] * GUARD_BYTES)
+
+
+def test_observed_contents_are_told_after_an_exception_as_well(run: Run) -> None:
+    def f(x: torch.Tensor) -> None:
+        x.zero_()
+        raise ValueError("too late")
+
+    outcome = run(Let("a", int32([1])), call("f", x=Name("a"), observes=("a",)), f=f)
+    assert outcome == Raised("ValueError", "too late", after=(("a", int32([0])),))
+
+
+def zero(*tensors: torch.Tensor) -> None:
+    for tensor in tensors:
+        tensor.zero_()
+
+
+class Context:
+    """Has everything that an object can hold."""
+
+    def __init__(self, device: str) -> None:
+        self.offset = 3
+        self.ids = [1, 2]
+        self.out = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32, device=device)
+        self.buffer = Batch(torch.tensor([1, 2]), 4)
+        self.addresses = torch.tensor([-1, 2]).numpy()
+
+
+@pytest.mark.parametrize(
+    ("path", "contents"),
+    [
+        ("ctx.offset", 3),
+        ("ctx.ids", [1, 2]),
+        ("ctx.out", int32([[1, 2], [3, 4]])),
+        ("ctx.buffer.rows", 4),
+        ("ctx.buffer.nothing", record("Missing")),
+        ("ctx.nothing.below", record("Missing")),
+        ("nobody.offset", record("Missing")),
+        ("nobody", record("Missing")),
+    ],
+)
+def test_what_an_object_holds_is_observed_by_its_path(
+    run: Run, device: str, path: str, contents: Value
+) -> None:
+    steps = call("make", bind="ctx"), call("f", observes=(path,))
+    outcome = run(*steps, make=lambda: Context(device), f=lambda: None)
+    assert outcome.after == ((path, contents),)
+
+
+def test_numpy_arrays_are_observed_as_tensors_of_the_host(run: Run, device: str) -> None:
+    steps = call("make", bind="ctx"), call("f", observes=("ctx.addresses", "ctx.buffer.lens"))
+    outcome = run(*steps, make=lambda: Context(device), f=lambda: None)
+    on = "device" if device == "cpu" else "host"
+    assert [value for _, value in outcome.after] == [
+        Tensor("int64", (2,), (-1, 2), on=on),  # type: ignore[arg-type]
+        Tensor("int64", (2,), (1, 2), on=on),  # type: ignore[arg-type]
+    ]
+
+
+def test_the_object_that_could_not_be_made_holds_nothing(run: Run) -> None:
+    def make() -> None:
+        raise ValueError("no")
+
+    outcome = run(call("make", bind="ctx"), call("f", observes=("ctx.out",)), make=make, f=lambda: None)
+    assert outcome.after == (("ctx.out", record("Missing")),)
+
+
+def test_fake_tensors_answer_and_their_slices_lie_where_they_should(run: Run, device: str) -> None:
+    fake = Fake("bfloat16", (4, 3, 2), (2**40, 2, 1), 2**64 - 32)
+
+    def f(state: torch.Tensor) -> Any:
+        addresses = state.data_ptr(), state[1].data_ptr(), state[0, 2:].data_ptr(), state[0][1, 1:].data_ptr()
+        answers = tuple(state.shape), state.stride(), str(state.dtype), state.element_size(), state.dim()
+        return (
+            addresses,
+            answers,
+            isinstance(state, torch.Tensor),
+            state.device.type,
+            state.is_cuda,
+            state[0].numel(),
+        )
+
+    assert run(call("f", state=fake), f=f) == Returned(
+        (
+            (2**64 - 32, 2**41 - 32, 2**64 - 24, 2**64 - 26),
+            ((4, 3, 2), (2**40, 2, 1), "torch.bfloat16", 2, 3),
+            True,
+            device,
+            device == "cuda",
+            6,
+        )
+    )
+
+
+def test_a_fake_tensor_without_strides_is_dense(run: Run) -> None:
+    assert run(call("f", x=Fake("int8", (2, 3), None, 16)), f=lambda x: x.stride()) == Returned((3, 1))
+
+
+def test_functions_reach_the_subject_as_its_own(run: Run) -> None:
+    def g() -> None: ...
+
+    step = call("f", found=(Function("g"), Function("Batch.describe")))
+    described = "described"
+
+    class Described(Batch):
+        describe = described
+
+    assert run(step, f=lambda found: (found[0] is g, found[1]), g=g, Batch=Described) == Returned(
+        (True, described)
+    )
+
+
+def test_buffers_are_made_by_the_subject_for_the_device_of_the_run(run: Run, device: str) -> None:
+    def make(*size: int, **options: Any) -> tuple[Any, ...]:
+        pinned = device == "cuda"
+        given = size, options.pop("dtype") is torch.int32, options.pop("pin_memory") is pinned
+        return *given, options == {"device": torch.device(device)}
+
+    outcome = run(
+        call("f", make_buffer=BufferMaker()),
+        f=lambda make_buffer: make_buffer(2, 3, dtype=torch.int32),
+        CpuGpuBuffer=make,
+    )
+    assert outcome == Returned(((2, 3), True, True, True))
+
+
+def test_rows_are_the_first_of_the_very_table(run: Run) -> None:
+    steps = Let("t", int32([[1, 2], [3, 4]])), call("f", rows=Rows(Name("t")), t=Name("t"), observes=("t",))
+
+    def f(rows: Callable[[int], torch.Tensor], t: torch.Tensor) -> Any:
+        return rows(1).tolist(), rows(2).data_ptr() == t.data_ptr(), rows(0).tolist()
+
+    assert run(*steps, f=f).value == ([[1, 2]], True, [])  # type: ignore[union-attr]
+
+
+def test_a_numpy_array_has_the_memory_of_its_tensor(run: Run) -> None:
+    batch = Let("batch", record("Batch", lens=NumPy(Name("counts"))))
+    steps = Let("counts", int32([1, 2]).on_host()), batch
+    step = call("f", batch=Name("batch"), observes=("counts", "batch.lens"))
+
+    def f(batch: Any) -> str:
+        batch.lens[1] = 9
+        return type(batch.lens).__name__
+
+    outcome = run(*steps, step, f=f)
+    assert isinstance(outcome, Returned)
+    assert (outcome.value, outcome.changed) == ("ndarray", ())
+    assert [value.elements for _, value in outcome.after] == [(1, 9), (1, 9)]
+
+
+def test_attributes_reach_the_subject_as_the_very_object(run: Run, device: str) -> None:
+    step = call("f", x=Attribute(Name("ctx"), "buffer.lens"), ctx=Name("ctx"))
+    outcome = run(
+        call("make", bind="ctx"), step, make=lambda: Context(device), f=lambda x, ctx: x is ctx.buffer.lens
+    )
+    assert outcome == Returned(True)
+
+
+def test_an_attribute_that_is_not_there_is_an_exception_of_the_subject(run: Run, device: str) -> None:
+    step = call("f", x=Attribute(Name("ctx"), "nothing"))
+    outcome = run(call("make", bind="ctx"), step, make=lambda: Context(device), f=lambda x: None)
+    assert isinstance(outcome, Raised)
+    assert outcome.exception == "AttributeError"
+
+
+def test_dicts_reach_the_subject_as_copies_with_everything_in_them_built(run: Run) -> None:
+    value = {"a": [int32([1])], "b": {"c": DType("int8")}}
+    step = call("f", x=value)
+
+    def f(x: dict[str, Any]) -> Any:
+        return x["a"][0].tolist(), x.pop("b")["c"] is torch.int8
+
+    assert run(step, f=f) == Returned(([1], True))
+    assert list(value) == ["a", "b"]
+
+
+def test_a_tensor_in_a_dict_is_named_by_its_key(run: Run) -> None:
+    outcome = run(call("f", x={"a": int32([1])}), f=lambda x: x["a"].zero_() and None)
+    assert outcome.changed == ("x['a']",)
+
+
+def test_nothing_but_a_kernel_is_launched(run: Run) -> None:
+    step = call("harness.launch", kernel="f", grid=(1,), arguments={}, constexprs={})
+    outcome = run(step, f=lambda: None)
+    assert isinstance(outcome, Raised)
+    assert outcome.message.startswith("kernel = 'f', but should be a Triton kernel")
+
+
+@triton.jit
+def tenfold_kernel(out_ptr, start, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0)
+    tl.store(out_ptr + program, start + program * STEP)
+
+
+@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:3"])
+def test_a_kernel_of_the_subject_is_launched_with_its_arguments(run: Run, schedule: str) -> None:
+    step = call(
+        "harness.launch",
+        kernel="tenfold",
+        grid=(3,),
+        arguments={"out_ptr": Name("out"), "start": 5},
+        constexprs={"STEP": 10},
+        observes=("out",),
+        schedule=schedule,
+    )
+    outcome = run(Let("out", int32([0, 0, 0, 0])), step, tenfold=tenfold_kernel)
+    assert outcome == Returned(None, after=(("out", int32([5, 15, 25, 0])),))
+
+
+@triton.jit
+def arrivals_kernel(order_ptr, next_ptr):  # type: ignore[no-untyped-def]
+    tl.store(order_ptr + tl.program_id(0), tl.atomic_add(next_ptr, 1))
+
+
+def test_a_call_runs_its_programs_in_the_order_of_its_schedule(run: Run, device: str) -> None:
+    def f(order: torch.Tensor, following: torch.Tensor) -> None:
+        arrivals_kernel[(3,)](order, following)
+
+    lets = Let("order", int32([0, 0, 0])), Let("next", int32([0]))
+    step = call(
+        "f", order=Name("order"), following=Name("next"), observes=("order", "next"), schedule="reversed"
+    )
+    after = dict(run(*lets, step, f=f).after)
+    assert after["next"] == int32([3])
+    assert device == "cuda" or after["order"] == int32([2, 1, 0])
+
+
+def test_a_record_of_no_class_of_the_subject_has_its_fields(run: Run) -> None:
+    step = call("f", batch=Record("Unheard", (("rows", 3),)))
+    assert run(step, f=lambda batch: batch.rows) == Returned(3)

@@ -1,0 +1,211 @@
+"""Interleavings as an input: what they find of the implementation broken on purpose, and how a report shows it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import find
+
+from properties.strategies.align import Group, Kept, Setup
+from properties.strategies.align_batches import After
+from properties.strategies.align_requests import Sampled
+from properties.strategies.orders import switches as switches_drawn
+from statecheck.case import Case
+from statecheck.case.values import Call
+from statecheck.diagnose.attribution import explained
+from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.side_by_side import side_by_side
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import load_properties
+from statecheck.execution.variants import Variant, broken_subject, implementation
+from statecheck.kernels.launch import Launched, in_turn, running
+from statecheck.kernels.memory import Memory
+from statecheck.kernels.orders.interleavings import Interleavings, search
+from statecheck.report.markdown import report_text, write_report
+from subjects import load
+from tests.breakages.table import hunting
+from tests.processes import run_python
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+BY_SLOT = "no_order_of_programs_shows_in_what_is_stored_by_slot"
+FILE = "align/kernels/postprocess.py"
+ARRIVAL = "if last_to_finish(programs, counters_ptr):"
+AT_ONCE = Variant("counts_at_once", FILE, ARRIVAL, "if resets > 0:")
+"""Every program sets the counts as soon as it is done, while others still have to decide by the counts before."""
+EXAMPLES = 100
+IN_TURN = ("", "reversed", *(f"shuffled:{seed}" for seed in range(20)))
+
+
+def arrives_early() -> Variant:
+    """A program arrives before it has read the counts: who arrives last may set them before others have read them.
+
+    No order in which programs run one after the other shows it.
+    """
+    text = (implementation() / FILE).read_text(encoding="utf-8")
+    old = text[text.index("    copying = 0\n") : text.index(ARRIVAL) + len(ARRIVAL)]
+    sooner = (
+        "    last = False\n    if HAS_IDX_MAPPING:\n        last = last_to_finish(programs, counters_ptr)\n"
+    )
+    return Variant("arrives_early", FILE, old, sooner + old.replace(ARRIVAL, "if last:"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the property found with interleavings alone: after so many examples, and shrunk."""
+
+    examples: int
+    shrunk: Case
+    port: InProcess
+
+    def fails(self, schedule: str) -> Case | None:
+        """The case as it fails in another order of its last launch."""
+        return replay(scheduled(self.shrunk, schedule), self.port)
+
+
+def scheduled(case: Case, schedule: str) -> Case:
+    *steps, last = case.steps
+    assert isinstance(last, Call)
+    return replace(case, steps=(*steps, replace(last, schedule=schedule)))
+
+
+@contextmanager
+def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
+    with broken_subject(variant, folder) as subject:
+        failing: list[int] = []
+        port = InProcess(subject, "cpu", sanitized=False)
+        bench = Bench(subject, port)
+        bench.on_falsified = lambda case: failing.append(bench.examples)
+        with hunting(shrink=True), pytest.raises(Falsified) as caught:
+            load_properties()[BY_SLOT].explore(bench, seed=1, max_examples=EXAMPLES)
+        case = caught.value.case
+        yield Found(failing[0], case, port)
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(AT_ONCE, tmp_path_factory.mktemp("at_once")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(arrives_early(), tmp_path_factory.mktemp("early")) as found:
+        yield found
+
+
+def switches(case: Case) -> list[str]:
+    return [call.schedule for call in case.calls if call.schedule]
+
+
+def test_counts_set_while_siblings_read_them_are_found_by_interleavings_alone(
+    at_once: Found, early: Found
+) -> None:
+    assert max(at_once.examples, early.examples) <= EXAMPLES
+    print(f"after {at_once.examples} and {early.examples} examples")
+
+
+def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:
+    assert not [order for order in IN_TURN if early.fails(order)]
+
+
+def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
+    """Hypothesis shrinks them to two: to a program that sets the counts, and back before it has decided by them."""
+    drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
+    assert drawn.count(">") == 2
+
+
+@pytest.mark.parametrize("saved", ["interleaved", "priorities"])
+def test_a_saved_case_with_a_seed_replays(early: Found, saved: str) -> None:
+    failing = next(filter(None, (early.fails(f"{saved}:{seed}") for seed in range(100))))
+    assert "program (1, 0, 0)" in side_by_side(failing, early.port.subject)
+
+
+def explained_in(found: Found) -> Case:
+    return explained(found.shrunk, found.port.subject)
+
+
+def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
+    """Who arrives last sets a count that another program has not read yet."""
+    text = report_text(explained_in(early), Path())
+    head, _, *rows = re.findall(
+        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
+    )
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert head == "|  | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
+    assert all(sum(map(bool, row[1:])) == 1 for row in cells)
+    first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
+    assert first[0] == "`work.py` atomic add `counters_ptr[1]`: 0 → 1"
+    assert first[-1] == "`postprocess.py` reads `counts[0]`: 1"
+    last = [re.sub(r"py:\d+", "py", row[3]) for row in cells if row[3]]
+    assert last[0] == "`work.py` atomic add `counters_ptr[1]`: 2 → 3"
+    assert last[-1] == "`postprocess.py` writes `counts[0]` = 1"
+    numbers = [int(row[0]) for row in cells]
+    assert numbers == sorted(numbers)
+
+
+def test_warps_stand_side_by_side_too(early: Found) -> None:
+    """Of a launch that goes right, with any switches between warps: the last row of a tile is who stores it."""
+    case = scheduled(early.shrunk, "warpswitches:2:3>1")
+    text = side_by_side(case, early.port.subject)
+    assert "Warps of every program of `postprocess_mamba_fused_kernel`" in text
+    assert "program (0, 0, 0), warp 1" in text
+
+
+def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
+    for schedule in ("", "reversed", "switches:"):
+        assert side_by_side(scheduled(early.shrunk, schedule), early.port.subject) == ""
+
+
+def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
+    directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
+
+    def says(**variables: str) -> int:
+        return run_python(directory / "repro.py", env=os.environ | variables).returncode
+
+    assert says() == 1
+    assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
+
+
+def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
+    case = explained_in(early)
+    assert Case.from_json(case.to_json()) == case
+
+
+# Two programs find the fifth state by a draw; three draw with their second ones, and find nothing.
+FIVE_STATES = Setup((Group((Kept("temporal", (1, 1, 8)),), layers=5),), block_size=4, num_spec=3)
+MOVES, STAYS = Sampled(computed=2, length=4, drafts=3, accepted=2), Sampled(computed=3, length=1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "programs", "classes"),
+    [((MOVES,), 2, 4), ((MOVES,), 3, 2), ((MOVES, STAYS), 2, 8), ((MOVES, STAYS), 3, 12)],
+    ids=["one request, 2 programs", "one, 3", "one more whose count is set, 2", "one more, 3"],
+)
+def test_every_interleaving_of_the_intact_kernel_leaves_the_same(
+    requests: tuple[Sampled, ...], programs: int, classes: int
+) -> None:
+    batch = After(FIVE_STATES, requests)
+    found: list[Interleavings] = []
+
+    def runner(launch: Launched, memory: Memory) -> None:
+        of_some = replace(launch, grid=(programs, 1, 1))
+        found.append(search(of_some))
+        in_turn(of_some, memory)
+
+    bench = Bench(load("impl"), InProcess(load("impl"), "cpu"))
+    trial = bench.begin(load_properties()[BY_SLOT])
+    trial.agrees(*batch.prepared(), *batch.cache.refill())
+    with running(runner=runner):
+        trial.agrees(*batch.slotwise())
+    (one,) = found
+    print(f"{one.classes} interleavings of {one.operations} operations in {1000 * one.seconds:.0f} ms")
+    assert (one.complete, one.different) == (True, "")
+    assert one.classes == classes

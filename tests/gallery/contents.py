@@ -1,0 +1,160 @@
+"""Kernels that stay in their views and read or compute the wrong contents."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from tests.gallery.exhibit import Exhibit, Launch
+from tests.gallery.memory import ExhibitMemory
+
+
+@triton.jit
+def initial_states_broken(pool_ptr, ids_ptr, computed_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    has_state = lanes < tl.where(tl.load(computed_ptr + row) >= 0, SIZE, 0)
+    block = tl.load(ids_ptr + row)
+    tl.store(out_ptr + row * SIZE + lanes, tl.load(pool_ptr + block * SIZE + lanes, mask=has_state, other=0))
+
+
+@triton.jit
+def initial_states_intact(pool_ptr, ids_ptr, computed_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    has_state = lanes < tl.where(tl.load(computed_ptr + row) > 0, SIZE, 0)
+    block = tl.load(ids_ptr + row)
+    tl.store(out_ptr + row * SIZE + lanes, tl.load(pool_ptr + block * SIZE + lanes, mask=has_state, other=0))
+
+
+def unwritten_row() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        pool = memory.blank("pool", torch.float32, 4, 4)
+        memory.unwritten(pool[2])
+        for block in (0, 1, 3):
+            pool[block].fill_(block)
+        ids = memory.put("ids", torch.int32, [2, 3])
+        computed = memory.put("computed", torch.int32, [0, 5])
+        out = memory.blank("out", torch.float32, 2, 4)
+        return Launch((2,), (pool, ids, computed, out), {"SIZE": 4})
+
+    return Exhibit(
+        "unwritten_row",
+        "a request without computed tokens (`>=` for `>`) starts from a block that has not been written",
+        initial_states_broken,
+        initial_states_intact,
+        lay_out,
+        lambda: {"out": [0.0] * 4 + [3.0] * 4},
+        finding="UnwrittenRead",
+    )
+
+
+@triton.jit
+def read_columns_broken(pool_ptr, table_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    block = tl.load(table_ptr + 2 * row)
+    tl.store(out_ptr + row * SIZE + lanes, tl.load(pool_ptr + block * SIZE + lanes))
+
+
+@triton.jit
+def read_columns_intact(pool_ptr, table_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    block = tl.load(table_ptr + 2 * row + 1)
+    tl.store(out_ptr + row * SIZE + lanes, tl.load(pool_ptr + block * SIZE + lanes))
+
+
+def stale_block() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        pool = memory.put("pool", torch.int32, [1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8]).view(3, 4)
+        table = memory.put("table", torch.int32, [0, 0, 1, 2]).view(2, 2)
+        memory.own(pool[1], "request 7", "it ran there until its state was copied to block 2")
+        memory.free(pool[1], "the block before the last one of request 7 went back to the pool")
+        return Launch((2,), (pool, table, memory.blank("out", torch.int32, 2, 4)), {"SIZE": 4})
+
+    return Exhibit(
+        "stale_block",
+        "the column before is read: its block went back to the pool, and still holds what it held",
+        read_columns_broken,
+        read_columns_intact,
+        lay_out,
+        lambda: {"out": list(range(1, 9))},
+        finding="FreedBlock",
+    )
+
+
+@triton.jit
+def write_back_broken(pool_ptr, table_ptr, state_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    runs = lanes < tl.where(tl.load(table_ptr + 2 * row + 1) >= 0, SIZE, 0)
+    state = tl.load(state_ptr + row * SIZE + lanes)
+    tl.store(pool_ptr + tl.load(table_ptr + 2 * row) * SIZE + lanes, state, mask=runs)
+
+
+@triton.jit
+def write_back_intact(pool_ptr, table_ptr, state_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, lanes = tl.program_id(0), tl.arange(0, SIZE)
+    runs = lanes < tl.where(tl.load(table_ptr + 2 * row + 1) > 0, SIZE, 0)
+    state = tl.load(state_ptr + row * SIZE + lanes)
+    tl.store(pool_ptr + tl.load(table_ptr + 2 * row) * SIZE + lanes, state, mask=runs)
+
+
+def late_write_back() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        pool = memory.put("pool", torch.int32, range(1, 13)).view(3, 4)
+        table = memory.put("table", torch.int32, [1, 0, 2, 5]).view(2, 2)
+        states = memory.put("states", torch.int32, range(101, 109))
+        memory.free(pool[1], "request 0 has ended, and no other one has been given its block yet")
+        return Launch((2,), (pool, table, states), {"SIZE": 4})
+
+    return Exhibit(
+        "late_write_back",
+        "a request that runs no token any more (`>=` for `>`) stores its state into a block that it gave back",
+        write_back_broken,
+        write_back_intact,
+        lay_out,
+        lambda: {"pool": [*range(1, 9), *range(105, 109)]},
+        finding="FreedBlock",
+    )
+
+
+def _bf16(*numbers: float) -> list[int]:
+    """The bits of numbers that bfloat16 holds exactly, as int16."""
+    return torch.tensor(numbers, dtype=torch.bfloat16).view(torch.int16).tolist()
+
+
+@triton.jit
+def add_states_broken(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    lanes = tl.arange(0, SIZE)
+    a, b = tl.load(a_ptr + lanes), tl.load(b_ptr + lanes)
+    tl.store(out_ptr + lanes, (a + b).to(tl.float32))
+
+
+@triton.jit
+def add_states_intact(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    lanes = tl.arange(0, SIZE)
+    a, b = tl.load(a_ptr + lanes), tl.load(b_ptr + lanes)
+    tl.store(out_ptr + lanes, a.to(tl.float32) + b.to(tl.float32))
+
+
+def bf16_sum() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        a = memory.put("a", torch.int16, _bf16(256.0, 1.0, -2.0, 0.5)).view(torch.bfloat16)
+        b = memory.put("b", torch.int16, _bf16(1.0, 1.0, 2.0, 0.25)).view(torch.bfloat16)
+        return Launch((1,), (a, b, memory.blank("out", torch.float32, 4)), {"SIZE": 4})
+
+    return Exhibit(
+        "bf16_sum",
+        "states are added in bf16, which rounds 256 + 1 to 256, and widened to float32 only then",
+        add_states_broken,
+        add_states_intact,
+        lay_out,
+        lambda: {"out": [257.0, 2.0, 0.0, 0.75]},
+        finding="",
+    )
+
+
+EXHIBITS = (
+    unwritten_row(),
+    stale_block(),
+    late_write_back(),
+    bf16_sum(),
+)

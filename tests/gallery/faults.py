@@ -1,0 +1,111 @@
+"""Kernels that do not come back from a GPU, or take its context with them."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from tests.gallery.exhibit import Exhibit, Launch
+from tests.gallery.memory import ExhibitMemory
+
+_FILLER = tl.constexpr(2147483647)
+
+
+@triton.jit
+def count_chain_broken(previous_ptr, block, visits_ptr):  # type: ignore[no-untyped-def]
+    step = 0
+    while block >= 0:
+        step += 1
+        tl.store(visits_ptr + block, step)
+        block = tl.load(previous_ptr + block)
+
+
+@triton.jit
+def count_chain_intact(previous_ptr, block, visits_ptr):  # type: ignore[no-untyped-def]
+    step = 0
+    while block > 0:
+        step += 1
+        tl.store(visits_ptr + block, step)
+        block = tl.load(previous_ptr + block)
+
+
+def endless_chain() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        previous = memory.put("previous", torch.int32, [0, 0, 1, 2])
+        return Launch((1,), (previous, 3, memory.put("visits", torch.int32, [0] * 4)))
+
+    return Exhibit(
+        "endless_chain",
+        "a chain of cached blocks is followed beyond the null block, whose predecessor is itself (`>=` for `>`)",
+        count_chain_broken,
+        count_chain_intact,
+        lay_out,
+        lambda: {"visits": [0, 3, 2, 1]},
+        finding="",
+        endless=True,
+    )
+
+
+@triton.jit
+def clear_listed_broken(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    block = tl.load(ids_ptr + tl.program_id(0)).to(tl.int64)
+    lanes = tl.arange(0, SIZE)
+    tl.store(pool_ptr + block * stride + lanes, 0, mask=lanes < tl.where(block >= 0, SIZE, 0))
+
+
+@triton.jit
+def clear_listed_intact(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    block = tl.load(ids_ptr + tl.program_id(0)).to(tl.int64)
+    lanes = tl.arange(0, SIZE)
+    tl.store(pool_ptr + block * stride + lanes, 0, mask=lanes < tl.where(block != _FILLER, SIZE, 0))
+
+
+def far_address() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        pool = memory.put("pool", torch.int32, [7] * 3 * 1024).view(3, 1024)
+        ids = memory.put("ids", torch.int32, [1, _FILLER.value, 2])
+        return Launch((3,), (pool, ids, 1024), {"SIZE": 4})
+
+    return Exhibit(
+        "far_address",
+        "a filler of the table, 2^31 - 1, is taken for a block: its address is terabytes away",
+        clear_listed_broken,
+        clear_listed_intact,
+        lay_out,
+        lambda: {"pool": [7] * 1024 + [0] * 4 + [7] * 1020 + [0] * 4 + [7] * 1020},
+        finding="OutsideView",
+    )
+
+
+@triton.jit
+def write_records_broken(records_ptr, lens_ptr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0)
+    length, place = tl.load(lens_ptr + row), records_ptr + row * 9 + 1
+    tl.store(place.to(tl.pointer_type(tl.int64), bitcast=True), length)
+
+
+@triton.jit
+def write_records_intact(records_ptr, lens_ptr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0)
+    length, place = tl.load(lens_ptr + row), records_ptr + row * 9 + 1
+    tl.store(place + tl.arange(0, 8), (length >> (8 * tl.arange(0, 8))).to(tl.uint8))
+
+
+def odd_address() -> Exhibit:
+    def lay_out(memory: ExhibitMemory) -> Launch:
+        records = memory.put("records", torch.uint8, [255] * 27)
+        return Launch((3,), (records, memory.put("lens", torch.int64, [1, 256, 1 << 40])))
+
+    return Exhibit(
+        "odd_address",
+        "a 64-bit number is stored behind a tag of one byte: a GPU takes aligned addresses only",
+        write_records_broken,
+        write_records_intact,
+        lay_out,
+        lambda: {"records": [b for n in (1, 256, 1 << 40) for b in (255, *n.to_bytes(8, "little"))]},
+        finding="Misaligned",
+    )
+
+
+EXHIBITS = (endless_chain(), far_address(), odd_address())

@@ -1,0 +1,199 @@
+"""Every operation is that of its definition; scalars, arrays and their mixtures agree in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from statecheck.kernels.arithmetic import atomic, operation
+from statecheck.kernels.arithmetic.elements import DTYPES
+from tests.kernels import reference
+from tests.kernels.cases import ATOMICS, FLOATS, INTEGERS, SIMPLE, ArithmeticCase, cases
+from tests.kernels.comparing import computed, known
+from tests.kernels.reference import ANY, signed
+from tests.kernels.values import WIDTHS, Array, decode, encode, is_nan, operands, scalar
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+CASES = [*cases(), *(ArithmeticCase("arith.divf", (t, t), t) for t in ("f16", "bf16"))]
+DEFINED = [
+    case for case in CASES if case.name[:5] != "math." or case.name in ("math.absi", "math.absf", "math.fma")
+]
+ROWS = 2500
+
+
+def rows_of(elements: tuple[str, ...]) -> list[Array]:
+    """Columns of operands: all combinations of edges, and random ones, or every n-th where these are many."""
+    columns = operands(elements)
+    return [column[:: 1 + len(column) // ROWS] for column in columns]
+
+
+def agree_with(expected: list[Any], case: object, element: str, columns: list[Array], here: Array) -> None:
+    nan = is_nan(here, element)
+    for row, seen, seen_nan, wanted in zip(
+        zip(*columns, strict=True), here.tolist(), nan, expected, strict=True
+    ):
+        agrees = wanted is ANY or (bool(seen_nan) if wanted is None else seen == wanted)
+        assert agrees, f"{case} of {[hex(one) for one in row]} = {seen:#x}, but should be {wanted}"
+
+
+@pytest.mark.parametrize("name", sorted({case.name for case in DEFINED} - {"tt.precise_sqrt"}))
+def test_an_operation_is_that_of_its_definition(name: str) -> None:
+    for case in DEFINED:
+        if case.name == name:
+            columns = rows_of(case.operands)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            expected = [
+                reference.result(name, case.operands, case.result, case.attributes, row) for row in rows
+            ]
+            agree_with(expected, case, case.result, columns, computed(case, columns))
+
+
+@pytest.mark.parametrize("element", INTEGERS)
+def test_extended_products_and_sums_have_all_their_bits(element: str) -> None:
+    width, (a, b) = WIDTHS[element], rows_of((element, element))
+    mask, types, arrays = (1 << width) - 1, (element, element), (decode(a, element), decode(b, element))
+    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
+    for name, is_signed in (("mulsi_extended", True), ("mului_extended", False)):
+        low, high = (
+            encode(one, element).tolist()
+            for one in known(ArithmeticCase(f"arith.{name}", types, element))(*arrays)
+        )
+        products = [signed(x, width) * signed(y, width) if is_signed else x * y for x, y in pairs]
+        assert (low, high) == ([one & mask for one in products], [one >> width & mask for one in products])
+    total, carried = known(ArithmeticCase("arith.addui_extended", types, element))(*arrays)
+    assert encode(total, element).tolist() == [x + y & mask for x, y in pairs]
+    assert carried.tolist() == [x + y > mask for x, y in pairs]
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_a_bool_may_be_0_or_1(name: str) -> None:
+    compute = known(ArithmeticCase(f"arith.{name}", ("i1", "i1"), "i1"))
+    for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        assert bool(compute(a, b)) == compute(bool(a), bool(b)) == compute(np.array([a != 0]), b)[0]
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_an_infinite_divisor_leaves_everything_and_zero_leaves_nothing(element: str) -> None:
+    compute, dtype = known(ArithmeticCase("arith.remf", (element, element), element)), DTYPES[element]
+    with np.errstate(all="ignore"):
+        for number in (-2.5, 0.0, math.inf):
+            assert compute(dtype(number), dtype(math.inf)) == number
+            assert math.isnan(compute(dtype(number), dtype(0)))
+        assert math.isnan(compute(dtype(math.inf), dtype(2)))
+
+
+ATOMIC_NAMES = {
+    "max": "maxsi", "min": "minsi", "umax": "maxui", "umin": "minui", "and": "andi", "or": "ori", "xor": "xori",
+    "add": "addi", "fadd": "addf",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "element"), ATOMICS)
+def test_atomics_store_what_the_operation_gives(op: str, element: str) -> None:
+    compute, columns = atomic(op, element), rows_of((element, element))
+    assert compute is not None
+    with np.errstate(all="ignore"):
+        here = encode(compute(*(decode(bits, element) for bits in columns)), element)
+    if op == "exch":
+        assert here.tolist() == columns[1].tolist()
+        return
+    case = ArithmeticCase(f"arith.{ATOMIC_NAMES[op]}", (element, element), element)
+    expected: list[Any] = computed(case, columns).tolist()
+    if (op, element) == ("fadd", "f32"):
+        flushed = [
+            any(0 < one & 0x7FFFFFFF < 1 << 23 for one in row)
+            for row in zip(*(c.tolist() for c in columns), expected, strict=True)
+        ]
+        expected = [ANY if one else wanted for one, wanted in zip(flushed, expected, strict=True)]
+    agree_with(
+        [None if w is not ANY and is_nan(np.array([w], here.dtype), element)[0] else w for w in expected],
+        case,
+        element,
+        columns,
+        here,
+    )
+
+
+def test_an_atomic_addition_of_f32_flushes_subnormal_numbers() -> None:
+    compute, smallest = atomic("fadd", "f32"), np.float32(2.0**-126)
+    assert compute is not None
+    assert compute(smallest / 2, smallest / 2) == 0
+    assert compute(smallest * np.float32(1.5), -smallest) == 0
+    assert compute(smallest / 2, smallest) == compute(smallest, smallest / 2) == smallest
+    assert compute(np.array([1, 2], np.float32), smallest / 2).tolist() == [1, 2]
+
+
+def sampled(case: ArithmeticCase) -> list[Array]:
+    columns = operands(case.operands)
+    chosen = np.random.default_rng(3).integers(0, len(columns[0]), 24)
+    return [column[chosen] for column in columns]
+
+
+@pytest.mark.parametrize("name", sorted({case.name for case in CASES}))
+def test_scalars_and_arrays_agree(name: str) -> None:
+    for case in CASES:
+        if case.name == name:
+            check_agreement(case)
+
+
+def check_agreement(case: ArithmeticCase) -> None:
+    compute, columns = known(case), sampled(case)
+    arrays = [decode(bits, element) for bits, element in zip(columns, case.operands, strict=True)]
+    for array in arrays:
+        array.flags.writeable = False
+    with np.errstate(all="ignore"):
+        together = compute(*arrays)
+        assert together.dtype == DTYPES[case.result]
+        for n in range(len(columns[0])):
+            scalars = [
+                scalar(array, n, element) for array, element in zip(arrays, case.operands, strict=True)
+            ]
+            alone = compute(*scalars)
+            assert type(alone) is type(scalar(together, n, case.result))
+            agree(case, alone, together[n])
+            for place in range(len(scalars) if len(scalars) > 1 else 0):
+                mixed = compute(*scalars[:place], arrays[place], *scalars[place + 1 :])
+                assert mixed.dtype == together.dtype
+                assert mixed.shape == together.shape
+                agree(case, mixed[n], together[n])
+
+
+def agree(case: ArithmeticCase, one: Any, other: Any) -> None:
+    bits = [encode(np.array([value], DTYPES[case.result]), case.result) for value in (one, other)]
+    nan = all(is_nan(each, case.result)[0] for each in bits)
+    assert nan or bits[0] == bits[1], f"{case}: {one} alone, {other} in an array"
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "result", "attributes"),
+    [
+        ("arith.addi", ("f32", "f32"), "f32", {}),
+        ("arith.addf", ("f8E5M2", "f8E5M2"), "f8E5M2", {}),
+        ("arith.extf", ("f8E5M2",), "f16", {}),
+        ("arith.fptosi", ("f32",), "i1", {}),
+        ("arith.sitofp", ("i1",), "f32", {}),
+        ("arith.nothing", ("i32",), "i32", {}),
+        ("math.exp", ("f16",), "f16", {}),
+        ("math.tanh", ("f32",), "f32", {}),
+        ("tt.fp_to_fp", ("f8E5M2",), "f8E4M3FN", {}),
+        ("tt.fp_to_fp", ("f32",), "f8E4M3FN", {"rounding": "rtz"}),
+        ("tt.bitcast", ("i32",), "i64", {}),
+        ("tt.precise_sqrt", ("f64",), "f64", {}),
+        ("tt.dot", ("f16", "f16"), "f32", {}),
+        ("scf.if", ("i1",), "i32", {}),
+    ],
+)
+def test_what_triton_does_not_compile_is_not_known(
+    name: str, types: tuple[str, ...], result: str, attributes: dict[str, str]
+) -> None:
+    assert operation(name, types, result, attributes) is None
+
+
+def test_unknown_atomics_are_not_known() -> None:
+    assert atomic("max", "f32") is None
+    assert atomic("inc", "i32") is None
+    assert atomic("fadd", "i32") is None

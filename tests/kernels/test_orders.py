@@ -1,0 +1,333 @@
+"""Orders of programs: every program runs once, as itself; races show, and nothing else does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.port import InProcess
+from statecheck.execution.registry import load_properties
+from statecheck.execution.variants import Variant, broken_subject
+from statecheck.kernels import launch as launching
+from statecheck.kernels import triton_mode
+from statecheck.kernels.launch import Launched
+from statecheck.kernels.memory import Memory
+from statecheck.kernels.orders import courses
+from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
+from statecheck.kernels.source.tiles import AssertionFailedError
+from tests.kernels.order_toys import (
+    ALL,
+    INTERLEAVED,
+    KINDS,
+    SEEDS,
+    TOYS,
+    WARPS,
+    arrivals_kernel,
+    lost_update_kernel,
+    sum_kernel,
+    zeros,
+)
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+
+@triton.jit(debug=True)
+def failing_kernel(out_ptr, wrong):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0)
+    tl.store(out_ptr + program, 1)
+    tl.device_assert(program != wrong, "the wrong one")
+    tl.store(out_ptr + program, 2)
+
+
+@triton.jit
+def at_odds_kernel(flag_ptr, counter_ptr):  # type: ignore[no-untyped-def]
+    """Warps that see the flag as it was go another way than those that do not."""
+    flag = tl.load(flag_ptr)
+    tl.store(flag_ptr, 1)
+    if flag == 1:
+        tl.atomic_add(counter_ptr, 1)
+
+
+def launch(schedule: str, kernel: Any, grid: tuple[int, ...], *arguments: Any, **constexprs: Any) -> None:
+    with program_schedule(schedule):
+        kernel[grid](*arguments, **constexprs)
+
+
+def arrivals(schedule: str, *grid: int) -> list[int]:
+    order = zeros(prod(grid))
+    launch(schedule, arrivals_kernel, grid, order, zeros(1))
+    return order.tolist()
+
+
+@pytest.mark.parametrize("grid", [*((size, 1) for size in range(1, 21)), (4, 5), (1, 20), (40, 2)], ids=str)
+@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:1", "interleaved:1", "warps:1"])
+def test_every_program_of_a_grid_runs_once(grid: tuple[int, ...], schedule: str) -> None:
+    assert sorted(arrivals(schedule, *grid)) == list(range(prod(grid)))
+
+
+@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:3", "interleaved:3"])
+def test_an_empty_grid_has_no_program(schedule: str) -> None:
+    assert arrivals(schedule, 0, 3) == []
+
+
+def test_without_a_schedule_programs_run_in_row_major_order() -> None:
+    assert arrivals("", 2, 3) == [0, 1, 2, 3, 4, 5]
+
+
+def test_reversed_runs_the_last_program_first() -> None:
+    assert arrivals("reversed", 2, 3) == [5, 4, 3, 2, 1, 0]
+
+
+def test_seeds_pick_different_orders_and_each_always_the_same() -> None:
+    found = [arrivals(f"shuffled:{seed}", 3, 3) for seed in SEEDS]
+    assert len({tuple(order) for order in found}) > 8
+    assert found == [arrivals(f"shuffled:{seed}", 3, 3) for seed in SEEDS]
+
+
+def test_every_launch_of_a_call_has_an_order_of_its_own() -> None:
+    first, second, counter = zeros(8), zeros(8), zeros(2)
+    with program_schedule("shuffled:0"):
+        arrivals_kernel[(8, 1)](first, counter)
+        arrivals_kernel[(8, 1)](second, counter[1:])
+    assert first.tolist() != second.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TOYS)
+def test_orders_show_races_and_nothing_else(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courses, "PATIENCE", 50)
+    toy = TOYS[name]
+    assert toy.after("") == toy.left
+    found = [toy.after(schedule) for schedule in KINDS[kind]]
+    assert any(one != toy.left for one in found) is (kind in toy.differs)
+    assert [toy.after(schedule) for schedule in KINDS[kind]] == found, "an order is the same every time"
+
+
+def test_a_race_shows_in_many_ways() -> None:
+    lost, reset = (TOYS[f"a race that {orders} show"] for orders in ("interleavings alone", "whole programs"))
+    assert reset.after("reversed") == [3, 3, 3, 3, 5, 5, 5, 5]
+    for toy in (lost, reset):
+        assert len({tuple(toy.after(schedule)) for schedule in INTERLEAVED}) > 2
+
+
+def test_warps_that_go_different_ways_end_the_launch() -> None:
+    caught = []
+    for schedule in WARPS:
+        try:
+            launch(schedule, at_odds_kernel, (1,), zeros(1), zeros(1))
+        except RuntimeError as error:
+            caught.append(str(error))
+    assert caught
+    assert all("an atomic operation that the first one leaves out" in one for one in caught)
+
+
+def outcome(schedule: str, wrong: int, programs: int = 20) -> tuple[str, list[int]]:
+    """The message of the exception, and what was written by then."""
+    out = zeros(programs)
+    with pytest.raises(AssertionFailedError) as caught:
+        launch(schedule, failing_kernel, (programs,), out, wrong)
+    return str(caught.value), out.tolist()
+
+
+@pytest.mark.parametrize("wrong", [0, 7, 19])
+def test_the_exception_of_a_program_surfaces_as_it_does_without_a_schedule(wrong: int) -> None:
+    plain = outcome("", wrong)
+    assert plain[1] == [2] * wrong + [1] + [0] * (19 - wrong)
+    for schedule in ALL:
+        assert outcome(schedule, wrong)[0] == plain[0]
+
+
+def test_after_an_exception_no_further_program_begins() -> None:
+    assert outcome("reversed", 7)[1] == [0] * 7 + [1] + [2] * 12
+
+
+@pytest.mark.parametrize("schedule", INTERLEAVED)
+def test_after_an_exception_the_other_programs_end_where_they_stand(schedule: str) -> None:
+    written = outcome(schedule, 7)[1]
+    assert written[7] == 1
+    assert {*written} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "warps:1", "switches:1>2"])
+def test_afterwards_launches_run_as_before(schedule: str) -> None:
+    plain = launching.STATE.runner
+    for end in (lambda: arrivals(schedule, 3, 2), lambda: outcome(schedule, 1)):
+        end()
+        assert launching.STATE.runner is plain
+    assert arrivals("", 2, 2) == [0, 1, 2, 3]
+
+
+class Noting(Memory):
+    """Who makes each operation: a program, by its number, or a warp of it."""
+
+    def __init__(self, launch: Launched, made: list[tuple[int, str]]) -> None:
+        super().__init__()
+        self.launch, self.made = launch, made
+
+    def note(self, kind: str) -> None:
+        x, y, z = self.program
+        _, rows, layers = self.launch.grid
+        self.made.append((1000 * self.warp + (x * rows + y) * layers + z, kind))
+
+    def load1(self, *arguments: Any) -> Any:
+        self.note("load")
+        return super().load1(*arguments)
+
+    def store1(self, *arguments: Any) -> None:
+        self.note("store")
+        super().store1(*arguments)
+
+    def rmw(self, *arguments: Any) -> Any:
+        self.note("atomic")
+        return super().rmw(*arguments)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    noted: list[tuple[int, str]] = []
+    monkeypatch.setattr(launching.STATE, "memory", lambda launch: Noting(launch, noted))
+    return noted
+
+
+def turns(made: list[tuple[int, str]]) -> list[int]:
+    """The program of each operation, and none of them left for the next one who asks."""
+    found = [program for program, _ in made]
+    made.clear()
+    return found
+
+
+def test_a_program_stops_before_each_operation(made: list[tuple[int, str]]) -> None:
+    arrivals("switches:1>1,1>0", 2, 1)
+    assert made == [(0, "atomic"), (1, "atomic"), (0, "store"), (1, "store")]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wanted"),
+    [
+        ("switches:", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:2>1,1>2", [0, 0, 1, 2, 2, 2, 0, 1, 1]),
+        ("switches:0>2", [2, 2, 2, 0, 0, 0, 1, 1, 1]),
+        ("switches:4>0", [0, 0, 0, 1, 2, 2, 2, 1, 1]),
+        ("switches:1>0", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:1>7", [0, 2, 2, 2, 0, 0, 1, 1, 1]),
+        ("switches:99>1,1>2", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+        ("switches:8>0,0>1", [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+    ],
+)
+def test_switches_are_made_after_so_many_operations_or_are_those_to_another_one(
+    made: list[tuple[int, str]], schedule: str, wanted: list[int]
+) -> None:
+    launch(schedule, sum_kernel, (3,), torch.arange(6, dtype=torch.int32), zeros(3), SIZE=2)
+    assert turns(made) == wanted
+
+
+def test_the_launches_of_a_call_have_their_own_switches(made: list[tuple[int, str]]) -> None:
+    with program_schedule("switches:1>1;;0>1"):
+        for _ in range(4):
+            arrivals_kernel[(2, 1)](zeros(2), zeros(1))
+    assert turns(made) == [0, 1, 1, 0, *(0, 0, 1, 1), *(1, 1, 0, 0), *(0, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("schedule", [one for one in ALL if one])
+def test_a_schedule_is_told_as_the_switches_that_it_made(made: list[tuple[int, str]], schedule: str) -> None:
+    """Of all launches of a context; and these run the same programs again, operation by operation."""
+
+    def run(schedule: str) -> list[int]:
+        with program_schedule(schedule):
+            arrivals_kernel[(20, 1)](zeros(20), zeros(1))
+            lost_update_kernel[(5,)](zeros(1))
+        return turns(made)
+
+    with switches_recorded() as record:
+        first = run(schedule)
+    (switches,) = record
+    assert switches.startswith(("switches:", "warpswitches:"))
+    assert run(switches) == first
+
+
+def test_priorities_change_at_most_three_times_between_programs(made: list[tuple[int, str]]) -> None:
+    """Beside the switches to who has the next priority, when a program ends."""
+    for seed in range(50):
+        launch(f"priorities:{seed}", sum_kernel, (4,), torch.arange(40, dtype=torch.int32), zeros(4), SIZE=10)
+        found = turns(made)
+        assert 3 <= sum(one != other for one, other in pairwise(found)) <= 6
+
+
+def test_priorities_change_in_many_places_of_a_launch(made: list[tuple[int, str]]) -> None:
+    places = set()
+    for seed in range(100):
+        launch(f"priorities:{seed}", lost_update_kernel, (2,), zeros(1))
+        places.add(tuple(turns(made)))
+    assert len(places) == 6
+
+
+def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
+    def reordered(schedule: str, programs: int = 3) -> int:
+        before = REORDERED.launches
+        arrivals(schedule, programs, 1)
+        return REORDERED.launches - before
+
+    assert [reordered(one) for one in ("", "switches:", "switches:99>1")] == [0, 0, 0]
+    assert [reordered(one) for one in ("reversed", "switches:1>1", "priorities:1", "warps:1")] == [1, 1, 1, 1]
+    assert [reordered(one, 1) for one in ("reversed", "interleaved:1", "warps:1")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            "random",
+            "shuffled",
+            "interleaved:",
+            "warps",
+            "shuffled:a b",
+            "Reversed",
+            " ",
+            "switches",
+            "every:",
+        ),
+        *(
+            "switches:1",
+            "switches:1>",
+            "switches:1>2,",
+            "switches:-1>2",
+            "warpswitches:1>2",
+            "warpswitches:0:1>2",
+        ),
+    ],
+)
+def test_an_unknown_schedule_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"^schedule = .*, but should be"), program_schedule(wrong):
+        pass
+
+
+def test_schedules_do_nothing_where_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_mode, "executes", lambda: False)
+    for schedule in ("reversed", "switches:1>1", "priorities:3"):
+        assert arrivals(schedule, 3, 1) == [0, 1, 2]
+
+
+_WITHOUT_BARRIER = Variant(
+    "moves_without_a_barrier",
+    "align/kernels/copies.py",
+    "still have to read what this store overwrites.\n        tl.debug_barrier()\n",
+    "still have to read what this store overwrites.\n",
+)
+
+
+@pytest.mark.slow
+def test_a_move_of_the_implementation_without_its_barrier_is_found_by_its_bytes(tmp_path: Path) -> None:
+    tested = load_properties()["no_order_of_programs_shows_in_copied_runs"]
+    with broken_subject(_WITHOUT_BARRIER, tmp_path) as subject:
+        bench = Bench(subject, InProcess(subject, "cpu"))
+        with pytest.raises(Falsified) as caught:
+            tested.explore(bench, seed=1, max_examples=400)
+    assert any(call.schedule.startswith("warps") for call in caught.value.case.calls)

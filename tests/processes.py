@@ -1,0 +1,115 @@
+"""Python processes for tests of commands and scripts: forked from one that has imported torch, which takes seconds elsewhere.
+
+What a test says of an interpreter's own start (its flags, PYTHONHASHSEED, its locale) needs `subprocess`.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from statecheck.workers.fork_wire import Fork
+from statecheck.workers.forkserver import Forked, server_for
+from tests.breakages.broken import ROOT
+
+_LIMIT_SECONDS = 500.0
+SCRIPTS, COMMANDS = "", "cpu"
+"""Processes of `SCRIPTS` have torch imported and nothing of ours; those of `COMMANDS` also the harness, for campaigns on a CPU."""
+
+
+class Started:
+    """As `subprocess.Popen([sys.executable, *arguments], ...)` with a pipe to and from it: a script, `-c` or `-m`, and arguments."""
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        like: str = SCRIPTS,
+    ) -> None:
+        self.arguments = [str(one) for one in arguments]
+        server = server_for(like, "torch", "numpy")
+        told = (self.arguments, str(cwd), dict(os.environ if env is None else env))
+        what = Fork(f"{__name__}:main", told, name="test", forks=like == COMMANDS)
+        (theirs, to), (output, mine), (errors, told_to) = os.pipe(), os.pipe(), os.pipe()
+        pid = server.fork(what, theirs, mine, told_to)
+        for one in (theirs, mine, told_to):
+            os.close(one)
+        self.stdin, self.stdout = os.fdopen(to, "w"), os.fdopen(output, errors="replace")
+        self._stderr = os.fdopen(errors, errors="replace")
+        assert pid is not None, "the server that forks test processes is gone"
+        self.process = Forked(server, pid)
+
+    def communicate(self) -> tuple[str, str]:
+        """What it writes to its standard output from now on, and what it has written to the other; it is over then."""
+        errors: list[str] = []
+        reader = threading.Thread(target=lambda: errors.append(self._stderr.read()), daemon=True)
+        reader.start()
+        with self.stdout, self.stdin, self._stderr:
+            self.stdin.close()
+            rest = self.stdout.read()
+            reader.join()
+        self.process.join(_LIMIT_SECONDS)
+        self.process.kill()
+        return rest, errors[0]
+
+
+def run_python(
+    *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, like: str = SCRIPTS
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run([sys.executable, *arguments], ...)` comes to."""
+    started = Started(*arguments, cwd=cwd, env=env, like=like)
+    written = started.communicate()
+    assert started.process.exitcode is not None
+    return subprocess.CompletedProcess(started.arguments, started.process.exitcode, *written)
+
+
+def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A pytest session of its own on the repository."""
+    # pytest warns of plugins whose assertions it cannot rewrite, since they are imported.
+    usual = ["-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:Module already imported so cannot"]
+    # The server that it is forked from executes kernels on the CPU, also where there is a GPU.
+    usual += [] if "--device" in arguments else ["--device", "cpu"]
+    return run_python(*usual, *arguments, env=env, like=COMMANDS)
+
+
+def main(
+    nothing: int, output: int, errors: int, arguments: Sequence[str], folder: str, environment: dict[str, str]
+) -> None:
+    """The process's life."""
+    for number, descriptor in enumerate((nothing, output, errors)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    tempfile.tempdir = None
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    paths = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
+    sys.path[:] = [*paths, *(one for one in sys.path if one not in inherited)]
+    _run(list(arguments))
+
+
+def _run(arguments: list[str]) -> None:
+    first, *rest = arguments
+    if first == "-c":
+        sys.argv[:] = ["-c", *rest[1:]]
+        sys.path.insert(0, "")
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the test's own
+    elif first == "-m":
+        sys.argv[:] = rest
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = arguments
+        sys.path.insert(0, str(Path(first).parent))
+        runpy.run_path(first, run_name="__main__")

@@ -1,0 +1,98 @@
+"""The laws of blocks that a connector loads and saves say what a step breaks, and nothing of a step that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oracle.lifecycle.named_states import states_after
+from oracle.lifecycle.observed import ObservedStep, Transfers
+from tests.properties.engine.test_live_laws import PROMPT, laws, prefill
+
+STATES = states_after(PROMPT)
+LOADING = {(0, 5): "r1", (1, 6): "r1"}
+Change = Callable[[ObservedStep], None]
+
+
+def connected() -> ObservedStep:
+    """The prompt of r0 is computed, its state in block 2 is saved, and blocks 5 and 6 are being loaded for r1."""
+    seen = prefill()
+    seen.rows[0].table, seen.rows[0].slots = (1,), (4, 5, 6, 7)
+    seen.owners_after = [*seen.owners, ("r1", 0, 0, 5), ("r1", 1, 0, 6)]
+    seen.references = [(1, 1), (2, 2), (5, 1), (6, 1)]
+    seen.free = 3
+    contents = [("conv", tuple(STATES[2:])), ("temporal", STATES[3])]
+    seen.transfers = Transfers(
+        LOADING, LOADING, frozenset(), frozenset({(1, 2)}), [(1, 2, "r0", 4, contents)], {2: 1}
+    )
+    return seen
+
+
+def broken_by(seen: ObservedStep) -> list[str]:
+    told = laws()
+    told.add("r1", (*PROMPT, 5))
+    return [law for law, *_ in told.step(seen)]
+
+
+def test_a_step_that_loads_and_saves_as_it_should_breaks_nothing() -> None:
+    assert broken_by(connected()) == []
+
+
+def moved(seen: ObservedStep, **changed: Any) -> None:
+    assert seen.transfers is not None
+    seen.transfers = replace(seen.transfers, **changed)
+
+
+def runs_before_it_is_loaded(seen: ObservedStep) -> None:
+    moved(seen, loading={(0, 5): "r0"}, loading_after={})
+
+
+def writes_what_is_loaded_for_another(seen: ObservedStep) -> None:
+    moved(seen, loading={(0, 1): "r1"}, loading_after={})
+
+
+def gives_away_what_is_loaded(seen: ObservedStep) -> None:
+    seen.owners_after, seen.references = seen.owners_after[:-1], seen.references[:-1]
+    seen.free = 4
+
+
+def publishes_what_is_loaded(seen: ObservedStep) -> None:
+    moved(seen, loading={}, loading_after={(1, 2): "r0"})
+
+
+def writes_what_is_saved(seen: ObservedStep) -> None:
+    moved(seen, saving=frozenset({(1, 2)}))
+
+
+def frees_what_is_saved(seen: ObservedStep) -> None:
+    moved(seen, saving_after=frozenset({(1, 4)}))
+
+
+def saves_another_state(seen: ObservedStep) -> None:
+    moved(seen, saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])])
+
+
+def counts_nothing_for_a_save(seen: ObservedStep) -> None:
+    moved(seen, kept={})
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        (runs_before_it_is_loaded, "loading"),
+        (writes_what_is_loaded_for_another, "loading"),
+        (gives_away_what_is_loaded, "loading"),
+        (publishes_what_is_loaded, "loading"),
+        (writes_what_is_saved, "saved"),
+        (frees_what_is_saved, "saved"),
+        (saves_another_state, "saved"),
+        (counts_nothing_for_a_save, "owned"),
+    ],
+)
+def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
+    seen = connected()
+    change(seen)
+    assert law in broken_by(seen)

@@ -1,0 +1,400 @@
+"""Which releases a bisection tries, and what `statecheck bisect` makes of their verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statecheck.case import Case
+from statecheck.case.values import call
+from statecheck.cli import bisect_runs
+from statecheck.cli.bisect_runs import run_bisect
+from statecheck.cli.main import main, parser
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.releases.base import Base
+from statecheck.releases.bisect import most_tries, search
+from statecheck.releases.environment import Environment, Maker, Wanted
+from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedVersion, saved
+from statecheck.text.command_lines import COMMAND
+from tests.breakages.broken import a_case
+
+WORDS = {"+": "FIXED", "-": "FAILED", "n": "NOT APPLICABLE", "s": NOT_SET_UP}
+
+
+def searched(verdicts: str, first: tuple[int, ...] = (), *, everything: bool = False) -> Bisection:
+    """A bisection of versions 0, 1, …, of which each would come out so."""
+    whole = Bisection("releases", tuple(map(str, range(len(verdicts)))))
+
+    def try_version(name: str) -> TriedVersion:
+        return TriedVersion(name, WORDS[verdicts[int(name)]])
+
+    return search(whole, try_version, tuple(map(str, first)), everything=everything)
+
+
+def changes(verdicts: str) -> int:
+    return len(list(groupby(verdicts))) - 1
+
+
+@given(
+    before=st.integers(0, 40), wrong=st.integers(0, 40), after=st.integers(0, 40), kind=st.sampled_from("+n")
+)
+def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind: str) -> None:
+    verdicts = (kind * before + "-" * wrong) or "-"
+    if after:
+        verdicts = "-" * wrong + "+" * after
+    found = searched(verdicts)
+    alone = Bisection(
+        "releases", found.names, tuple(TriedVersion(str(i), WORDS[one]) for i, one in enumerate(verdicts))
+    )
+    if changes(verdicts):
+        assert found.line == alone.line
+    assert len(found.tried) <= 2 + math.ceil(math.log2(max(2, len(verdicts))))
+
+
+@given(verdicts=st.text("+-ns", min_size=1, max_size=30), first=st.lists(st.integers(0, 29), max_size=4))
+def test_what_is_tried_is_tried_once_and_every_change_that_was_seen_is_exact(
+    verdicts: str, first: list[int]
+) -> None:
+    found = searched(verdicts, tuple(first))
+    names = [one.name for one in found.tried]
+    assert len(names) == len(set(names))
+    assert {str(one) for one in first if one < len(verdicts)} <= set(names)
+    decided = found.decided
+    for one, other in pairwise(decided):
+        if one.state != other.state:
+            assert {verdicts[int(name)] for name in found.between(one.name, other.name)} <= {"s"}
+
+
+def test_both_ends_and_what_costs_nothing_are_tried_first() -> None:
+    assert [one.name for one in searched("+" * 20, (7, 3)).tried] == ["7", "3", "0", "19"]
+
+
+def test_an_end_that_cannot_be_set_up_leads_to_the_next_one() -> None:
+    found = searched("ss+++--ss")
+    assert found.line == "wrong since 5"
+    assert [one.name for one in found.tried[:6]] == ["0", "1", "2", "8", "7", "6"]
+
+
+def test_a_change_there_and_back_needs_all_of_them() -> None:
+    assert searched("++-++").line == "right in all 2 releases that gave a verdict, 0 to 4"
+    assert searched("++-++", everything=True).line == "wrong since 2, right since 3"
+    assert searched("++-++", first=(2,)).line == "wrong since 2, right since 3"
+
+
+@given(size=st.integers(1, 60), first=st.lists(st.integers(0, 59), max_size=4))
+def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, first: list[int]) -> None:
+    verdicts = "+" * (size // 2) + "-" * (size - size // 2)
+    found = searched(verdicts, tuple(first))
+    sure, more = most_tries(Bisection("releases", found.names), tuple(map(str, first)))
+    assert sure <= len(found.tried) <= sure + more
+
+
+SHEBANG = f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''\n"
+"""Of a script in Python whose interpreter's path may have spaces in it."""
+PYTHON = """
+import json, os, sys
+from pathlib import Path
+told = json.loads(Path({verdicts!r}).read_text())
+path = os.environ.get("VLLM_PATH", "")
+said = Path(path, "vllm/said.txt").read_text().strip() if path else told[os.environ["VLLM"]]
+if said == "none":
+    print("Segmentation fault")
+    sys.exit(139)
+words = sys.argv
+verdict = {{"verdict": said, "message": f"as {{os.environ['VLLM']}} on {{words[words.index('--device') + 1]}}"}}
+Path(words[words.index("--verdict") + 1]).write_text(json.dumps(verdict))
+"""
+
+
+@dataclass
+class ToyIndex:
+    """Releases that nobody has to download: an interpreter that says which verdict a replay of theirs comes to."""
+
+    folder: Path
+    verdicts: dict[str, str]
+    ready: set[str] = field(default_factory=set)
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def python(self) -> Path:
+        path = self.folder / "python"
+        if not path.exists():
+            (self.folder / "verdicts.json").write_text(json.dumps(self.verdicts), encoding="utf-8")
+            source = SHEBANG + PYTHON.format(verdicts=str(self.folder / "verdicts.json"))
+            path.write_text(source, encoding="utf-8")
+            path.chmod(0o755)
+        return path
+
+
+class ToyMaker(Maker):
+    """Sets up what the toy index has."""
+
+    index: ToyIndex
+
+    def is_ready(self, wanted: Wanted) -> bool:
+        return wanted.checkout is not None or wanted.version in self.index.ready
+
+    def enter(self, wanted: Wanted) -> Environment:
+        self.index.made.append(wanted.version)
+        if wanted.checkout is None and self.index.verdicts.get(wanted.version, "missing") == "missing":
+            raise ValueError(
+                f"VLLM = {wanted.version!r}, but should be a release that the package index has [vllm]"
+            )
+        return Environment(self.index.python, {})
+
+
+@dataclass
+class ToyBisect:
+    """Runs `statecheck bisect` on toy releases."""
+
+    index: ToyIndex
+    case: Path
+
+    def run(self, *arguments: str, case: Path | None = None) -> int:
+        maker = ToyMaker(Base("python", (), ()), self.index.folder, tell=lambda _: None)
+        object.__setattr__(maker, "index", self.index)
+        options = parser().parse_args(["bisect", str(case or self.case), "--device", "cpu", *arguments])
+        return run_bisect(options, maker)
+
+
+RELEASES = {"0.25.1": "FIXED", "0.26.0": "KNOWN", "0.27.0": "FAILED", "0.27.1": "FAILED", "0.28.0": "FIXED"}
+
+
+@pytest.fixture
+def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
+    for name in ("VLLM", "VLLM_PATH", COMMAND):
+        monkeypatch.delenv(name, raising=False)
+    index = ToyIndex(tmp_path, dict(RELEASES), ready={"0.27.0"})
+    monkeypatch.setattr(bisect_runs, "releases_of", lambda *_: sorted(["0.19.0", *index.verdicts]))
+    case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
+    return ToyBisect(index, case)
+
+
+def test_the_line_says_which_release_broke_it_and_which_repaired_it(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bisect.run() == CLEAN
+    told = capsys.readouterr().out
+    assert told.endswith("wrong since 0.26.0, right since 0.28.0\n")
+    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in told
+    assert bisect.index.made[:3] == ["0.27.0", "0.25.1", "0.28.0"]
+
+
+def test_it_is_said_before_what_it_will_take(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
+    bisect.run()
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
+    assert first == (
+        "5 releases, 0.25.1 to 0.28.0: 3 of them are tried first, then about 1 for each change between two of these"
+    )
+    assert second == (
+        f"1 of 5 are set up in {bisect.index.folder}; each other one that is tried downloads about 300 MB once, and takes a "
+        "minute to set up"
+    )
+    assert third == "--releases 0.25.1,0.33.0 tries only these"
+
+
+def test_only_releases_that_are_asked_for_are_tried(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisect.run("--releases", "0.28.0, 0.27.0")
+    assert bisect.index.made == ["0.27.0", "0.28.0"]
+    assert capsys.readouterr().out.endswith(
+        "wrong since 0.27.0 or before, right since 0.28.0 at the latest\n"
+    )
+
+
+def test_a_release_that_cannot_be_set_up_is_neither_right_nor_wrong(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisect.index.verdicts |= {"0.26.0": "missing", "0.27.0": "none"}
+    bisect.index.ready = {"0.27.1"}
+    bisect.run()
+    told = capsys.readouterr().out
+    assert "0.26.0: CANNOT BE SET UP" in told
+    assert "0.27.0: NO VERDICT" in told
+    assert "the replay ended with exit code 139: Segmentation fault" in told
+    assert told.endswith(
+        "wrong since 0.27.1 at the latest (no verdict on 0.26.0, 0.27.0), right since 0.28.0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("newest", "code"),
+    [
+        ("FIXED", CLEAN),
+        ("FAILED", FALSIFIED),
+        ("KNOWN", FALSIFIED),
+        ("NOT APPLICABLE", INCOMPLETE),
+        ("none", INCOMPLETE),
+    ],
+)
+def test_the_exit_code_is_that_of_the_newest_one(bisect: ToyBisect, newest: str, code: int) -> None:
+    bisect.index.verdicts["0.28.0"] = newest
+    assert bisect.run() == code
+
+
+def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bisect.index.verdicts |= {"0.26.0": "FIXED", "0.27.0": "FIXED", "0.27.1": "FIXED"}
+    bisect.run()
+    told = capsys.readouterr().out
+    assert "2 of 5 releases were not tried" in told
+    line = next(one for one in told.splitlines() if one.endswith(" tries all of them."))
+    words = shlex.split(line.removesuffix(" tries all of them."))
+    assert "--all" in words
+    monkeypatch.setenv(COMMAND, "make")
+    bisect.run("--releases", "0.25.1,0.26.0,0.27.1")
+    assert "BISECT_ARGS=--all tries all of them." in capsys.readouterr().out
+    bisect.index.made.clear()
+    bisect.run("--all")
+    assert sorted(bisect.index.made) == sorted(RELEASES)
+
+
+def test_where_nothing_is_wrong_the_release_that_the_case_was_seen_with_is_asked_for(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisect.index.verdicts["0.27.0"] = "FIXED"
+    bisect.run()
+    told = capsys.readouterr().out
+    assert (
+        "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
+        in told
+    )
+
+
+def test_the_release_that_the_case_was_seen_with_is_tried_first(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM", "0.27.1")
+    bisect.run()
+    assert bisect.index.made[0] == "0.27.1"
+
+
+def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
+    bisect.run()
+    assert saved(bisect.case.parent) == []
+    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
+    bisect.run()
+    assert "**wrong since 0.26.0, right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
+    assert (bisect.case.parent / "report.html").is_file()
+    assert f"report: {bisect.case.parent / 'report.md'}" in capsys.readouterr().out
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    """Ctrl-C while this one is tried."""
+    enter = ToyMaker.enter
+
+    def entered(self: ToyMaker, wanted: Wanted) -> Environment:
+        if wanted.version == release:
+            raise KeyboardInterrupt
+        return enter(self, wanted)
+
+    monkeypatch.setattr(ToyMaker, "enter", entered)
+
+
+def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
+    interrupted_at(monkeypatch, "0.28.0")
+    assert bisect.run() == INCOMPLETE
+    told = capsys.readouterr().out
+    assert "It was interrupted: 3 of 5 releases were not tried." in told
+    assert "\nwrong since 0.27.0 at the latest (no verdict on 0.26.0)\n" in told
+    (kept,) = saved(bisect.case.parent)
+    assert (kept.interrupted, [one.name for one in kept.tried]) == (True, ["0.27.0", "0.25.1"])
+
+
+def test_one_that_is_interrupted_replaces_none_in_a_report(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
+    bisect.run()
+    interrupted_at(monkeypatch, "0.28.0")
+    assert bisect.run() == INCOMPLETE
+    assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
+
+
+def test_nothing_is_known_where_the_first_one_is_interrupted(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupted_at(monkeypatch, "0.27.0")
+    assert bisect.run() == INCOMPLETE
+    assert capsys.readouterr().out.endswith("not known: none of 0 releases gave a verdict\n")
+
+
+def test_a_replay_that_takes_too_long_says_nothing(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bisect.index.python.write_text(f"{SHEBANG}import time\ntime.sleep(600)\n", encoding="utf-8")
+    assert bisect.run("--releases", "0.25.1", "--time-limit", "0.2s") == INCOMPLETE
+    assert "the replay took longer than 0.2 s" in capsys.readouterr().out
+
+
+REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
+    "releases": (("--releases", "latest"), {}, "VLLM = 'latest', but should be the version of a release"),
+    "odd releases": (("--releases", "1.x.2"), {}, "releases = '1.x.2', but should be versions such as"),
+    "commits": (("--commits", "a..b"), {}, "commits = 'a..b', but should be given beside VLLM_PATH"),
+    "path": ((), {"VLLM_PATH": "/nowhere"}, "VLLM_PATH = '/nowhere', but should be a folder with vllm"),
+    "subject": (("--subject", "impl"), {}, "subject = 'impl', but should be vllm, which has releases"),
+    "time limit": (("--time-limit", "soon"), {}, "time_limit = 'soon', but should be a positive duration"),
+    "device": (("--device", "tpu"), {}, "device = 'tpu', but should be"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "variables", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused_before_anything_is_set_up(
+    bisect: ToyBisect,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    variables: dict[str, str],
+    message: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        bisect.run(*arguments)
+    assert bisect.index.made == []
+
+
+def test_a_case_that_cannot_be_read_is_refused(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bisect", str(bisect.case.parent / "no.json")]) == MISCONFIGURED
+    assert "but should be a readable file [bisect]" in capsys.readouterr().err
+
+
+def test_the_case_s_own_subject_is_the_default(bisect: ToyBisect, tmp_path: Path) -> None:
+    ours = replace(Case.load(bisect.case), subject="impl").save(tmp_path / "ours.json")
+    with pytest.raises(ValueError, match="subject = 'impl'"):
+        bisect.run(case=ours)
+    assert bisect.run("--subject", "vllm", case=ours) == CLEAN
+
+
+def test_a_replay_writes_its_verdict_down(tmp_path: Path, device: str) -> None:
+    case = a_case(subject="impl", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "case.json")
+    path = tmp_path / "verdict.json"
+    main(["replay", str(case), "--device", device, "--verdict", str(path)])
+    assert json.loads(path.read_text()) == {
+        "verdict": "FIXED",
+        "message": "impl now answers toys_divide by the rules",
+    }
+
+
+def test_variables_of_another_release_do_not_reach_a_replay(
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM", "0.26.0")
+    bisect.run("--releases", "0.25.1")
+    assert os.environ["VLLM"] == "0.26.0"
+    assert bisect.index.made == ["0.25.1"]

@@ -1,0 +1,259 @@
+"""The table of releases, from campaigns that were written by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
+from statecheck.cli import compatibility_runs as compatibility_run
+from statecheck.cli.compatibility_runs import ReleaseCampaigns, run_compatibility
+from statecheck.cli.main import main
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.releases.base import Base
+from statecheck.releases.compatibility import record as compatibility
+from statecheck.releases.compatibility.record import by_release, collected, loaded
+from statecheck.releases.compatibility.table import table
+from statecheck.releases.environment import Environment, Maker, Wanted
+from tools.docs import generated as readme
+
+TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
+IN_PLACE = {"id": "in-place", "title": "Counts | in place", "link": "https://example.org/1"}
+OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://example.org/2"}
+
+
+def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
+    """A campaign's file: `properties` are what is to be told of them, or their statuses."""
+    told = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
+    record = CampaignRecord(
+        release,
+        "vllm",
+        "cpu",
+        "",
+        budget=60.0,
+        properties=[PropertyRecord(name, "", "", **one) for name, one in told.items()],
+        known=[KnownRecord(**one) for one in known],
+    )
+    return record.save(folder / release / "campaign.json").parent
+
+
+def three_releases(folder: Path) -> list[Path]:
+    """One with two defects, of which one shows in two properties; one without; one that could not be set up."""
+    shown = {"status": "known", "examples": 40, "known": {"overlap": 2, "in-place": 5}}
+    new = {
+        "status": "FALSIFIED",
+        "examples": 2,
+        "known": {"in-place": 1},
+        "detail": "x = 1,\n but should be 2",
+    }
+    rows = {"copies_are_exact": shown, "counts_add_up": new, "rows_are_whole": "passed"}
+    defects = (IN_PLACE | {"standing": "showed"}, OVERLAP | {"standing": "showed"})
+    saved(folder, "0.9.0", rows, *defects)
+    rows = {"copies_are_exact": "passed", "counts_add_up": "not applicable", "rows_are_whole": "passed"}
+    saved(folder, "0.10.0", rows, OVERLAP | {"standing": "no longer fails"})
+    (folder / "0.11.0").mkdir()
+    told = {"release": "0.11.0", "trouble": "no wheel", "seconds": 0}
+    (folder / "0.11.0" / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    return by_release(folder)
+
+
+def rows_of(folders: list[Path]) -> dict[str, list[str]]:
+    """The table's rows, by what stands first."""
+    lines = table(collected(folders, TOPICS)).splitlines()
+    cells = [
+        line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines if line.startswith("|")
+    ]
+    return {first: rest for first, *rest in cells}
+
+
+def test_releases_stand_in_their_order(tmp_path: Path) -> None:
+    assert [path.name for path in three_releases(tmp_path)] == ["0.9.0", "0.10.0", "0.11.0"]
+
+
+def test_a_known_defect_is_told_by_its_number(tmp_path: Path) -> None:
+    assert rows_of(three_releases(tmp_path))["`copies_are_exact`"] == ["1, 2", "·"]
+
+
+def test_a_new_defect_stands_out_and_known_ones_beside_it(tmp_path: Path) -> None:
+    assert rows_of(three_releases(tmp_path))["`counts_add_up`"] == ["**NEW** 1", "–"]
+
+
+def test_what_passes_everywhere_is_only_counted(tmp_path: Path) -> None:
+    rows = rows_of(three_releases(tmp_path))
+    assert "`rows_are_whole`" not in rows
+    assert rows["**batch**"] == ["1 of 2", "1 of 1"]
+
+
+def test_what_is_not_applicable_is_not_counted_as_passed(tmp_path: Path) -> None:
+    rows = rows_of([saved(tmp_path, "1.0", {"counts_add_up": "not applicable", "rows_are_whole": "passed"})])
+    assert rows["properties: passed"] == ["1"]
+    assert rows["**batch**"] == ["1 of 1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [("ERROR", "error"), ("not tested", "?"), ("running", "?"), ("UNEXPECTED PASS", "gone")],
+)
+def test_what_came_to_no_end_is_not_counted_as_passed(tmp_path: Path, status: str, told: str) -> None:
+    rows = rows_of([saved(tmp_path, "1.0", {"counts_add_up": status})])
+    assert (rows["properties: passed"], rows["`counts_add_up`"]) == (["0"], [told])
+
+
+def test_known_defects_stand_beside_the_releases(tmp_path: Path) -> None:
+    rows = rows_of(three_releases(tmp_path))
+    assert rows["1. [Counts \\| in place](https://example.org/1)"] == ["x", ""]
+    assert rows["2. [Overlapping move](https://example.org/2)"] == ["x", "gone"]
+
+
+def test_a_release_that_could_not_be_tried_says_why(tmp_path: Path) -> None:
+    assert table(collected(three_releases(tmp_path), TOPICS)).endswith(
+        "\n\n0.11.0 could not be tried: no wheel"
+    )
+
+
+def test_a_release_is_told_with_its_examples_and_seconds(tmp_path: Path) -> None:
+    rows = {name: {"status": "passed", "examples": 617} for name in TOPICS}
+    column = collected([saved(tmp_path, "1.0", rows)], TOPICS).columns[0]
+    assert (column.examples, column.seconds, column.device) == (1851, 0, "cpu")
+
+
+def test_what_was_kept_with_earlier_words_is_still_read(tmp_path: Path) -> None:
+    collected([saved(tmp_path, "1.0", {"counts_add_up": "not tested"})], TOPICS).save(tmp_path / "kept.json")
+    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
+    (tmp_path / "kept.json").write_text(text.replace('"not tested"', '"not reached"'), encoding="utf-8")
+    assert loaded(tmp_path / "kept.json").columns[0].cells["counts_add_up"].state == "not tested"
+    assert loaded(compatibility.RESULTS).columns
+
+
+def test_a_broken_file_is_told(tmp_path: Path) -> None:
+    path = saved(tmp_path, "1.0", {}) / "campaign.json"
+    path.write_text("{", encoding="utf-8")
+    assert "1.0 could not be tried: no campaign was saved" in table(collected([path.parent], TOPICS))
+
+
+def test_what_was_kept_makes_the_same_table(tmp_path: Path) -> None:
+    found = collected(three_releases(tmp_path), TOPICS)
+    found.save(tmp_path / "kept.json")
+    assert loaded(tmp_path / "kept.json") == found
+    assert table(loaded(tmp_path / "kept.json")) == table(found)
+
+
+def test_a_property_is_one_line_of_what_is_kept(tmp_path: Path) -> None:
+    collected(three_releases(tmp_path), TOPICS).save(tmp_path / "kept.json")
+    lines = [
+        line
+        for line in (tmp_path / "kept.json").read_text(encoding="utf-8").splitlines()
+        if "counts_add_up" in line
+    ]
+    assert len(lines) == 1
+    assert json.loads(lines[0].rstrip(","))["cells"]["0.9.0"] == [
+        "NEW",
+        ["in-place"],
+        "x = 1, but should be 2",
+    ]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "docs").mkdir()
+    for name in ("compatibility", "releases"):
+        path = tmp_path / readme.FILES[name]
+        path.write_text("\n".join(readme.markers(name)), encoding="utf-8")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    for module in (compatibility, compatibility_run):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "compatibility.json")
+    return tmp_path
+
+
+def told_from(folder: Path, *options: str) -> int:
+    return main(["compatibility", "--from", str(folder), *options])
+
+
+def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
+    folder = root / "reports"
+    saved(folder, "1.0", {"counts_add_up": "passed"})
+    assert told_from(folder, "--write") == CLEAN
+    assert "| **others** | 1 of 1 |" in (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    assert "| 1.0 | cpu | 1 | 0 | 0 | 0 |" in (root / "README.md").read_text(encoding="utf-8")
+    for name, text in readme.of_releases(compatibility.RESULTS).items():
+        assert readme.stale(name, text) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("passed", CLEAN),
+        ("known", CLEAN),
+        ("FALSIFIED", FALSIFIED),
+        ("UNEXPECTED PASS", FALSIFIED),
+        ("ERROR", INCOMPLETE),
+        ("not tested", INCOMPLETE),
+    ],
+)
+def test_the_exit_code_tells_the_worst(root: Path, status: str, code: int) -> None:
+    saved(root / "reports", "1.0", {"counts_add_up": status})
+    assert told_from(root / "reports") == code
+
+
+def test_a_folder_without_campaigns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told_from(tmp_path) == 3
+    assert f"from = '{tmp_path}', but should be a folder with" in capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class Ready(Maker):
+    """Whose environments are all this interpreter, except for one that cannot be made."""
+
+    def enter(self, wanted: Wanted) -> Environment:
+        if wanted.version == "0.1":
+            raise ValueError("no such release")
+        return Environment(Path(sys.executable), {"MADE": "1"}, os.open(os.devnull, os.O_RDONLY))
+
+
+_CAMPAIGN = """
+import json, os, pathlib, sys
+print("said")
+rows = [{"name": os.environ["VLLM"] + os.environ["MADE"], "status": "passed"}]
+if os.environ["VLLM"] != "0.2":
+    pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps({"properties": rows}))
+sys.exit("broke")
+"""
+
+
+def runner_in(folder: Path) -> ReleaseCampaigns:
+    return ReleaseCampaigns(Ready(Base("", (), ())), ("-c", _CAMPAIGN), folder)
+
+
+def test_a_campaign_runs_in_the_environment_of_its_release(tmp_path: Path) -> None:
+    column = collected([runner_in(tmp_path).run("0.3")], {}).columns[0]
+    assert (column.trouble, list(column.cells)) == ("", ["0.31"])
+    assert "said" in (tmp_path / "0.3" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_a_release_that_cannot_be_set_up_stops_no_other(tmp_path: Path) -> None:
+    folders = [runner_in(tmp_path).run(release) for release in ("0.1", "0.3")]
+    assert [one.trouble for one in collected(folders, {}).columns] == ["no such release", ""]
+
+
+def test_a_campaign_that_broke_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    saved(tmp_path, "0.2", {"counts_add_up": "passed"})
+    column = collected([runner_in(tmp_path).run("0.2")], {}).columns[0]
+    assert (column.trouble, dict(column.cells)) == ("the campaign ended with exit code 1: broke", {})
+
+
+@pytest.mark.parametrize(("releases", "budget"), [("0.25.1,latest", "3m"), ("", "3m"), ("0.25.1", "soon")])
+def test_what_cannot_be_is_refused_before_the_first_campaign(
+    releases: str, budget: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReleaseCampaigns, "run", lambda *_: pytest.fail("ran"))
+    options = argparse.Namespace(saved=None, releases=releases, budget=budget)
+    with pytest.raises(ValueError, match="but should be"):
+        run_compatibility(options)

@@ -1,0 +1,412 @@
+"""Environments of releases, made from an index of tiny wheels."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from statecheck.releases import requirements, start
+from statecheck.releases.base import this_base
+from statecheck.releases.checkout import requirements_of, version_of
+from statecheck.releases.environment import Maker, Wanted
+from statecheck.releases.pip import releases_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip"),
+]
+RELEASE = Wanted("0.99.0")
+
+
+@dataclass
+class World:
+    """An index that is a folder, and a maker of environments that has no other."""
+
+    folder: Path
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def wheels(self) -> Path:
+        return self.folder / "wheels"
+
+    @property
+    def maker(self) -> Maker:
+        root = self.folder / "environments"
+        return Maker(this_base(root), root, "vllm", self.said.append)
+
+    def offer(self, name: str, version: str, files: Mapping[str, str], requires: Sequence[str] = ()) -> None:
+        """Put a wheel into the index."""
+        about = f"{name}-{version}.dist-info"
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        wheel = "Wheel-Version: 1.0\nGenerator: here\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        whole = {
+            **files,
+            f"{about}/METADATA": "\n".join([*lines, *(f"Requires-Dist: {one}" for one in requires), ""]),
+            f"{about}/WHEEL": wheel,
+        }
+        whole[f"{about}/RECORD"] = "".join(f"{one},,\n" for one in (*whole, f"{about}/RECORD"))
+        with zipfile.ZipFile(self.wheels / f"{name}-{version}-py3-none-any.whl", "w") as file:
+            for path, text in whole.items():
+                file.writestr(path, text)
+
+    def offer_release(self, source: str = "", requires: Sequence[str] = ()) -> None:
+        self.offer(
+            "vllm", RELEASE.version, {"vllm/__init__.py": source, "vllm/_C.abi3.so": "binary"}, requires
+        )
+
+    def enter(self, wanted: Wanted = RELEASE) -> Path:
+        """The environment's interpreter."""
+        environment = self.maker.enter(wanted)
+        environment.leave()
+        return environment.python
+
+    def packages(self, wanted: Wanted = RELEASE) -> Path:
+        return next((self.maker.root / wanted.key / "lib").glob("python*/site-packages"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in [one for one in os.environ if one.startswith(("PIP_", "VLLM"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    (tmp_path / "wheels").mkdir()
+    monkeypatch.setattr(requirements, "UNSAID", ())
+    return World(tmp_path)
+
+
+def says(python: Path, source: str, variables: Mapping[str, str] | None = None) -> str:
+    """What a program prints in an environment."""
+    environment = {**os.environ, **(variables or {})}
+    done = subprocess.run(
+        [str(python), "-c", source], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout.strip()
+
+
+def checkout_in(folder: Path, files: Mapping[str, str]) -> Wanted:
+    """A working tree with a package vllm."""
+    for name, text in {"vllm/__init__.py": "import msgspec\n", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return Wanted(version_of(folder), folder.resolve())
+
+
+def content(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_a_release_gets_what_it_requires_in_the_versions_that_it_asks_for(world: World) -> None:
+    world.offer_release("import msgspec", ["msgspec<2", "aiohttp; python_version < '3'"])
+    world.offer("msgspec", "1.0", {"msgspec.py": ""})
+    world.offer("msgspec", "2.0", {"msgspec.py": ""})
+    told = "import vllm; from importlib.metadata import version; print(version('vllm'), version('msgspec'))"
+    assert says(world.enter(), told) == "0.99.0 1.0"
+
+
+def test_torch_is_the_one_of_the_base(world: World) -> None:
+    world.offer_release(requires=["torch==1.0", "torchvision==1.0"])
+    told = "from importlib.util import find_spec; print(find_spec('torch').origin)"
+    python = world.enter()
+    assert says(python, told) == says(Path(sys.executable), told)
+    assert not list(world.packages().glob("torch*"))
+
+
+def test_a_requirement_that_turns_out_to_be_missing_is_installed(world: World) -> None:
+    world.offer_release("import cv2", ["opencv-python-headless>=3"])
+    world.offer("opencv_python_headless", "4.0", {"cv2.py": "import ijson"}, ["ijson"])
+    world.offer("ijson", "1.0", {"ijson.py": ""})
+    world.enter()
+    assert "statecheck: vLLM 0.99.0 needs opencv-python-headless>=3 too" in world.said
+
+
+def test_a_module_that_nothing_required_brings_is_named(world: World) -> None:
+    world.offer_release("import ijson")
+    with pytest.raises(ValueError, match=r"should be importable with what it requires: .*'ijson'"):
+        world.enter()
+
+
+def test_an_environment_that_was_not_importable_is_not_made_twice(world: World) -> None:
+    world.offer_release("import ijson")
+    with pytest.raises(ValueError, match="ijson"):
+        world.enter()
+    (world.packages() / "ijson.py").touch()
+    world.enter()
+    assert len(world.said) == 1
+
+
+def test_a_requirement_that_wants_another_torch_is_refused(world: World) -> None:
+    world.offer_release(requires=["msgspec"])
+    world.offer("msgspec", "1.0", {"msgspec.py": ""}, ["torch==1.0"])
+    world.offer("torch", "1.0", {"torch.py": ""})
+    with pytest.raises(ValueError, match=r"base = torch==(?s:.*)msgspec 1.0 depends on torch==1.0"):
+        world.enter()
+    assert not world.maker.is_ready(RELEASE)
+
+
+def test_a_requirement_that_brings_something_heavy_is_refused(world: World) -> None:
+    world.offer_release(requires=["msgspec"])
+    world.offer("msgspec", "1.0", {"msgspec.py": ""}, ["nvidia-nccl-cu13"])
+    world.offer("nvidia_nccl_cu13", "3.0", {"nccl.py": ""})
+    with pytest.raises(ValueError, match=r"nvidia.nccl.cu13 = '3.0', but should be the base environment's"):
+        world.enter()
+    assert not list(world.packages().glob("*nccl*"))
+
+
+def test_what_was_left_half_made_is_made_anew(world: World) -> None:
+    world.offer_release()
+    left = world.maker.root / RELEASE.key / "lib" / "left.txt"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    world.enter()
+    assert not left.exists()
+
+
+def test_a_ready_environment_is_used_as_it_is(world: World) -> None:
+    world.offer_release()
+    before = (world.enter(), content(world.maker.root))
+    assert (world.enter(), content(world.maker.root)) == before
+    assert len(world.said) == 1
+
+
+def test_an_environment_of_another_base_is_made_anew(world: World) -> None:
+    world.offer_release()
+    world.enter()
+    other = replace(
+        world.maker, base=replace(world.maker.base, pins=("numpy==" + importlib.metadata.version("numpy"),))
+    )
+    assert not other.is_ready(RELEASE)
+    other.enter(RELEASE).leave()
+    assert other.is_ready(RELEASE)
+
+
+def test_an_environment_in_use_is_not_made_anew(world: World) -> None:
+    world.offer_release()
+    used = world.maker.enter(RELEASE)
+    other = replace(world.maker, base=replace(world.maker.base, pins=()))
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(other.enter, RELEASE)
+        while not any("waiting for another process" in line for line in world.said):
+            assert not waiting.done()
+        assert world.maker.is_ready(RELEASE)
+        used.leave()
+        waiting.result().leave()
+    assert other.is_ready(RELEASE)
+
+
+def test_two_that_set_up_at_once_make_one(world: World) -> None:
+    world.offer_release()
+    with ThreadPoolExecutor(2) as threads:
+        assert len(set(threads.map(lambda _: world.enter(), range(2)))) == 1
+    assert sum("setting up" in line for line in world.said) == 1
+
+
+@pytest.mark.parametrize(("torch", "kept"), [("torch==2.13.0+cpu", False), ("torch==2.13.0+cu130", True)])
+def test_libraries_are_kept_where_a_gpu_may_be(world: World, torch: str, kept: bool) -> None:
+    world.offer_release()
+    maker = replace(world.maker, base=replace(world.maker.base, pins=(torch,)))
+    maker._drop_libraries(_package(world.folder / "package"))
+    assert (world.folder / "package" / "_C.so").exists() == kept
+
+
+def _package(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "_C.so").touch()
+    return folder
+
+
+def test_a_release_that_the_index_does_not_have_is_refused(world: World) -> None:
+    with pytest.raises(
+        ValueError, match=r"VLLM = '0.99.0', but should be a release that the package index has"
+    ):
+        world.enter()
+
+
+def test_the_releases_of_the_index_are_listed_oldest_first_without_previews(world: World) -> None:
+    for version in ("0.10.0", "0.9.2", "0.11.0rc1", "0.8.5.post1"):
+        world.offer("vllm", version, {"vllm/__init__.py": ""})
+    assert releases_of(Path(sys.executable), "vllm") == ["0.8.5.post1", "0.9.2", "0.10.0"]
+    with pytest.raises(ValueError, match=r"releases of nothing_of_that_name cannot be listed"):
+        releases_of(Path(sys.executable), "nothing_of_that_name")
+
+
+def test_an_index_that_cannot_be_reached_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(ValueError, match=r"the package index .* cannot be reached"):
+        world.enter()
+
+
+def test_a_checkout_is_imported_from_where_it_lies_and_left_alone(world: World) -> None:
+    world.offer("msgspec", "1.0", {"msgspec.py": ""})
+    files = {
+        "vllm/_version.py": "__version__ = version = '0.31.1.dev3'\n",
+        "requirements/common.txt": "msgspec # fast\n",
+    }
+    wanted = checkout_in(world.folder / "tree", files)
+    before = content(world.folder / "tree")
+    told = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
+    python = world.enter(wanted)
+    assert (
+        says(python, told, world.maker.variables(wanted)) == f"0.31.1.dev3 {wanted.checkout}/vllm/__init__.py"
+    )
+    assert content(world.folder / "tree") == before
+
+
+def test_a_checkout_that_went_on_says_its_new_version(world: World) -> None:
+    wanted = checkout_in(world.folder / "tree", {"vllm/__init__.py": "", "requirements.txt": "regex>1000\n"})
+    world.offer("regex", "1001", {"regex.py": ""})
+    world.enter(wanted)
+    python = world.enter(replace(wanted, version="0.40.0"))
+    assert says(python, "from importlib.metadata import version; print(version('vllm'))") == "0.40.0"
+    assert len(world.said) == 1
+
+
+def test_a_checkout_that_everything_is_there_for_needs_no_environment(world: World) -> None:
+    wanted = checkout_in(world.folder / "tree", {"vllm/__init__.py": "import json"})
+    variables = start.borrowed(wanted, Path(sys.executable), world.maker.root, "vllm")
+    assert variables is not None
+    told = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
+    assert says(Path(sys.executable), told, variables) == f"999 {wanted.checkout}/vllm/__init__.py"
+    missing = checkout_in(world.folder / "other", {"vllm/__init__.py": "import nothing_of_that_name"})
+    assert start.borrowed(missing, Path(sys.executable), world.maker.root, "vllm") is None
+
+
+def test_the_version_of_a_checkout_is_that_of_its_latest_tag(tmp_path: Path) -> None:
+    checkout_in(tmp_path, {})
+    assert version_of(tmp_path) == "999"
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "x"), ("tag", "v0.34.0rc1")):
+        subprocess.run([*git, *command], check=True)
+    assert version_of(tmp_path) == "0.34.0rc1"
+
+
+def test_requirements_of_a_checkout_follow_files_that_they_refer_to(tmp_path: Path) -> None:
+    checkout_in(
+        tmp_path, {"requirements.txt": "-r more.txt\n--index-url x\nregex\n", "more.txt": "tqdm>=1 # why\n"}
+    )
+    assert {name: str(one) for name, one in requirements_of(tmp_path).items()} == {
+        "tqdm": "tqdm>=1",
+        "regex": "regex",
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "brings"),
+    [
+        ("yaml.nodes", "pyyaml>=6"),
+        ("openai_harmony", "oss-harmony"),
+        ("lark", "lark"),
+        ("torch", None),
+        ("nobody", None),
+    ],
+)
+def test_a_module_leads_to_the_requirement_that_brings_it(module: str, brings: str | None) -> None:
+    required = requirements.needed(["PyYAML>=6", "oss-harmony", "lark", "torch==2"])
+    assert requirements.bringing(module, required) == brings
+
+
+def test_requirements_of_one_name_hold_together() -> None:
+    required = requirements.needed(["tqdm>=1", "tqdm<3; python_version > '3'", "tqdm==9; extra == 'all'"])
+    assert requirements.light(required)[0] == "tqdm<3,>=1"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"VLLM": "latest"}, "VLLM = 'latest', but should be the version of a release"),
+        ({"VLLM": "--pre"}, "VLLM = '--pre'"),
+        ({"VLLM": "../0.25"}, "VLLM = "),
+        ({"VLLM_PATH": "/nowhere"}, "VLLM_PATH = '/nowhere', but should be a folder with vllm/__init__.py"),
+    ],
+)
+def test_variables_that_cannot_be_are_refused(variables: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        start.wanted_by(variables)
+
+
+def test_a_version_beside_a_path_is_that_of_the_checkout(tmp_path: Path) -> None:
+    checkout_in(tmp_path, {"vllm/_version.py": "__version__ = '1.0'\n"})
+    assert start.wanted_by({"VLLM_PATH": str(tmp_path)}) == Wanted("1.0", tmp_path.resolve())
+    assert start.wanted_by({"VLLM_PATH": str(tmp_path), "VLLM": "2.0"}) == Wanted("2.0", tmp_path.resolve())
+    assert start.wanted_by({"VLLM": " ", "VLLM_PATH": ""}) is None
+
+
+@dataclass
+class Replaced(Exception):
+    """What this process would have been replaced with."""
+
+    python: str
+    command: list[str]
+    variables: dict[str, str]
+
+
+@pytest.fixture
+def begin(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Start a command on a subject, in a process that does not become another one."""
+
+    def become(python: str, command: list[str], variables: dict[str, str]) -> None:
+        raise Replaced(python, command, variables)
+
+    monkeypatch.setattr(start, "ROOT", world.maker.root)
+    monkeypatch.setattr(start, "ADAPTER", "vllm")
+    monkeypatch.setattr("os.execve", become)
+    return lambda subject: start.go_on_in_release(
+        argparse.Namespace(subject=subject), ["fuzz", "--seed", "1"]
+    )
+
+
+def test_a_command_goes_on_in_the_environment(
+    world: World,
+    begin: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    world.offer_release()
+    monkeypatch.setenv("VLLM", RELEASE.version)
+    with pytest.raises(Replaced) as replaced:
+        begin("vllm")
+    assert replaced.value.python == str(world.maker.python(RELEASE))
+    assert replaced.value.command[1:] == ["-m", "statecheck", "fuzz", "--seed", "1"]
+    assert capfd.readouterr().out.splitlines()[-1] == f"statecheck: vLLM 0.99.0, with {replaced.value.python}"
+
+
+def test_other_subjects_stay_where_they_are(
+    begin: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM", RELEASE.version)
+    begin("impl")
+
+
+def test_a_command_stays_where_the_release_is(
+    begin: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM", RELEASE.version)
+    monkeypatch.setattr(start, "find_spec", lambda name: find_spec("json"))
+    monkeypatch.setattr(start, "_installed", lambda: f"{RELEASE.version}+cpu")
+    begin("vllm")
+
+
+def test_without_a_release_the_installed_one_is_used(
+    begin: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "find_spec", lambda name: find_spec("json"))
+    begin("vllm")
+    monkeypatch.setattr(start, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"or VLLM=0.33.0 \(a release\) or VLLM_PATH=<checkout> be set"):
+        begin("vllm")

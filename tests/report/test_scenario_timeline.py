@@ -1,0 +1,242 @@
+"""The picture of a scenario in a release's own engine: what the scheduler decided, what blocks hold, and which one is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.case import Case
+from statecheck.case.failure import Failure
+from statecheck.case.timeline import Timeline
+from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
+from statecheck.report.markdown import report_text
+from statecheck.report.meaning import served_text
+from statecheck.report.picture import svg
+from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
+from tests.breakages.broken import ROOT, a_case
+
+NOTHING = record("BrokenLaws", read="nothing")
+STEP = call("LiveEngine.step", turns={})
+Did = tuple[Call, Outcome]
+OWNERS = (("r0", 0, 0, 1), ("r0", 1, 0, 2))
+
+
+def scheduled(computed: int, tokens: int, *, drafts: int = 0, begins: bool = False) -> dict[str, Any]:
+    return {"computed": computed, "tokens": tokens, "drafts": drafts, "begins": begins}
+
+
+def found(count: int, name: str = "r0", *more: int) -> tuple[Any, ...]:
+    return ((name, count, more),)
+
+
+def step(**seen: Any) -> Did:
+    """A step in which nothing happens but what is given."""
+    names = ("preempted", "finished", "owners", "published", "findings", "tables", "accesses", "held")
+    nothing = {"scheduled": {}, "outputs": {}, "free": 20, "idle": False, "broken": NOTHING}
+    return STEP, Returned(record("LiveStep", **(nothing | dict.fromkeys(names, ()) | seen)))
+
+
+def arrives(name: str, *prompt: int) -> Did:
+    return call("LiveEngine.add_request", id=name, prompt=prompt, max_tokens=4), Returned(None)
+
+
+def scenario(*did: Did, law: str = "read") -> Case:
+    made = call("LiveEngine", settings=record("LiveSettings", kinds=("gdn",)), bind="engine")
+    whole = ((made, Returned(record("LiveEngine"))), *did)
+    failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
+    steps, actual = tuple(one for one, _ in whole), tuple(outcome for _, outcome in whole)
+    return replace(a_case(steps=steps, actual=actual), failure=failure)
+
+
+def drawn(*did: Did, law: str = "read") -> Timeline:
+    timeline = timeline_of(scenario(*did, law=law))
+    assert timeline is not None
+    assert svg(timeline)
+    return timeline
+
+
+def prefill(**seen: Any) -> Did:
+    """r0 computes four tokens, in block 1 of attention and block 2 of its states."""
+    usual = {
+        "scheduled": {"r0": scheduled(0, 4, begins=True)},
+        "outputs": {"r0": (7,)},
+        "owners": OWNERS,
+        "tables": OWNERS,
+        "accesses": (("r0", 0, (), 0, (1,), ()), ("r0", 1, (), 2, (2,), ())),
+        "held": (found(4), found(4)),
+    }
+    return step(**(usual | seen))
+
+
+def decode(read: tuple[Any, ...], *, finding: tuple[Any, ...] = (), **seen: Any) -> Did:
+    """r0 computes its fifth token, and reads block 3, its second column."""
+    tables = (*OWNERS, ("r0", 0, 1, 4), ("r0", 1, 1, 3))
+    usual = {
+        "scheduled": {"r0": scheduled(4, 1)},
+        "tables": tables,
+        "owners": tables,
+        "accesses": (("r0", 0, (1,), 0, (4,), found(4)), ("r0", 1, (3,), 3, (3,), read)),
+        "held": (found(4), found(4), found(5), found(5)),
+        "findings": finding,
+    }
+    return step(**(usual | seen))
+
+
+def about(law: str, group: int, block: int, *founds: Any, tokens: int = 4, conv: bool = False) -> Any:
+    of = {"request": "r0", "tokens": tokens, "found": founds, "conv": conv, "group": group, "block": block}
+    return ((law, "it reads something else", "should read its own", of),)
+
+
+def test_each_step_tells_what_the_scheduler_decided_and_what_came_of_it() -> None:
+    published = ((1, 2, "r0", 4),)
+    titles = [one.title for one in drawn(arrives("r0", 1, 2, 3, 4), prefill(published=published)).moments]
+    assert titles == [
+        "step 0, the forward: group 0 is attention, group 1 gdn; r0 comes in with 4 tokens; r0 begins and computes 4; r0 gets blocks 1, 2",
+        "step 0, after it: r0 says 1 token; 20 blocks are free; block 2 may be hit as 4 tokens of r0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("did", "words"),
+    [
+        (step(scheduled={"r1": scheduled(2, 3, drafts=1, begins=True)}), "r1 begins with a hit of 2 tokens and computes 2 and 1 draft"),
+        (step(scheduled={"r0": scheduled(2, 1, begins=True)}), "r0 resumes with a hit of 2 tokens and computes 1"),
+        (step(scheduled={"r0": scheduled(4, 3, drafts=2)}), "r0 computes 1 and 2 drafts"),
+        (step(preempted=("r0",)), "r0 is preempted; r0 gives back blocks 1, 2"),
+        (step(finished=("r0",)), "r0 finishes; r0 gives back blocks 1, 2"),
+        ((call("LiveEngine.abort", id="r0"), Returned(None)), "r0 is aborted"),
+        ((call("LiveEngine.reset_prefix_cache", preempt=True), Returned(None)), "the prefix cache is reset, and requests that run"),
+        ((STEP, Raised("IndexError", "out of range")), "step 1 raises IndexError: out of range"),
+    ],
+)  # fmt: skip
+def test_a_title_says_what_happened(did: Did, words: str) -> None:
+    moments = drawn(arrives("r0", 1, 2), arrives("r1", 1, 2), prefill(), did, step()).moments
+    assert any(words in one.title for one in moments)
+
+
+def test_blocks_hold_states_by_the_name_of_their_request() -> None:
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(held=(found(4), found(3, "r0", 9))))
+    forward, after = timeline.moments
+    assert [row.cells[0].holds for row in forward.rows] == ["new", "new"]
+    assert [(row.cells[0].holds, row.cells[0].owner) for row in after.rows] == [
+        ("4 tokens", "r0"),
+        ("3 tokens + 1 other", "r0"),
+    ]
+
+
+def test_blocks_that_may_be_hit_and_that_nobody_has_are_those_of_the_cache() -> None:
+    gone = step(finished=("r0",), published=((1, 2, "r0", 4),))
+    (row,) = drawn(arrives("r0", 1, 2, 3, 4), prefill(), gone).moments[-1].rows
+    assert (
+        row.request,
+        row.group,
+        row.cells[0].words if hasattr(row.cells[0], "words") else row.words(0),
+    ) == (
+        CACHE,
+        1,
+        "cache, group 1, column 0: block 2; 4 tokens; tokens [0, 4); prefix of r0; published",
+    )
+
+
+def test_a_state_that_is_read_in_another_column_than_it_stood_in_was_copied() -> None:
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4)))
+    (arrow,) = timeline.arrows
+    assert (arrow.moment, arrow.source, arrow.target, arrow.arrived) == (2, 0, 1, True)
+    row = timeline.moments[2].rows[1]
+    assert (row.run, row.reads, row.writes, row.cells[1].holds) == (1, (1,), (1,), "4 tokens")
+
+
+def test_what_a_forward_reads_instead_is_marked_beside_what_it_should_read() -> None:
+    wrong = found(3)
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(wrong, finding=about("read", 1, 3, *wrong)))
+    cell = timeline.moments[2].rows[1].cells[1]
+    assert (cell.holds, cell.owner, cell.expected, cell.wrong) == ("3 tokens", "r0", "4 tokens r0", True)
+    assert timeline.finding is not None
+    assert timeline.finding.spot == (2, "r0", 1, 1)
+    (arrow,) = timeline.arrows
+    assert (arrow.arrived, arrow.label) == (False, "did not arrive")
+
+
+def test_a_wrong_conv_row_is_marked_by_its_number() -> None:
+    rows = (("r0", 3, ()), ("r0", 3, ()))
+    timeline = drawn(
+        arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=about("read", 1, 3, *rows, conv=True))
+    )
+    cell = timeline.moments[2].rows[1].cells[1]
+    assert (cell.holds, cell.expected) == ("row 1: 3 tokens", "4 tokens r0")
+
+
+def test_what_is_published_wrongly_is_marked_after_the_step() -> None:
+    finding = about("published", 1, 2, ("?", 0, ()))
+    did = prefill(published=((1, 2, "r0", 4),), findings=finding)
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), did, law="published")
+    assert timeline.finding is not None
+    assert timeline.finding.spot == (1, "r0", 1, 0)
+    cell = timeline.moments[1].rows[1].cells[0]
+    assert (cell.holds, cell.expected, cell.owner, cell.published) == ("no state", "4 tokens r0", "", True)
+
+
+def test_a_law_about_no_block_is_named_where_it_is_broken() -> None:
+    finding: tuple[Any, ...] = (
+        ("left", "slots ['r0'] are in use when all requests are gone", "should be free", {}),
+    )
+    timeline = drawn(arrives("r0", 1), prefill(), step(findings=finding), law="left")
+    assert timeline.finding is None
+    assert timeline.moments[-1].title.endswith(
+        "✗ slots ['r0'] are in use when all requests are gone, but should be free"
+    )
+
+
+def test_a_law_about_a_request_and_no_block_is_marked_where_the_request_runs() -> None:
+    finding = (("output", "r0 says [9]", "should say [8]", {"request": "r0"}),)
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=finding), law="output")
+    assert timeline.finding is not None
+    assert timeline.finding.spot == (2, "r0", 1, 1)
+    assert not timeline.moments[2].rows[1].cells[1].wrong
+
+
+def test_the_finding_is_of_the_law_that_the_case_is_about() -> None:
+    findings = (*about("output", 1, 3, *found(3)), *about("read", 1, 2, *found(2)))
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=findings))
+    assert timeline.finding is not None
+    assert timeline.finding.column == 0
+
+
+def test_a_long_scenario_is_shown_from_its_last_steps_on() -> None:
+    timeline = drawn(arrives("r0", 1, 2, 3, 4), *[prefill()] * MOST_MOMENTS)
+    assert len(timeline.moments) == MOST_MOMENTS
+    assert timeline.moments[0].title.startswith(
+        f"{MOST_MOMENTS} moments before are left out. step {MOST_MOMENTS // 2}, "
+    )
+
+
+def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> None:
+    case = Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")
+    timeline = timeline_of(case)
+    assert timeline is not None
+    assert [one.title.partition(":")[0] for one in timeline.moments][-1] == "step 3, after it"
+
+
+def test_what_is_only_called_like_an_engine_has_none() -> None:
+    assert timeline_of(scenario((STEP, Returned(record("LiveStep", scheduled=3))))) is None
+    assert timeline_of(a_case()) is None
+
+
+def test_what_a_reader_of_the_text_would_see_depends_on_the_law() -> None:
+    told = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
+    assert "not the one after its own tokens" in told["read"]
+    assert told["published"].startswith("The prefix cache hands out")
+    assert told["left"].startswith("Blocks or slots are lost")
+
+
+def test_the_report_has_the_tables_in_words_folded(tmp_path: Path) -> None:
+    wrong = found(3)
+    did = decode(wrong, finding=about("read", 1, 3, *wrong))
+    case = scenario(arrives("r0", 1, 2, 3, 4), prefill(), did)
+    case = replace(case, expected=tuple(Returned(None) for _ in case.actual))
+    text = report_text(case, tmp_path)
+    assert "<summary>Block tables over time, in words</summary>" in text
+    assert "r0, group 1: 0 #2 4 tokens r0 | 1 #3 3 tokens r0 (4 tokens r0) RW✗" in text

@@ -1,0 +1,153 @@
+"""The adapter of vLLM's builders, with a stand-in for vLLM in which every name leads to an empty class."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.processes import run_python
+
+STAND_IN = '''
+import importlib.machinery, importlib.metadata, sys, types
+from types import SimpleNamespace
+
+class Anything:
+    """Finds a module for each name of vLLM, with a class for each name in it, or nothing where the test says so."""
+
+    MISSING = ()
+
+    def find_spec(self, name, *_):
+        if name.split(".")[0] == "vllm":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: self.found(spec.name, name)
+        return module
+
+    def found(self, module, name):
+        if name.startswith("__") or name in self.MISSING:
+            raise AttributeError(name)
+        made = type(name, (), {"__module__": module})
+        vars(sys.modules[module])[name] = made
+        return made
+
+    def exec_module(self, module):
+        pass
+
+def pretend(release):
+    importlib.metadata.version = lambda name: release
+    sys.meta_path.insert(0, Anything())
+    import vllm.v1.attention.backends.utils as utils
+    utils.NULL_BLOCK_ID = 0
+'''
+
+
+def told(release: str, script: str) -> str:
+    """What `script` prints with a stand-in of that release."""
+    source = f"{STAND_IN}\n{script}".replace("pretend()", f"pretend({release!r})")
+    done = run_python("-c", f"import warnings\nwarnings.simplefilter('ignore')\n{source}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_table_rows_of_padding_hold_null_blocks_and_the_runner_s_table_stays() -> None:
+    script = """
+pretend()
+import torch
+from subjects.vllm.builders import padded_with_null
+table = torch.tensor([[7, 8], [9, 9], [9, 9]])
+print(padded_with_null(table, torch.tensor([0, 3, 3, 3])).tolist(), table.tolist())
+"""
+    assert told("0.25.1", script) == "[[7, 8], [0, 0], [0, 0]] [[7, 8], [9, 9], [9, 9]]"
+
+
+def test_gdn_is_told_triton_and_the_layer_s_module_is_not_loaded_for_that() -> None:
+    script = """
+pretend()
+import vllm.v1.attention.backends.gdn_attn as gdn
+class Released:
+    def __init__(self, spec, names, config, device):
+        from vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn import _resolve_gdn_prefill_backend
+        self.backend = _resolve_gdn_prefill_backend(config)[1]
+gdn.GDNAttentionMetadataBuilder = Released
+from subjects.vllm.builders import GDNAttentionMetadataBuilder
+config = SimpleNamespace(cache_config=SimpleNamespace(mamba_cache_mode="none"), speculative_config=None)
+built = GDNAttentionMetadataBuilder(None, [], config, "cpu")
+print(built.backend, any("qwen" in name for name in sys.modules))
+"""
+    assert told("0.25.1", script) == "triton False"
+
+
+@pytest.mark.parametrize(
+    ("layout", "convs"), [("False", "((4, 6), (4, 2), (4, 2)"), ("True", "((6, 4), (2, 4), (2, 4)")]
+)
+def test_the_one_conv_state_of_kda_is_three_again(layout: str, convs: str) -> None:
+    conv = "(4, 10)" if layout == "False" else "(10, 4)"
+    script = f"""
+pretend()
+import vllm.model_executor.layers.mamba.mamba_utils as shapes
+class Released:
+    @classmethod
+    def kda_state_shape(cls, *sizes):
+        return {conv}, (3, 4, 4)
+shapes.MambaStateShapeCalculator = Released
+shapes.is_conv_state_dim_first = lambda: {layout}
+from subjects.vllm.shapes import MambaStateShapeCalculator
+print(MambaStateShapeCalculator.kda_state_shape(2, 3, 4))
+"""
+    assert told("0.25.1", script) == f"{convs}, (3, 4, 4))"
+
+
+@pytest.mark.parametrize(("release", "outcome"), [("0.31.0", "asked"), ("0.32.0", "NotOffered")])
+def test_mode_all_is_not_offered_since_it_is_gone(release: str, outcome: str) -> None:
+    script = """
+pretend()
+import vllm.v1.attention.backends.utils as utils
+utils.mamba_get_block_table_tensor = lambda *asked: "asked"
+from subjects.vllm.batch import mamba_get_block_table_tensor
+try:
+    print(mamba_get_block_table_tensor(None, None, None, "all"))
+except Exception as error:
+    print(type(error).__name__)
+"""
+    assert told(release, script) == outcome
+
+
+@pytest.mark.parametrize(
+    ("release", "mode", "connector", "outcome"),
+    [
+        ("0.25.1", "align", "sync", "scenarios"),
+        ("0.25.1", "all", "", "scenarios"),
+        ("0.24.0", "align", "", "NotOffered"),
+        ("0.24.0", "all", "sync", "NotOffered"),
+        ("0.22.1", "all", "", "scenarios"),
+        ("0.20.2", "all", "", "NotOffered"),
+    ],
+)
+def test_scenarios_are_offered_where_it_is_known_which_of_their_failures_are_defects(
+    release: str, mode: str, connector: str, outcome: str
+) -> None:
+    script = f"""
+pretend()
+import typing
+import vllm.config.cache as cache
+cache.MambaCacheMode = typing.Literal["align", "all", "none"]
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.settings import require_mode
+try:
+    require_mode(LiveSettings(kinds=("mamba2",), mamba_cache_mode={mode!r}, connector={connector!r}, runner="V1", block_size=8))
+    print("scenarios")
+except Exception as error:
+    print(type(error).__name__)
+"""
+    assert told(release, script) == outcome
+
+
+def test_a_builder_that_a_release_lacks_is_not_there() -> None:
+    script = """
+pretend()
+Anything.MISSING = ("GDNAttentionMetadataBuilder", "MambaStateShapeCalculator")
+import subjects.vllm as subject
+print(subject.SUBJECT.has("GDNAttentionMetadataBuilder.build"), hasattr(subject, "MambaStateShapeCalculator"))
+"""
+    assert told("0.25.1", script) == "False False"

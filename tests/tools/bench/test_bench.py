@@ -1,0 +1,304 @@
+"""The bench of align mode: what it times is what its tables say, and a peer is held to the same bytes."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from statecheck.cli.main import main
+from statecheck.execution.example import Bench
+from statecheck.execution.exit_codes import MISCONFIGURED
+from subjects import Subject, load
+from tools.bench import align as bench_align
+from tools.bench import device as bench_device
+from tools.bench import host as bench_host
+from tools.bench import loads as bench_loads
+from tools.bench.cache import BenchCache, in_layout, load_peer
+from tools.bench.clock import DeviceClock
+from tools.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
+from tools.bench.loads import CopyLoad, Side
+
+PEER = Path(__file__).with_name("index_copy_peer.py")
+TINY_STATES = TINY.shapes[0]
+ROWS = 4
+RUN, DEST, DRAFT = 2, 1, 3
+IDLE_PEER = """
+from tests.tools.bench.index_copy_peer import *
+from tests.tools.bench import index_copy_peer
+
+class MambaSpecDecodeGPUContext(index_copy_peer.MambaSpecDecodeGPUContext):
+    def run_fused_postprocess(self, num_reqs, num_accepted_tokens_gpu, **_):
+        self.num_accepted_tokens_out[:num_reqs] = num_accepted_tokens_gpu[:num_reqs]
+"""
+
+
+@pytest.fixture(scope="module")
+def device(trial: Bench) -> str:
+    return trial.port.device
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return load("impl")
+
+
+def file(folder: Path, text: str) -> Path:
+    path = folder / "peer.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def launched(
+    subject: Subject, layout: str, load_: CopyLoad, device: str
+) -> tuple[BenchCache, list[torch.Tensor]]:
+    """The cache after one launch, and its pools before."""
+    with in_layout([subject], layout):
+        cache = BenchCache(TINY_STATES, layout, ROWS, device)
+        before = [pool.clone() for pool in cache.pools]
+        launch, _ = launcher(load_, Side(subject, cache.context(subject, subject)), device)
+        launch()
+    return cache, before
+
+
+def block(cache: BenchCache, pool: torch.Tensor, row: int, column: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Conv and temporal bytes of the block in one column of one row."""
+    number, page = int(cache.table[row, column]), cache.shape.page_bytes
+    found = pool[number * page : (number + 1) * page]
+    return found[: cache.shape.conv_bytes], found[cache.shape.conv_bytes :]
+
+
+def conv_from(conv: torch.Tensor, layout: str, row: int) -> torch.Tensor:
+    """A conv state's bytes from one row on."""
+    channels = TINY_STATES.channels
+    rows = conv.view(5, channels, 2) if layout == "SD" else conv.view(channels, 5, 2).transpose(0, 1)
+    return rows[row:]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_row_that_crosses_has_its_states_copied_from_another_column_and_no_other_byte_changes(
+    subject: Subject, layout: str, device: str
+) -> None:
+    cache, before = launched(subject, layout, bench_loads.postprocess(ROWS, ROWS), device)
+    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
+        conv, temporal = block(cache, pool, row, DEST)
+        assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
+        shifted, source = conv_from(conv, layout, 0)[:4], block(cache, old, row, RUN)[0]
+        assert torch.equal(shifted, conv_from(source, layout, 1))
+        for column in (RUN, DRAFT):
+            assert all(map(torch.equal, block(cache, pool, row, column), block(cache, old, row, column)))
+
+
+@pytest.mark.parametrize(
+    ("load_", "rows"), [(bench_loads.postprocess(ROWS, 0), []), (bench_loads.postprocess(ROWS, 1), [2])]
+)
+def test_only_rows_that_cross_are_copied(
+    subject: Subject, load_: CopyLoad, rows: list[int], device: str
+) -> None:
+    cache, before = launched(subject, "SD", load_, device)
+    found = zip(cache.pools, before, strict=True)
+    changed = {
+        (row, column)
+        for pool, old in found
+        for row, column in product(range(ROWS), (DEST, RUN, DRAFT))
+        if not all(map(torch.equal, block(cache, pool, row, column), block(cache, old, row, column)))
+    }
+    assert changed == {(row, DEST) for row in rows}
+
+
+@pytest.mark.parametrize(
+    "load_", [bench_loads.postprocess_align(ROWS, ROWS), bench_loads.precopy(ROWS, ROWS)]
+)
+def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, device: str) -> None:
+    cache, before = launched(subject, "SD", load_, device)
+    dest = RUN if load_.driver == bench_loads.PRECOPY else DEST
+    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
+        assert torch.equal(block(cache, pool, row, dest)[1], block(cache, old, row, DRAFT)[1])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_v2_step_brings_every_row_along_and_publishes_it_behind_the_boundary(
+    subject: Subject, layout: str, device: str
+) -> None:
+    cache, before = launched(subject, layout, bench_loads.v2_step(ROWS, ROWS, crossing=True), device)
+    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
+        (conv, temporal), left = block(cache, pool, row, RUN), block(cache, old, row, DEST)
+        assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
+        assert torch.equal(conv_from(conv, layout, 0)[:3], conv_from(left[0], layout, 2))
+        assert all(map(torch.equal, block(cache, pool, row, DEST), (conv, temporal)))
+
+
+def test_rotation_hands_each_row_other_blocks() -> None:
+    cache = BenchCache(TINY_STATES, "SD", ROWS, "cpu")
+    tables = []
+    for repeat in range(ROWS):
+        cache.rotate(repeat)
+        tables.append(cache.table.clone())
+    for row in range(ROWS):
+        assert len({tuple(table[row].tolist()) for table in tables}) == ROWS
+    assert all(len(table[:, 1:4].unique()) == 3 * ROWS for table in tables)
+
+
+def test_bytes_of_a_request_are_those_of_the_models() -> None:
+    assert GDN.moved_bytes(1) == 36 * 2 * (32 * 128 * 128 * 4 + 8192 * 4 * 2)
+    assert MAMBA2.moved_bytes(1) == 24 * 2 * (128 * 64 * 128 * 2 + 10240 * 4 * 2)
+
+
+@pytest.fixture(scope="module")
+def measured(device: str) -> Measured:
+    return bench_device.measure(TINY, device, load_peer(PEER))
+
+
+def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
+    rows = [(row.layout, row.driver, row.requests, row.crossing) for row in measured.rows]
+    expected = [(load_.driver, load_.requests, load_.crossing) for load_ in bench_loads.loads(TINY.requests)]
+    assert rows == [(layout, *one) for layout in LAYOUTS for one in expected]
+    assert all(row.microseconds > 0 for row in measured.rows)
+    assert all((row.share is None) == (row.crossing == 0) for row in measured.rows)
+
+
+def test_a_peer_is_timed_where_it_has_the_driver_and_leaves_the_same_bytes(measured: Measured) -> None:
+    for row in measured.rows:
+        offered = row.driver == bench_loads.POSTPROCESS
+        assert (row.peer is not None, row.same) == (offered, True if offered else None)
+
+
+def test_a_peer_that_leaves_other_bytes_is_told(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer = load_peer(file(tmp_path, IDLE_PEER))
+    rows = bench_device.measure(TINY, device, peer).rows
+    compared = [row for row in rows if row.same is not None]
+    assert all(row.same is (row.crossing == 0) for row in compared)
+    bench_align.show(bench_device.Measured(1.0, 1.0, 1.0, rows, ()))
+    out = capsys.readouterr().out
+    assert "other bytes" in out
+    assert "the peer left other bytes than impl in 6 rows" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("get_conv_copy_spec = print", "MambaSpecDecodeGPUContext.create"),
+        ("from tests.tools.bench.index_copy_peer import MambaSpecDecodeGPUContext", "get_conv_copy_spec"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_peer_without_a_name_or_with_an_error_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        load_peer(file(tmp_path, text))
+
+
+def test_a_peer_that_is_no_file_is_refused_before_anything_is_timed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bench", "--peer", "nowhere.py"]) == MISCONFIGURED
+    told = capsys.readouterr()
+    assert "nowhere.py" in told.err
+    assert not told.out
+
+
+def test_a_peer_without_counts_is_refused(tmp_path: Path, device: str) -> None:
+    text = IDLE_PEER.replace(
+        "def run_fused",
+        "initialize_from_forward_context = lambda self, *_: vars(self).clear()\n\n    def run_fused",
+    )
+    with pytest.raises(ValueError, match="num_accepted_tokens_out"):
+        bench_device.measure(TINY, device, load_peer(file(tmp_path, text)))
+
+
+def test_preprocess_is_timed_for_every_step(device: str) -> None:
+    rows = bench_host.measure_host(device, repeats=2)
+    assert [row.case for row in rows] == [case.name for case in bench_host.CASES]
+    assert all(0 < row.times.low <= row.times.high for row in rows)
+
+
+@pytest.mark.parametrize("case", bench_host.CASES, ids=lambda case: case.name)
+def test_the_steps_that_preprocess_is_timed_on_move_what_they_say(
+    case: bench_host.PreprocessCase, device: str, subject: Subject
+) -> None:
+    step = bench_host.PreprocessStep(case, subject, device)
+    for _ in range(2):
+        step.reset()
+        with bench_host.launches(subject, device):
+            step()
+        assert set(step.columns.values()) == {2}
+        assert set(step.counts.tolist()) == {1 if case.moving else 3}
+        assert step.entries() == (0 if case.by_table or not case.moving else 64 * 36 * 2)
+
+
+def test_without_a_gpu_the_bench_says_so_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(bench_device, "FULL", TINY)
+    assert main(["bench", "--only", "align", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "needs a GPU" in out
+    assert "preprocess_mamba" in out
+    saved = json.loads((tmp_path / "align.json").read_text(encoding="utf-8"))
+    assert saved["device"] is None
+    assert len(saved["host"]) == len(bench_host.CASES)
+
+
+@pytest.fixture(scope="module")
+def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a run with a peer has saved."""
+    out = tmp_path_factory.mktemp("bench")
+    options = ["--tiny", "--device", device, "--peer", str(PEER), "--out", str(out)]
+    assert main(["bench", "--only", "align", *options]) == 0
+    return out / "align.json"
+
+
+def test_all_numbers_are_saved(results: Path) -> None:
+    saved = json.loads(results.read_text(encoding="utf-8"))
+    assert saved["environment"].keys() >= {"gpu", "torch", "triton", "revision"}
+    assert saved["peer"] == str(PEER)
+    assert saved["device"]["ceiling"] > 0
+    assert len(saved["device"]["rows"]) == 2 * len(list(bench_loads.loads(TINY.requests)))
+
+
+class Events:
+    """Events of a GPU that pauses for 1 µs per 1000 cycles, while the host takes `host` µs to launch."""
+
+    def __init__(self, host: float) -> None:
+        self.host = host
+        self.pauses: list[int] = []
+
+    def sleep(self, cycles: int) -> None:
+        self.pauses.append(cycles)
+
+    def event(self, *, enable_timing: bool) -> Any:
+        assert enable_timing
+        return SimpleNamespace(
+            record=lambda: None,
+            synchronize=lambda: None,
+            query=lambda: self.pauses[-1] / 1000 < self.host,
+            elapsed_time=lambda _: len(self.pauses),
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "pauses"),
+    [
+        (600, [700_000]),
+        (2000, [700_000, 1_400_000, 2_800_000]),
+        (1e9, [700_000, 1_400_000, 2_800_000, 5_600_000, 11_200_000]),
+    ],
+)
+def test_a_launch_is_timed_again_until_it_was_queued_in_time(
+    host: float, pauses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events(host)
+    monkeypatch.setattr(torch.cuda, "Event", events.event)
+    monkeypatch.setattr(torch.cuda, "_sleep", events.sleep)
+    clock, launches = DeviceClock(), []
+    assert clock(lambda: launches.append(0)) == 1000 * len(pauses)
+    assert (events.pauses, len(launches)) == (pauses, len(pauses))
+    clock(lambda: None)
+    assert events.pauses == [*pauses, pauses[-1]]

@@ -1,0 +1,71 @@
+"""Host times of the bench: calls that launch copies, and builders beside another subject's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from statecheck.cli.main import main
+from statecheck.execution.example import Bench
+from statecheck.subject import load
+from tests.tools.bench.test_bench import ROWS, launched
+from tools.bench import builders as bench_builders
+from tools.bench import calls as bench_calls
+from tools.bench import device as bench_device
+from tools.bench.clock import Times
+from tools.bench.loads import CopyLoad
+
+
+@pytest.mark.parametrize("load_", list(bench_calls.loads()), ids=lambda load_: load_.driver)
+def test_the_calls_that_are_timed_on_the_host_copy_nothing(load_: CopyLoad, trial: Bench) -> None:
+    few = {name: values[: ROWS + 1] for name, values in load_.vectors.items()}
+    cache, before = launched(
+        load("impl"), "SD", replace(load_, requests=ROWS, vectors=few), trial.port.device
+    )
+    assert all(map(torch.equal, cache.pools, before))
+
+
+def test_calls_are_told_with_a_peer_s_beside_them_where_it_has_them() -> None:
+    ours, peer = Times(9.0, 10.0, 11.0), Times(24.0, 25.0, 26.0)
+    rows = [bench_calls.CallTimes("both", ours, peer), bench_calls.CallTimes("one", ours)]
+    (table,) = bench_calls.tables(rows)
+    cells = [list(column.cells) for column in table.columns]
+    assert cells == [["both", "one"], ["10.0 (9.0-11.0)"] * 2, ["25.0 (24.0-26.0)", "-"], ["2.50x", "-"]]
+    assert bench_calls.tables(bench_calls.measure_calls("cpu", 1)) == []
+
+
+def test_builders_are_timed_beside_a_subject_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *_ = bench_builders.loads()
+    monkeypatch.setattr(bench_builders, "loads", lambda: iter([first]))
+    monkeypatch.setattr(bench_builders, "_REPEATS", 3)
+    threads = torch.get_num_threads()
+    alone, beside = bench_builders.measure_builders(), bench_builders.measure_builders(load("impl"))
+    assert {(one.beside, one.same, one.ratio) for one in alone} == {(None, None, None)}
+    assert all(one.beside and one.same and one.ratio for one in beside)
+    assert torch.get_num_threads() == threads
+    heads = [column.header for column in bench_builders.tables(beside, "other 1.0")[0].columns]
+    assert heads[:4] == ["step", "ratio", "host time", "other 1.0"]
+
+
+def test_a_builder_is_timed_without_what_an_adapter_adds() -> None:
+    class Released:
+        __module__ = "engine.builders"
+
+    class Adapter(Released):
+        __module__ = "subjects.engine"
+
+    assert bench_builders._own_class(Adapter) is Released
+
+
+def test_only_what_the_host_takes_is_timed_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_device, "measure", lambda *_: pytest.fail("timed the device"))
+    monkeypatch.setattr(bench_device, "FULL", bench_device.TINY)
+    assert main(["bench", "--only", "host", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "preprocess_mamba" in out
+    assert out.splitlines()[-1] == f"saved {tmp_path / 'align.json'}"

@@ -1,0 +1,382 @@
+"""Conformance vectors: the same files every time, right as the implementation and a checker in JavaScript see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from statecheck.case.values import Fake, Tensor
+from statecheck.cli.main import main
+from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.kernels import triton_mode
+from statecheck.vectors.choose import LEAST, MOST, Recording, Vector, chosen
+from statecheck.vectors.load import load
+from statecheck.vectors.record import recordable, recorded
+from statecheck.vectors.replay import difference
+from statecheck.vectors.topics import FUNCTIONS, TOPICS
+from statecheck.vectors.values import EXACT, Blob, NotPlain, plain
+from statecheck.vectors.write import FOLDER, Origin, write
+from subjects import load as load_subject
+
+EXAMPLES = 6
+SOME = "chunks or boundary or divi or overlap"
+NOT_PORTED = {"cleanup_mamba_state_idx", "postprocess_mamba_all", *TOPICS["builders"]}
+"""Functions of which the port to JavaScript has none."""
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="Node.js is not installed, which runs vectors/check.js")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vectors")
+    recording = Recording()
+    recorded(recordable(FUNCTIONS), recording.note, seed=0, examples=EXAMPLES)
+    write(recording.chosen(), folder, Origin(0, EXAMPLES))
+    return folder
+
+
+@pytest.fixture
+def mutable(corpus: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(corpus, tmp_path / "corpus"))
+
+
+@pytest.fixture(scope="module")
+def port() -> InProcess:
+    return ordinary_port(load_subject("impl"), "cpu")
+
+
+def need_interpreter(functions: Iterable[str]) -> None:
+    if any(FUNCTIONS.get(name) in ("copies", "columns") for name in functions) and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; vectors are replayed where they are executed")
+
+
+def topic_of(folder: Path, topic: str) -> Any:
+    return json.loads((folder / f"{topic}.json").read_text(encoding="utf-8"))
+
+
+def rewrite(folder: Path, topic: str, change: Callable[[list[Any]], None]) -> None:
+    data = topic_of(folder, topic)
+    change(data["vectors"])
+    (folder / f"{topic}.json").write_text(json.dumps(data), encoding="utf-8")
+
+
+# Files.
+
+
+def exported(folder: Path, seed: str, *options: str) -> subprocess.Popen[bytes]:
+    """A process of its own that exports, with hashes of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "properties",
+        "vectors",
+        "--out",
+        str(folder),
+        "--examples",
+        "6",
+        *options,
+    ]
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    return subprocess.Popen(command, cwd=FOLDER.parent, env=environment, stdout=subprocess.DEVNULL)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+def test_the_same_seed_makes_the_same_files_byte_for_byte(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    running = [exported(folder, str(n), "--only", SOME) for n, folder in enumerate((one, two), 1)]
+    assert [process.wait() for process in running] == [0, 0]
+    assert contents(one) == contents(two)
+    assert {"copies.npz", "copies.json", "chunks.json", "index.json"} <= contents(one).keys()
+
+
+def test_another_seed_makes_other_vectors(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        assert main(["vectors", "--out", str(tmp_path / seed), "--only", "division", "--seed", seed]) == 0
+    assert {one["id"] for one in load(tmp_path / "1")} != {one["id"] for one in load(tmp_path / "2")}
+
+
+@pytest.mark.slow
+def test_every_function_has_vectors_and_every_vector_a_name_of_its_own(corpus: Path) -> None:
+    vectors = load(corpus)
+    assert {one["function"] for one in vectors} == {name.removesuffix(".fget") for name in FUNCTIONS}
+    assert len({one["id"] for one in vectors}) == len(vectors)
+
+
+def test_the_index_counts_what_the_files_hold(corpus: Path) -> None:
+    index = json.loads((corpus / "index.json").read_text(encoding="utf-8"))
+    counted = {name: count for one in index["files"] for name, count in one["functions"].items()}
+    functions = [one["function"] for one in load(corpus)]
+    assert counted == {name: functions.count(name) for name in functions}
+    assert index["vectors"] == len(functions)
+
+
+def references(data: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(data, dict) and "key" in data:
+        yield data
+    elif isinstance(data, (dict, list)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from references(item)
+
+
+@pytest.mark.parametrize("topic", ["chunks", "copies"])
+def test_an_offset_leads_to_the_elements_without_a_reader_of_archives(corpus: Path, topic: str) -> None:
+    found = list(references(topic_of(corpus, topic)))
+    raw, archive = (corpus / f"{topic}.npz").read_bytes(), np.load(corpus / f"{topic}.npz")
+    wanted = [archive[one["key"]].tobytes() for one in found]
+    assert [raw[one["offset"] :][: len(want)] for one, want in zip(found, wanted, strict=True)] == wanted
+    assert found
+
+
+def test_a_corpus_of_another_version_is_not_read(mutable: Path) -> None:
+    (mutable / "index.json").write_text('{"schema": 2}', encoding="utf-8")
+    with pytest.raises(ValueError, match="schema = 2, but should be 1"):
+        load(mutable)
+
+
+def test_no_example_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vectors", "--out", str(tmp_path), "--examples", "0"]) == 3
+    assert "examples = 0, but should be >= 1" in capsys.readouterr().err
+
+
+# The schema.
+
+
+def complaints(data: Any) -> list[str]:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra dev)")
+    schema = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(data)]
+
+
+@pytest.mark.parametrize("topic", ["index", *TOPICS])
+def test_every_file_follows_the_schema(corpus: Path, topic: str) -> None:
+    assert complaints(topic_of(corpus, topic)) == []
+
+
+def without_id(vectors: list[Any]) -> None:
+    del vectors[0]["id"]
+
+
+def with_two_expectations(vectors: list[Any]) -> None:
+    vectors[0]["expected"] = {"result": 1, "refused": {"argument": "x", "exception": "ValueError"}}
+
+
+def with_a_tensor_of_nothing(vectors: list[Any]) -> None:
+    vectors[0]["arguments"]["query_start_loc"] = {"dtype": "int32", "shape": [3]}
+
+
+def with_an_inexact_integer(vectors: list[Any]) -> None:
+    vectors[0]["arguments"]["chunk_size"] = 2**60
+
+
+@pytest.mark.parametrize(
+    "change", [without_id, with_two_expectations, with_a_tensor_of_nothing, with_an_inexact_integer]
+)
+def test_the_schema_refuses_what_the_format_does_not_have(
+    mutable: Path, change: Callable[[list[Any]], None]
+) -> None:
+    rewrite(mutable, "chunks", change)
+    assert complaints(topic_of(mutable, "chunks")) != []
+
+
+# The implementation.
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_implementation_agrees_with_every_vector(corpus: Path, port: InProcess, topic: str) -> None:
+    need_interpreter(TOPICS[topic])
+    names = {name.removesuffix(".fget") for name in TOPICS[topic]}
+    vectors = [one for one in load(corpus) if one["function"] in names]
+    assert [told for one in vectors if (told := difference(port, one))] == []
+
+
+def changed(data: Any) -> Any:
+    """The data with one number, byte or word in it changed."""
+    if isinstance(data, bytes):
+        return bytes([data[0] ^ 1]) + data[1:]
+    if isinstance(data, dict):
+        name = next((name for name in reversed(data) if data[name] not in ([], {})), "none")
+        return {**data, name: changed(data.get(name))}
+    if isinstance(data, list):
+        return [changed(data[0]), *data[1:]]
+    return f"not {data}" if isinstance(data, str) else not data if isinstance(data, bool) else (data or 0) + 1
+
+
+@pytest.mark.parametrize("function", sorted({name.removesuffix(".fget") for name in FUNCTIONS}))
+def test_a_vector_that_expects_something_else_is_noticed(
+    corpus: Path, port: InProcess, function: str
+) -> None:
+    need_interpreter([function])
+    own = [one for one in load(corpus) if one["function"] == function and one["expected"] != EMPTY]
+    wrong = [{**one, "expected": changed(one["expected"])} for one in own[:3]]
+    assert [one["id"] for one in wrong if not difference(port, one)] == []
+    assert wrong
+
+
+EMPTY: dict[str, Any] = {"after": {"pools": {}}}
+"""What is expected of copies where there is nothing to copy."""
+
+
+# The checker in another language.
+
+
+def checked(folder: Path, *ports: Path) -> tuple[int, list[str]]:
+    """The exit code of the checker, and what it prints."""
+    assert NODE is not None
+    command = [NODE, str(folder / "check.js"), str(folder), *map(str, ports)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+@needs_node
+def test_the_checker_in_another_language_passes_all_that_it_has_rules_for(corpus: Path) -> None:
+    code, lines = checked(corpus)
+    count = sum(one["function"] not in NOT_PORTED for one in load(corpus))
+    assert (code, lines[-1]) == (0, f"{count} of {count} pass")
+    assert {line.rpartition(" of ")[2] for line in lines[:-1]} == NOT_PORTED
+
+
+def written_only(folder: Path) -> dict[str, Any]:
+    """A reference to bytes that are expected, and are nobody's input."""
+    vectors = topic_of(folder, "copies")["vectors"]
+    given = {one["key"] for vector in vectors for one in references(vector["arguments"])}
+    expected = (one for vector in vectors for one in references(vector["expected"]))
+    return next(one for one in expected if one["key"] not in given)
+
+
+@needs_node
+def test_the_checker_notices_a_single_byte(mutable: Path) -> None:
+    raw, one = bytearray((mutable / "copies.npz").read_bytes()), written_only(mutable)
+    raw[one["offset"] + one["shape"][0] - 1] ^= 128
+    (mutable / "copies.npz").write_bytes(raw)
+    code, lines = checked(mutable)
+    assert code == 1
+    assert any(f"bytes.data.{one['shape'][0] - 1} = " in line for line in lines)
+
+
+def expecting(kind: str, content: Any) -> Callable[[list[Any]], None]:
+    """The first vector that expects something of a kind expects something else."""
+
+    def change(vectors: list[Any]) -> None:
+        next(one for one in vectors if kind in one["expected"])["expected"] = content
+
+    return change
+
+
+PORTED = ("arithmetic", "chunks", "batch", "shapes", "layout")
+
+
+@needs_node
+@pytest.mark.parametrize("kind", ["result", "refused"])
+@pytest.mark.parametrize(
+    "content", [{"result": 12345}, {"refused": {"argument": "nobody", "exception": "ValueError"}}]
+)
+def test_the_checker_notices_another_expectation(mutable: Path, kind: str, content: Any) -> None:
+    for topic in PORTED:
+        rewrite(mutable, topic, expecting(kind, content))
+    code, lines = checked(mutable)
+    told = [line for line in lines if "but should be" in line or "Error: " in line]
+    assert (code, len(told)) == (1, len(PORTED))
+
+
+@needs_node
+def test_what_a_port_does_not_have_is_counted_and_never_passed(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "nothing.js").write_text("module.exports = {};", encoding="utf-8")
+    code, lines = checked(corpus, tmp_path / "nothing.js")
+    assert (code, lines[-1]) == (1, "0 of 0 pass")
+    assert sum(int(line.split()[2]) for line in lines[:-1]) == len(load(corpus))
+
+
+@needs_node
+@pytest.mark.parametrize("index", ["schema", "vectors"])
+def test_the_checker_reads_no_other_version_and_no_part_of_a_corpus(mutable: Path, index: str) -> None:
+    data = json.loads((mutable / "index.json").read_text(encoding="utf-8"))
+    (mutable / "index.json").write_text(json.dumps(data | {index: data[index] + 1}), encoding="utf-8")
+    code, lines = checked(mutable)
+    assert code == 1
+    assert any(f"Error: {index} = " in line for line in lines)
+
+
+def test_the_checker_and_each_part_of_its_port_are_short() -> None:
+    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.js")}
+    assert lines.keys() == {"check.js", "port_batches.js", "port_shapes.js", "port_copies.js"}
+    assert max(lines.values()) <= 100
+
+
+# What is chosen, and how it is spelled.
+
+PLAIN = Vector("cdiv", "a_property", "A sentence.", (), {}, {"x": 1, "y": 1}, {"result": 1})
+
+
+def several(*marks: tuple[str, ...]) -> list[Vector]:
+    """Vectors with these marks, each with a call of its own."""
+    return [replace(PLAIN, marks=one, arguments={"x": n, "y": 1}) for n, one in enumerate(marks)]
+
+
+def test_every_mark_is_kept_however_many_there_are() -> None:
+    vectors = several(*((f"mark {n // 2}",) for n in range(4 * MOST)))
+    assert {one.marks for one in chosen(vectors)} == {one.marks for one in vectors}
+
+
+def test_of_calls_alike_few_are_kept() -> None:
+    assert len(chosen(several(*[("a mark",)] * 100))) == LEAST
+
+
+def test_combinations_of_marks_are_kept_up_to_a_number() -> None:
+    vectors = several(*(tuple(f"mark {bit}" for bit in range(8) if n >> bit & 1) for n in range(256)))
+    assert MOST <= len(chosen(vectors)) <= MOST + 2
+
+
+def test_each_argument_that_is_refused_is_kept() -> None:
+    refused = [{"refused": {"argument": f"x[{n}]", "exception": "ValueError"}} for n in range(50)]
+    other = {"refused": {"argument": "y", "exception": "ValueError"}}
+    vectors = [
+        replace(one, expected=two) for one, two in zip(several(*[()] * 51), [*refused, other], strict=True)
+    ]
+    assert vectors[-1] in chosen(vectors)
+
+
+def test_an_id_depends_on_the_call_alone() -> None:
+    other = replace(PLAIN, tested="another_property", marks=("a mark",), expected={"result": 2})
+    assert PLAIN.id == other.id != replace(PLAIN, arguments={"x": 2, "y": 1}).id
+
+
+def test_integers_that_not_every_reader_keeps_are_strings() -> None:
+    assert plain([EXACT, EXACT + 1, -EXACT - 1]) == [2**53 - 1, "9007199254740992", "-9007199254740992"]
+
+
+def test_a_view_is_spelled_by_its_elements() -> None:
+    view = Tensor("int32", (2, 1), tuple(range(6)), strides=(3, 1), offset=1)
+    assert plain(view) == {"dtype": "int32", "shape": [2, 1], "data": [1, 4]}
+
+
+def test_many_elements_are_a_blob_of_little_endian_bytes() -> None:
+    found = plain(Tensor("int32", (65,), (-2, *range(64))))
+    assert found == Blob("int32", (65,), np.array([-2, *range(64)], "<i4").tobytes())
+
+
+def test_an_address_is_nothing_to_others() -> None:
+    with pytest.raises(NotPlain, match="Fake"):
+        plain(Fake("int32", (1,), None, 4096))
+
+
+def test_a_mutation_changes_something() -> None:
+    data: Any = {"after": {"pools": {"p": {"pieces": [{"bytes": {"data": b"ab"}}]}}}}
+    before = deepcopy(data)
+    assert changed(data) != data == before

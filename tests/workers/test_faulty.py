@@ -1,0 +1,112 @@
+"""A fault of a device is shrunk to the block that causes it, and the rest of the campaign goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign.workers.tasks import Explore, Setting
+from statecheck.campaign.workers.tasks import Explored as Ended
+from statecheck.campaign.workers.worker import Worker
+from statecheck.case import Case
+from statecheck.case.values import Raised
+from statecheck.execution import profiles
+from statecheck.execution.example import Bench
+from statecheck.execution.registry import load_properties
+from tests.breakages.broken import Pipe
+from tests.workers import faulty
+from tests.workers.faulty import IN_PROCESS, LOGGED, RATED, WORKER, rates
+
+TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
+CONV = "a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
+ILLEGAL = "illegal access: memory was touched that is not there"
+Explored = Callable[[str], Ended]
+
+
+@pytest.fixture
+def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Iterator[Explored]:
+    """Explores properties of the faulty subject one after another with one engine."""
+    monkeypatch.setattr("torch.set_num_threads", lambda many: None)
+    device = trial.port.device
+    # A kernel that is launched for the first time takes longer than anything on a CPU.
+    limit = 0.5 if device == "cpu" else 5.0
+    kept = str(tmp_path / "kept")
+    setting = Setting(faulty.__name__, device, str(tmp_path), kept=kept, isolated=True, time_limit=limit)
+    engines: list[Worker] = []
+
+    def explore(name: str) -> Ended:
+        # Here and not before, so that the worker gets the variables that a test has set.
+        if not engines:
+            engines.append(Worker(setting, Pipe()))  # type: ignore[arg-type]
+        return engines[0].explored(Explore(name, 1, 500))
+
+    yield explore
+    for one in engines:
+        one.close()
+    profiles.load()
+
+
+def report_of(ended: Ended) -> tuple[Case, str]:
+    folder = Path(ended.found[0].report)
+    return Case.load(folder / "case.json"), (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("above", [None, 2])
+def test_a_fault_is_shrunk_to_the_first_block_above_the_threshold(
+    explored: Explored, monkeypatch: pytest.MonkeyPatch, above: int | None
+) -> None:
+    if above is not None:
+        monkeypatch.setenv(faulty.ABOVE, str(above))
+    case, report = report_of(explored(TEMPORAL))
+    first = 1 + (faulty.DEFAULT_ABOVE if above is None else above)
+    assert [case.calls[0].named[name] for name in ("block_ids", "num_accepted_tokens")] == [[first], 1]
+    assert case.actual == (Raised("DeviceFault", ILLEGAL),)
+    assert "Repeated in 3 of 3 fresh workers." in report
+
+
+@pytest.mark.slow
+def test_a_property_after_a_fault_is_explored_as_if_there_had_been_none(explored: Explored) -> None:
+    assert [explored(name).status for name in (TEMPORAL, CONV)] == ["falsified", "passed"]
+
+
+@pytest.mark.slow
+def test_a_kernel_that_never_ends_is_a_hang_and_others_are_explored(
+    explored: Explored, monkeypatch: pytest.MonkeyPatch, trial: Bench
+) -> None:
+    monkeypatch.setenv(faulty.HANGS_ABOVE, "0")
+    monkeypatch.setenv(faulty.ABOVE, "1000")
+    case, report = report_of(explored(CONV))
+    limit = "0.5" if trial.port.device == "cpu" else "5"
+    assert case.calls[0].named["block_ids"] == [1]
+    assert case.actual == (Raised("DeviceFault", f"hang: no answer within {limit} s"),)
+    assert "Repeated in 3 of 3 fresh workers." in report
+    assert explored(TEMPORAL).status == "passed"
+
+
+def test_what_is_not_faulty_is_the_default_subject_s() -> None:
+    load_properties()
+    assert faulty.divide(4, 2) == 2
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = faulty.no_such_name
+
+
+@pytest.fixture
+def _environment_put_back() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_environment_put_back")
+def test_each_mode_is_timed_with_the_same_examples(trial: Bench) -> None:
+    (found,) = rates(trial.port.device, 0.1, RATED[:1])
+    assert set(found.rates) == {IN_PROCESS, WORKER, LOGGED}
+    assert {len(one) for one in found.rates.values()} == {4}
+    assert found.examples > 0
+    assert min(map(min, found.rates.values())) > 0

@@ -1,0 +1,66 @@
+"""`python -m tools.class_names`, a part of `make lint`: a class name stands for one concept, or says here why for more."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+
+from tools.docs.citations import ROOT
+from tools.sources import sources
+
+OF_THE_DOCUMENTS = (
+    "the documents' class: impl has its own, and an adapter says how another system's is called"
+)
+APART = "impl and the oracle share no code, and follow the same sentence of the documents"
+CARRIED = "repro.py carries it, and what it carries imports nothing of this repository; the class does what its namesake does"
+SHARED_NAMES = {
+    "CommonAttentionMetadata": OF_THE_DOCUMENTS,
+    "CpuGpuBuffer": OF_THE_DOCUMENTS,
+    "GDNAttentionMetadataBuilder": OF_THE_DOCUMENTS,
+    "Mamba1AttentionMetadataBuilder": OF_THE_DOCUMENTS,
+    "Mamba2AttentionMetadataBuilder": OF_THE_DOCUMENTS,
+    "MambaBuffers": OF_THE_DOCUMENTS,
+    "MambaCopyBuffers": OF_THE_DOCUMENTS,
+    "MambaCopySpec": OF_THE_DOCUMENTS,
+    "MambaSpec": OF_THE_DOCUMENTS,
+    "MambaSpecDecodeGPUContext": OF_THE_DOCUMENTS,
+    "MambaStateShapeCalculator": OF_THE_DOCUMENTS,
+    "ConvPrograms": APART,
+    "Entry": APART,
+    "Move": APART,
+    "Fake": CARRIED,
+    "Graph": CARRIED,
+    "GraphReads": CARRIED,
+    "NotOffered": CARRIED,
+}
+
+
+def classes() -> dict[str, list[str]]:
+    """Files by the name of a class in them. Of tests of the harness only what they share: others stand in for something."""
+    found = defaultdict(list)
+    for file in sources():
+        if "/meta/" in file and "/test_" in file:
+            continue
+        for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(file)
+    return found
+
+
+def complaints() -> list[str]:
+    """A line for each name that several classes have without a reason, and for each reason that is out of date."""
+    several = {name: files for name, files in classes().items() if len(files) > 1}
+    told = [
+        f"class {name}: defined in {' and '.join(files)}, but should be in one module, or in SHARED_NAMES"
+        for name, files in several.items()
+        if name not in SHARED_NAMES
+    ]
+    stale = sorted(SHARED_NAMES.keys() - several)
+    return told + [f"class {name}: in SHARED_NAMES, but should have several definitions" for name in stale]
+
+
+if __name__ == "__main__":
+    found = complaints()
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    sys.exit(bool(found))
