@@ -59,7 +59,8 @@ VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
 # What whoever calls make has to type again; every command line that a run prints begins with it.
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
-RUN = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY) -m statecheck
+PYTHON_OF_MAKE = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
+RUN = $(PYTHON_OF_MAKE) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
 RELEASED = vllm$(addprefix +,$(INSIDE))
@@ -137,7 +138,7 @@ demo: $(READY)  ## break a copy of impl three ways and watch the campaign find e
 	@$(RUN) demo
 
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; beside a release: VLLM=0.33.0
-	@$(RELEASE) $(RUN) bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	@$(RELEASE) $(PYTHON_OF_MAKE) -m tools.bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
@@ -166,16 +167,16 @@ types: $(READY)  ## mypy
 	@$(PY) -m mypy
 
 table: $(READY)  ## regenerate the tables of README and docs
-	@$(RUN) table --write
+	@$(PYTHON_OF_MAKE) -m tools.docs --write
 
 check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
-	@$(RUN) table --check
+	@$(PYTHON_OF_MAKE) -m tools.docs --check
 
 ci: test lint types check-table  ## test, lint, types and check-table; .ci/run has the slow tests, too (PYTEST_ARGS=--slow)
 
 clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
-	find impl oracle properties -name __pycache__ -type d -prune -exec rm -rf {} +
+	find impl oracle properties statecheck subjects tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and alone: a CPU build on disk is taken by this exact request only, and the rest finds it in place.
 # PyPI's build for Linux brings gigabytes of CUDA and insists on triton 3.7.1; the pin of triton refuses it, and torch

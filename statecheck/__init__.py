@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from statecheck._rooms import open_rooms
+from statecheck.rooms import open_rooms
 
 __all__ = ["properties"]
 

@@ -6,17 +6,18 @@ import os
 import sys
 from pathlib import Path
 
-from statecheck._rooms import FOLDER, open_rooms, with_working_folder
+from statecheck.rooms import FOLDER, is_checkout, open_rooms, with_working_folder
 
 
 def main() -> int:
     """Run one command; the exit code."""
     open_rooms()
     with_working_folder()
-    # Processes that multiprocessing starts have this path, and nothing else that leads to the rooms.
-    sys.path.insert(0, str(FOLDER))
-    # How commands that are printed begin.
-    os.environ["STATECHECK_COMMAND"] = "statecheck" if _is_script() else "python -m statecheck"
+    if not is_checkout():
+        # Processes that multiprocessing starts have this path, and no other one that leads to the rooms.
+        sys.path.insert(0, str(FOLDER))
+        # How commands that are printed begin.
+        os.environ.setdefault("STATECHECK_COMMAND", "statecheck" if _is_script() else "python -m statecheck")
     from statecheck.cli.process import run
 
     return run()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from statecheck._rooms import FOLDER, open_rooms, with_working_folder
+from statecheck.rooms import FOLDER, open_rooms, with_working_folder
 
 _PACKAGE = "statecheck"
 _TESTS = FOLDER / "properties"

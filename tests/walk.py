@@ -43,7 +43,7 @@ STEPS = {
 _NUMBERS = {function: number for number, function in enumerate(STEPS.values())}
 _EXAMPLE, _LAST = STEPS["trial"], STEPS["repro.py"]
 _KEPT = _NUMBERS[STEPS["case"]]
-_FOLLOWED, _NOT_FOLLOWED = ("properties.", "oracle."), "tests."
+_FOLLOWED = ("oracle.", "properties.", "statecheck.", "subjects.")
 
 
 @dataclass
@@ -66,13 +66,13 @@ def _counted(what: str, steps: Mapping[str, Iterable[str]]) -> str:
 
 
 def room_of(module: str) -> str:
-    """A room of the harness, or the first folder below `properties`; the tests are one room."""
+    """A room of the harness, or another folder of the repository; of `properties` the tests are one room."""
     first, *rest = module.split(".")
-    if first == "oracle":
-        return first
-    if rest[0] == "harness" and len(rest) > 1:
-        return f"harness/{rest[1]}"
-    return "test_*" if rest[0].startswith("test_") else rest[0]
+    if first == "statecheck" and len(rest) > 1:
+        return f"statecheck/{rest[0]}"
+    if first == "properties":
+        return "test_*" if rest[0].startswith("test_") else rest[0]
+    return first
 
 
 class _Tracer:
@@ -93,7 +93,7 @@ class _Tracer:
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:  # noqa: ARG002 - of a profiler
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_qualname
-        if self._over or not module.startswith(_FOLLOWED) or module.startswith(_NOT_FOLLOWED):
+        if self._over or not module.startswith(_FOLLOWED):
             return
         if event == "call":
             self._enter(module, function)

@@ -14,6 +14,7 @@ from typing import Any
 from statecheck.case.case import SCHEMA, Case
 from statecheck.case.codec import SAVED_FIELDS, TAGS, decode, encode
 from statecheck.case.values import Call, Let, Overwrite, Step, Value
+from statecheck.former_modules import current_name
 
 
 def _reducer(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
@@ -76,7 +77,7 @@ class _Maker:
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        kind = _BY_NAME.get((module, name))
+        kind = _BY_NAME.get((current_name(module), name))
         if kind is None:
             raise ValueError(f"name = {module}.{name}, but should be a value's")
         return _Maker(kind)

@@ -15,6 +15,7 @@ from statecheck.data.marked import mark
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.base import this_base
 from statecheck.releases.command import last_line, run_in
+from statecheck.releases.compatibility.pages import FILES, parts_of_releases
 from statecheck.releases.compatibility.record import (
     CAMPAIGN,
     RESULTS,
@@ -27,6 +28,8 @@ from statecheck.releases.compatibility.record import (
 from statecheck.releases.compatibility.table import table
 from statecheck.releases.environment import ROOT, Environment, Maker
 from statecheck.releases.start import wanted_release
+from statecheck.rooms import FOLDER
+from statecheck.text.marked_parts import MarkedPart
 
 _LOG = "log.txt"
 
@@ -119,10 +122,11 @@ def _told(runner: ReleaseCampaigns, release: str) -> Path:
 
 
 def _keep(found: Compatibility) -> list[str]:
-    from tools.docs.generated import of_releases, put
-
     found.save(RESULTS)
-    return [wrong for name, text in of_releases(RESULTS).items() for wrong in put(name, text)]
+    parts = parts_of_releases(RESULTS)
+    return [
+        wrong for name, file in FILES.items() for wrong in MarkedPart(name, FOLDER, file).write(parts[name])
+    ]
 
 
 def _topics() -> dict[str, str]:

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "bench": ("bench", "bench --only align --peer tests/tools/bench/index_copy_peer.py"),
     "bisect": (
         "bisect 519227bdfe --subject vllm --releases 0.25.1,0.33.0",
         "bisect 519227bdfe --subject vllm --all --time-limit 5m",
@@ -25,7 +24,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),
     "sanitize-gpu": ("sanitize-gpu corpus --tools memcheck",),
     "completion": ("completion bash",),
-    "table": ("table --check", "table --write"),
     "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
     "traces": ("traces --count 300 --steps 60",),
     "vectors": ("vectors --out build/vectors --only chunks",),

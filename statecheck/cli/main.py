@@ -7,14 +7,13 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from statecheck.cli.bisect import add_bisect
 from statecheck.cli.campaign import console, plan_of, run_campaign
 from statecheck.cli.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.completion import add_completion
 from statecheck.cli.examples import add_examples
-from statecheck.cli.folders import require_own
 from statecheck.cli.merge import add_merge
 from statecheck.cli.nightly import add_nightly
 from statecheck.cli.options import (
@@ -31,9 +30,7 @@ from statecheck.cli.sanitize_gpu import add_sanitize_gpu
 from statecheck.cli.test import add_test
 from statecheck.cli.traces import add_traces
 from statecheck.cli.vectors import add_vectors
-from statecheck.data.marked import mark
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
-from statecheck.rooms import is_checkout
 from statecheck.text import command_lines
 from statecheck.text.command_lines import by_make, python
 from statecheck.text.terminal import said, say
@@ -47,9 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: clean. 1: a property was falsified, or a replayed case still fails. 2: incomplete, or an error in the harness.
     3: the command cannot be run as given.
     """
-    options = parser().parse_args(arguments)
+    return run_parsed(parser(), arguments)
+
+
+def run_parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, module: str = "statecheck"
+) -> int:
+    """Parse a command line and run what it asks for; `main` has the exit codes.
+
+    Args:
+        module: what `python -m` runs, if the command has to go on in the environment of a release.
+    """
+    options = parser.parse_args(arguments)
     try:
-        go_on_in_release(options, arguments)
+        go_on_in_release(options, arguments, module)
         code: int = options.run(options)
     except ValueError as error:
         say(f"error: {said(str(error))}", sys.stderr)
@@ -63,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-class _CommandParser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Exits with `MISCONFIGURED`, where argparse has a 2."""
 
     def error(self, message: str) -> NoReturn:
@@ -71,11 +79,11 @@ class _CommandParser(argparse.ArgumentParser):
         self.exit(MISCONFIGURED, f"error: {message}\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Of all commands."""
     # make has variables for these options; its help is its own.
     program = f"{python()} -m statecheck" if by_make() else command_lines.program()
-    parser = _CommandParser(prog=program, description=__doc__)
+    parser = CommandParser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
@@ -118,11 +126,6 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
     demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
     demo.set_defaults(run=_demo)
-    bench = commands.add_parser(
-        "bench", help="time the builders and the copies of align mode beside their peers"
-    )
-    _bench_options(bench)
-    bench.set_defaults(run=_bench)
     add_test(commands)
     add_nightly(commands)
     add_merge(commands)
@@ -133,48 +136,8 @@ def parser() -> argparse.ArgumentParser:
     add_vectors(commands)
     add_compatibility(commands)
     add_completion(commands, parser)
-    if is_checkout():
-        _add_table(commands)
     add_examples(commands.choices, program)
     return parser
-
-
-def _add_table(commands: Any) -> None:
-    table = commands.add_parser(
-        "table", help="the generated tables of README and docs: symbols, deviations, releases"
-    )
-    table.add_argument("--write", action="store_true", help="put them into their files")
-    table.add_argument(
-        "--check",
-        action="store_true",
-        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
-    )
-    table.set_defaults(run=_table)
-
-
-def _bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--only",
-        choices=("builders", "align", "host"),
-        default="",
-        help="builders: host time of the metadata builders; align: device time of the copies of align mode; host: host time of their calls (default: builders and align)",
-    )
-    parser.add_argument(
-        "--subject",
-        default="",
-        help="a subject that is timed beside impl: vllm, or any importable module",
-    )
-    parser.add_argument(
-        "--peer", type=location, default=None, help="a Python file with another implementation of align mode"
-    )
-    parser.add_argument(
-        "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
-    )
-    parser.add_argument(
-        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
-    )
-    # To try the bench itself, without a GPU.
-    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
 
 
 def _subject_options(parser: argparse.ArgumentParser) -> None:
@@ -213,39 +176,3 @@ def _demo(options: argparse.Namespace) -> int:
     from statecheck.cli.demo import run_demo
 
     return run_demo(options.budget)
-
-
-def _bench(options: argparse.Namespace) -> int:
-    require_own(options.out, "bench", "out", "bench")
-    mark(options.out, "bench")
-    if options.tiny:
-        _prepare_kernels(options.device)
-    from statecheck.subject import load
-    from tools.bench.align import BenchOptions
-    from tools.bench.cache import load_peer
-    from tools.bench.chunks import run_bench
-
-    # First of all: a file that is no peer should not be found out after a minute of timing.
-    peer = load_peer(options.peer) if options.peer is not None else None
-    align = BenchOptions(
-        options.out,
-        options.device,
-        peer,
-        tiny=options.tiny,
-        host_only=options.only == "host",
-    )
-    return run_bench(options.only, align, load(options.subject) if options.subject else None)
-
-
-def _prepare_kernels(device: str) -> None:
-    """Where there is no GPU, kernels are executed on the CPU."""
-    from statecheck.execution.port import choose_device
-    from statecheck.kernels import triton_mode
-
-    triton_mode.prepare(choose_device(device))
-
-
-def _table(options: argparse.Namespace) -> int:
-    from tools.docs.generated import run_table
-
-    return run_table(write=options.write, check=options.check)

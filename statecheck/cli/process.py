@@ -1,10 +1,11 @@
-"""`python -m statecheck`."""
+"""The process of a command: its output, its signals and its exit code."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from statecheck.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
@@ -18,13 +19,13 @@ except ModuleNotFoundError as error:
     sys.exit(MISCONFIGURED)
 
 
-def run() -> int:
-    """Run the command that this process was started with; the exit code is the verdict's, whatever becomes of the output."""
+def run(command: Callable[[], int] = main) -> int:
+    """Run a command, by default what this process's command line asks for; the exit code is the verdict's, whatever becomes of the output."""
     prepare()
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     os.environ.update(remembered())
     try:
-        code = main()
+        code = command()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else CLEAN
     # The verdict stands: a signal that comes until the process is gone must not change its exit code.
@@ -34,7 +35,3 @@ def run() -> int:
     if code and by_make():
         print(f"exit {code}: {MEANINGS[code]}; make itself exits 2 whatever fails", file=sys.stderr)
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(run())

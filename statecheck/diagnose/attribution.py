@@ -106,7 +106,7 @@ def _place(trace: str) -> str:
     import triton
 
     installed = (str(Path(triton.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
-    machinery = (str(rooms.FOLDER / "properties" / "harness"), *installed, "<")
+    machinery = (f"{rooms.PACKAGE}{os.sep}", *installed, "<")
     frames = _FRAME.findall(trace)
     found = (f", at {Path(file).name}:{line}" for file, line in frames if not file.startswith(machinery))
     return next(found, "")

@@ -19,12 +19,15 @@ from statecheck.releases.probe import ADAPTER, probe
 from statecheck.text.command_lines import RELEASED, is_released, remembered
 
 
-def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | None) -> None:
+def go_on_in_release(
+    options: argparse.Namespace, arguments: Sequence[str] | None, module: str = "statecheck"
+) -> None:
     """Run the command in the environment of the release that is asked for; returns where this is the right one.
 
     Args:
         options: of a command; those without a subject, or with another one, are run here.
         arguments: of the command line, those of this process if None.
+        module: what `python -m` runs there.
 
     Raises:
         ValueError: there is no such release or checkout, its environment cannot be made, or there is no vLLM at all.
@@ -35,7 +38,7 @@ def go_on_in_release(options: argparse.Namespace, arguments: Sequence[str] | Non
     if wanted is None:
         _require_importable()
     elif not is_here(wanted):
-        _replace_process(wanted, sys.argv[1:] if arguments is None else arguments)
+        _replace_process(wanted, [module, *(sys.argv[1:] if arguments is None else arguments)])
 
 
 def wanted_by(variables: Mapping[str, str]) -> Wanted | None:
@@ -102,12 +105,13 @@ def entered(wanted: Wanted, maker: Maker) -> Environment:
 
 
 def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
+    """Become `python -m` with these arguments, the module first, in the release's environment."""
     environment = entered(wanted, Maker(this_base(ROOT), ROOT, ADAPTER, _tell))
     if environment.lock is not None:
         # Held until the command ends, by what is run instead of this process.
         os.set_inheritable(environment.lock, True)
     _tell(f"statecheck: {wanted}, with {environment.python}")
-    command = [str(environment.python), "-m", "statecheck", *arguments]
+    command = [str(environment.python), "-m", *arguments]
     inherited = {**os.environ, **remembered(), **environment.variables}
     os.execve(command[0], command, rooms.added_to(inherited))  # noqa: S606 - a command of our own
 

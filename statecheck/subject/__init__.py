@@ -1,5 +1,11 @@
 """What is being verified: subjects, their known deviations, and how they are found by name."""
 
+from statecheck import rooms
+
+# A port's module imports this room, and is imported in processes in which the harness does not run, too.
+if not rooms.is_checkout():
+    rooms.open_rooms()
+
 from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
 from statecheck.subject.loading import BUILT_IN, adapted, load
 from statecheck.subject.matching import KnownDefectIndex

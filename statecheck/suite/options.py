@@ -24,6 +24,8 @@ from statecheck.workers.port import InWorker
 
 __all__ = ["sanitizer"]
 
+pytest_plugins = ("statecheck.suite.slow_tests",)
+
 PLUGIN = "statecheck properties"
 """Under this name pytest knows what gives properties their verdicts."""
 _BENCH = pytest.StashKey[Bench]()

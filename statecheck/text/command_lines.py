@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
 
+from statecheck import rooms
 from statecheck.rooms import working_folder
 
 COMMAND = "STATECHECK_COMMAND"
@@ -35,10 +36,12 @@ _OWN = {
     "sanitize-gpu": ("subject",),
 }
 """By command, the options that make has a variable for."""
-_REST = {"bench": "BENCH_ARGS", "bisect": "BISECT_ARGS"}
+_REST = {"bisect": "BISECT_ARGS"}
 """By command, the make variable with all other options."""
 _IMPLIED = {"table": ("write",)}
 """By command, the options that make always gives."""
+_TOOLS = {"bench": "tools.bench", "table": "tools.docs"}
+"""By make target, the module of a checkout that `python -m` runs: no command of statecheck."""
 
 Option = str | bool | PurePath
 
@@ -124,7 +127,7 @@ def pip_line(*packages: str) -> str:
 
 def _pinned() -> list[str]:
     """The versions that a checkout is tried with."""
-    pins = Path(__file__).resolve().parents[2] / "constraints.txt"
+    pins = rooms.FOLDER / "constraints.txt"
     return ["-c", near(pins)] if pins.is_file() else []
 
 
@@ -162,7 +165,17 @@ def _variables(subject: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_options(command: str, given: list[str], options: Mapping[str, str]) -> str:
-    return f"{program()} {shlex.join([command, *given, *_options(options)])}"
+    words = _tool(_TOOLS[command]) if command in _TOOLS else [*_program(), command]
+    return shlex.join([*words, *given, *_options(options)])
+
+
+def _tool(module: str) -> list[str]:
+    """The words before the options of a tool of a checkout: the interpreter that runs statecheck runs it."""
+    match _program():
+        case [*interpreter, "-m", "statecheck"]:
+            return [*interpreter, "-m", module]
+        case _:
+            return [*shlex.split(python()), "-m", module]
 
 
 def _options(options: Mapping[str, str]) -> Iterator[str]:

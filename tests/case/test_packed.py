@@ -15,7 +15,7 @@ from statecheck.execution.example import Bench, Trial
 from statecheck.execution.registry import load_properties
 from tests.breakages.broken import a_case
 
-_VALUES = b"\x80\x05cproperties.harness.case.values\nCall\n"
+_VALUES = b"\x80\x05cstatecheck.case.values\nCall\n"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from statecheck.cli.main import parser
 from statecheck.text import command_lines
 from statecheck.text.command_lines import command_line, near, option, pip_line, script_line
 from tests.breakages.broken import ROOT
+from tools.bench.__main__ import parser as bench_parser
+from tools.docs.__main__ import parser as docs_parser
 
 MAKE = f"make PYTHON={shlex.quote(sys.executable)}"
 LINES = {
@@ -45,7 +47,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(words: list[str]) -> Namespace:
     """What the options of a command line come to."""
-    return parser().parse_args(words[words.index("properties") + 1 :])
+    module, *rest = words[words.index("-m") + 1 :]
+    parsers = {"statecheck": parser, "tools.bench": bench_parser, "tools.docs": docs_parser}
+    return parsers[module]().parse_args(rest)
 
 
 def made(line: str) -> list[str]:
@@ -69,9 +73,10 @@ def test_make_runs_what_the_interpreter_would(line: object, monkeypatch: pytest.
 
 
 def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LINES["table"]() == f"{command_lines.python()} -m statecheck table --write"
+    assert LINES["table"]() == f"{command_lines.python()} -m tools.docs --write"
+    assert LINES["sanitize-gpu"]() == f"{command_lines.python()} -m statecheck sanitize-gpu cases/1.json"
     monkeypatch.setenv(command_lines.COMMAND, "statecheck")
-    assert LINES["table"]() == "statecheck table --write"
+    assert LINES["sanitize-gpu"]() == "statecheck sanitize-gpu cases/1.json"
     monkeypatch.setenv(command_lines.COMMAND, "make PYTHON='python3' ")
     assert LINES["table"]() == "make PYTHON=python3 table"
 
@@ -79,7 +84,7 @@ def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.Monke
 def test_make_hands_on_how_it_was_called() -> None:
     words = made("make PYTHON=my-python table")
     assert words[0] == f"{command_lines.COMMAND}=make PYTHON='my-python' "
-    assert words[2:] == ["my-python", "-m", "statecheck", "table", "--write"]
+    assert words[2:] == ["my-python", "-m", "tools.docs", "--write"]
 
 
 def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from tests.breakages.broken import ROOT
 
-SOURCES = ("impl", "oracle", "properties", "statecheck", "corpus", "vectors")
+SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus", "vectors")
 FILES = ("pyproject.toml", "setup.py", "LICENSE")
-ROOMS = "statecheck/rooms/"
+ROOMS = "statecheck/_installed/"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 pytestmark = pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools is not installed")
 
@@ -105,7 +105,7 @@ def test_one_package_lands_in_site_packages(wheel: Path) -> None:
     assert {re.sub(r"-[\d.]+\.", ".", name) for name in top} == {"statecheck", "statecheck.dist-info"}
 
 
-def test_the_package_has_every_file_of_the_rooms_but_tests_of_the_harness(wheel: Path) -> None:
+def test_the_package_has_every_file_of_the_rooms(wheel: Path) -> None:
     # A module that is new, and that nobody has added yet, is in the package, too.
     asked = ("ls-files", "--cached", "--others", "--exclude-standard")
     told = subprocess.run(
@@ -117,7 +117,7 @@ def test_the_package_has_every_file_of_the_rooms_but_tests_of_the_harness(wheel:
     wanted = {
         name if name.startswith("statecheck/") else ROOMS + name
         for name in there
-        if not name.startswith("tests/") and not name.endswith(".gitignore")
+        if not name.endswith(".gitignore")
     }
     assert {name for name in names_in(wheel) if "dist-info" not in name} == wanted
 
@@ -170,6 +170,24 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
         return there
 
     return make
+
+
+def test_a_port_imports_its_declarations_and_the_sanitizer_without_the_harness(elsewhere: Make) -> None:
+    there = elsewhere()
+    there.write(
+        mine_py="from statecheck.subject import KnownDeviation\nfrom statecheck.sanitizer import sanitize\n"
+    )
+    assert there.run("mine") == (0, "")
+
+
+def test_a_python_that_has_only_the_rooms_on_its_path_runs_the_command(elsewhere: Make) -> None:
+    """As the environment of a release does."""
+    there = elsewhere()
+    rooms = there.site / ROOMS
+    case = next((rooms / "corpus").glob("chunks_cover*.json"))
+    variables = {"PYTHONPATH": str(rooms), "PYTHONSAFEPATH": "1"}
+    code, output = there.run("statecheck", "replay", str(case), "--device", "cpu", **variables)
+    assert (code, "FIXED: impl now answers" in output) == (0, True), output
 
 
 OFFSETS, FORGOTTEN = "chunk_offsets_count_the_chunks", "columns_of_finished_preempted_and_resumed"

@@ -23,7 +23,10 @@ from statecheck.cli.main import parser
 from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import a_record
 from tests.cli.printed_commands import copied, shown
+from tools.bench.__main__ import parser as bench_parser
+from tools.docs.__main__ import parser as docs_parser
 
+PARSERS = {"statecheck": parser, "tools.bench": bench_parser, "tools.docs": docs_parser}
 SHOWN = shown()
 FEWEST = 75
 NEEDS = re.compile(r"make [a-z-]+ needs [A-Z_]+=")
@@ -53,8 +56,10 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
             assert (ROOT / "vectors" / Path(script).name).is_file()
         case ["git", "bisect", "run", *rest]:
             assert rest == ["python", "repro.py", "--bisect"]
-        case [_, "-m", "statecheck" | "statecheck", *rest] | ["statecheck", *rest]:
+        case ["statecheck", *rest]:
             _read_by_command(rest)
+        case [_, "-m", module, *rest] if module in PARSERS:
+            _read_by_command(rest, module)
         case [_, "-m", "pytest", *rest] | ["pytest", *rest]:
             _read_by_pytest(rest)
         case [_, "-m", "ruff", *_] if find_spec("ruff") is None:
@@ -77,14 +82,16 @@ def _read_by_make(words: list[str]) -> None:
         return
     assert found.returncode == 0, found.stderr
     for recipe in found.stdout.replace("\\\n", " ").splitlines():
-        if " -m statecheck " in recipe:
+        if " -m " in recipe:
             given = shlex.split(recipe)
-            _read_by_command(given[given.index("properties") + 1 :])
+            at = given.index("-m") + 1
+            if given[at] in PARSERS:
+                PARSERS[given[at]]().parse_args(given[at + 1 :])
 
 
-def _read_by_command(words: list[str]) -> None:
+def _read_by_command(words: list[str], module: str = "statecheck") -> None:
     if words and words != ["--help"]:
-        parser().parse_args(words)
+        PARSERS[module]().parse_args(words)
 
 
 def _read_by_pytest(words: list[str]) -> None:
@@ -115,21 +122,21 @@ SHORTER = (
     (r"make vectors( |$)", r"make vectors ONLY=division "),
     (r"(make bench)$", r"\1 ONLY=align"),
     (r"(ONLY=align)", r"\1 BENCH_ARGS=--tiny"),
-    (r"(-m statecheck bench --only align)", r"\1 --tiny"),
-    (r"(-m statecheck bench)$", r"\1 --only align --tiny"),
+    (r"(-m tools\.bench --only align)", r"\1 --tiny"),
+    (r"(-m tools\.bench)$", r"\1 --only align --tiny"),
 )
 """The same command, with less to do."""
 LEFT_OUT = {
-    r"make (lint|test|table$|ci)|table --write": "the suite itself, and what .ci/run does beside it",
-    r"demo|meta\.": "has a test of its own",
+    r"make (lint|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
+    r"demo|tests\.": "has a test of its own",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"RAY=": "needs a cluster",
     r"^python -m statecheck$": "names what has commands",
     r"^pytest -": "for the reader's own tests",
     r"-m ruff": "formats the reader's own change",
-    r"statecheck ": "needs an installation, which has a test of its own",
+    r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
-    r"[Vv][Ll][Ll][Mm]|(make|properties) bisect": "needs a release of vLLM",
+    r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect": "needs a release of vLLM",
     r"^make (sanitize|replay-trace|vllm)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
@@ -234,7 +241,7 @@ def shorter(command: str) -> str:
 
 def kind(command: str) -> str:
     """The command and what it is given, without values; how long it runs and by whom is left out."""
-    words = command.replace("-m statecheck ", "make ").split()
+    words = re.sub(r"-m (statecheck |tools\.)", "make ", command).split()
     target = words[words.index("make") + 1] if "make" in words else words[0]
     given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])

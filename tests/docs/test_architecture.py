@@ -65,7 +65,7 @@ def test_a_module_counts_once_in_a_step_and_is_returned_to_in_later_ones() -> No
         ("oracle.align.memory", "oracle"),
         ("properties.test_chunks", "test_*"),
         ("subjects.plain", "subjects"),
-        ("statecheck.case.values", "harness/case"),
+        ("statecheck.case.values", "statecheck/case"),
     ],
 )
 def test_a_room_is_a_folder_of_the_harness_or_below_properties(module: str, room: str) -> None:

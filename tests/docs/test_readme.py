@@ -12,7 +12,7 @@ from tools.docs import generated as readme
 from tools.docs.deciding import decided_by
 
 PARTS = ("symbols", "properties", "deviations")
-EMPTY = {name: "\n".join(("before", *readme.markers(name), "after")) for name in PARTS}
+EMPTY = {name: "\n".join(("before", *readme.part(name).marks, "after")) for name in PARTS}
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def test_what_was_written_is_up_to_date(pages: dict[str, Path]) -> None:
     assert readme.run_table(write=True, check=False) == 0
     assert readme.run_table(write=False, check=True) == 0
     texts = {name: path.read_text(encoding="utf-8") for name, path in pages.items()}
-    assert texts["symbols"].startswith(f"before\n{readme.markers('symbols')[0]}\n| document |")
+    assert texts["symbols"].startswith(f"before\n{readme.part('symbols').marks[0]}\n| document |")
     row = "| `v1-postprocess/boundary` | an accepted state on a boundary is stored in the column of its block | byte-exact | rule |"
     assert row in texts["properties"]
-    assert texts["deviations"].endswith(f"|\n{readme.markers('deviations')[1]}\nafter")
+    assert texts["deviations"].endswith(f"|\n{readme.part('deviations').marks[1]}\nafter")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_line_that_somebody_changed_is_shown(
     assert "-| 7 |" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", [None, "no markers\n", f"{readme.markers('symbols')[0]}\nno end\n"])
+@pytest.mark.parametrize("text", [None, "no markers\n", f"{readme.part('symbols').marks[0]}\nno end\n"])
 def test_a_file_without_a_place_for_a_table_fails(
     pages: dict[str, Path], text: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,11 +19,12 @@ from statecheck.cli.compatibility_runs import ReleaseCampaigns, run_compatibilit
 from statecheck.cli.main import main
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.base import Base
+from statecheck.releases.compatibility import pages
 from statecheck.releases.compatibility import record as compatibility
 from statecheck.releases.compatibility.record import by_release, collected, loaded
 from statecheck.releases.compatibility.table import table
 from statecheck.releases.environment import Environment, Maker, Wanted
-from tools.docs import generated as readme
+from statecheck.text.marked_parts import MarkedPart
 
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
 IN_PLACE = {"id": "in-place", "title": "Counts | in place", "link": "https://example.org/1"}
@@ -164,10 +165,9 @@ def test_a_property_is_one_line_of_what_is_kept(tmp_path: Path) -> None:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs").mkdir()
-    for name in ("compatibility", "releases"):
-        path = tmp_path / readme.FILES[name]
-        path.write_text("\n".join(readme.markers(name)), encoding="utf-8")
-    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    for name, file in pages.FILES.items():
+        (tmp_path / file).write_text("\n".join(MarkedPart(name, tmp_path, file).marks), encoding="utf-8")
+    monkeypatch.setattr(compatibility_run, "FOLDER", tmp_path)
     for module in (compatibility, compatibility_run):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "compatibility.json")
     return tmp_path
@@ -183,8 +183,8 @@ def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
     assert told_from(folder, "--write") == CLEAN
     assert "| **others** | 1 of 1 |" in (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert "| 1.0 | cpu | 1 | 0 | 0 | 0 |" in (root / "README.md").read_text(encoding="utf-8")
-    for name, text in readme.of_releases(compatibility.RESULTS).items():
-        assert readme.stale(name, text) == []
+    for name, text in pages.parts_of_releases(compatibility.RESULTS).items():
+        assert MarkedPart(name, root, pages.FILES[name]).differences(text, "again") == []
 
 
 @pytest.mark.parametrize(

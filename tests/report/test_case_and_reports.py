@@ -394,7 +394,7 @@ def test_scripts_are_made_for_every_property(scripts: Scripts, trial: Bench) -> 
 @pytest.mark.slow
 def test_the_script_needs_neither_hypothesis_nor_the_harness(scripts: Scripts) -> None:
     loaded = {name.split(".")[0] for name in scripts.modules}
-    assert not loaded & {"hypothesis", "properties", "oracle", "pytest"}
+    assert not loaded & {"hypothesis", "oracle", "properties", "pytest", "statecheck", "subjects"}
 
 
 MEMORY = """

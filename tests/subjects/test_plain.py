@@ -387,4 +387,4 @@ def test_a_script_needs_the_port_and_nothing_of_the_adapter(tmp_path: Path) -> N
     ]
     verdicts, modules = run_scripts(tmp_path, jobs)
     assert [verdict.code for verdict in verdicts] == [1, 1, 0, 2], verdicts
-    assert not [one for one in modules if one.startswith("properties")]
+    assert not [one for one in modules if one.startswith(("properties", "statecheck", "subjects"))]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from statecheck.execution.port import choose_device
+from statecheck.report import numbers
 from statecheck.subject import Subject
 from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
@@ -51,7 +52,7 @@ def run_align(options: BenchOptions) -> None:
     calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
     _print(console, bench_calls.tables(calls))
     saved = options.out / "align.json"
-    bench_report.save(saved, _content(measured, host, calls, options.peer))
+    numbers.save(saved, _content(measured, host, calls, options.peer))
     console.print(f"saved {saved}", highlight=False, soft_wrap=True)
 
 
@@ -77,7 +78,7 @@ def _content(
         rows = [asdict(row) | {"share": row.share, "ratio": row.ratio} for row in measured.rows]
         device = asdict(measured) | {"rows": rows}
     return {
-        "environment": bench_report.environment(),
+        "environment": numbers.environment(),
         "unit": "microseconds",
         "peer": _spelled(peer),
         "device": device or None,

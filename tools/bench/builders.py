@@ -140,7 +140,7 @@ def _build(load_: BuilderLoad, subject: Subject, device: str) -> Callable[[], An
 
 def _own_class(adapted: type[Any]) -> type[Any]:
     """The builder's class without what an adapter of the harness's adds, whose time is not the subject's."""
-    return next(one for one in adapted.__mro__ if not one.__module__.startswith("properties."))
+    return next(one for one in adapted.__mro__ if not one.__module__.startswith("subjects."))
 
 
 def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | None, int | None]:

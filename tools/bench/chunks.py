@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from statecheck.report import numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject
 from statecheck.subject import load as subject
@@ -194,11 +195,11 @@ def _tables(results: list[ChunkTimes]) -> Iterator[Table]:
 
 def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes], beside: str) -> None:
     content = {
-        "environment": bench_report.environment() | {"seed": _SEED},
+        "environment": numbers.environment() | {"seed": _SEED},
         "beside": beside or None,
         "unit": "microseconds",
         "chunk_size": CHUNK_SIZE,
         "results": [asdict(one) | {"ratio": one.ratio} for one in results],
         "builders": [asdict(one) | {"ratio": one.ratio} for one in builders],
     }
-    bench_report.save(RESULTS, content)
+    numbers.save(RESULTS, content)

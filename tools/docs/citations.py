@@ -10,7 +10,20 @@ from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = "docs/rules.md"
-FOLDERS = ("corpus", "deploy", "docs", "examples", "impl", "oracle", "properties", "statecheck", "vectors")
+FOLDERS = (
+    "corpus",
+    "deploy",
+    "docs",
+    "examples",
+    "impl",
+    "oracle",
+    "properties",
+    "statecheck",
+    "subjects",
+    "tests",
+    "tools",
+    "vectors",
+)
 """Where citations stand, beside the pages in the root."""
 _SUFFIXES = frozenset({".j2", ".js", ".md", ".py", ".slurm", ".toml", ".txt", ".yaml", ".yml"})
 

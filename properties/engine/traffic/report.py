@@ -23,9 +23,9 @@ from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.picture import drawn
 from properties.engine.traffic.requests import Summary
 from properties.engine.world import World
+from statecheck.report.numbers import environment, save
 from statecheck.report.picture import svg
 from statecheck.text import visible
-from tools.bench.report import environment, save
 
 _LINE_SECONDS = 10.0
 _MOST_SPANS = 48

@@ -42,8 +42,14 @@ class Cluster:
         """Ray's runtime environment of the campaign's actors."""
         path = os.pathsep.join(filter(None, (self.shared, *self.path)))
         variables = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"} | ({"PYTHONPATH": path} if path else {})
-        shipped = {} if self.shared else {"working_dir": str(rooms.FOLDER), "excludes": _NOT_SHIPPED}
-        return {"env_vars": variables, **shipped}
+        return {"env_vars": variables, **({} if self.shared else _shipped())}
+
+
+def _shipped() -> dict[str, Any]:
+    """The tree, or the installed package, which has all of it inside."""
+    if rooms.is_checkout():
+        return {"working_dir": str(rooms.FOLDER), "excludes": _NOT_SHIPPED}
+    return {"py_modules": [str(rooms.PACKAGE)]}
 
 
 class Mailbox:

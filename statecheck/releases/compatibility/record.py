@@ -12,8 +12,9 @@ from typing import Any
 
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
+from statecheck.rooms import FOLDER
 
-RESULTS = Path(__file__).resolve().parents[3] / "compatibility.json"
+RESULTS = FOLDER / "compatibility.json"
 CAMPAIGN, RUN = "campaign.json", "run.json"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
 ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"

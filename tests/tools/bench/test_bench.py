@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from statecheck.cli.main import main
 from statecheck.execution.example import Bench
 from statecheck.execution.exit_codes import MISCONFIGURED
 from subjects import Subject, load
@@ -19,6 +18,7 @@ from tools.bench import align as bench_align
 from tools.bench import device as bench_device
 from tools.bench import host as bench_host
 from tools.bench import loads as bench_loads
+from tools.bench.__main__ import main
 from tools.bench.cache import BenchCache, in_layout, load_peer
 from tools.bench.clock import DeviceClock
 from tools.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
@@ -197,7 +197,7 @@ def test_a_peer_without_a_name_or_with_an_error_is_refused(tmp_path: Path, text:
 def test_a_peer_that_is_no_file_is_refused_before_anything_is_timed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["bench", "--peer", "nowhere.py"]) == MISCONFIGURED
+    assert main(["--peer", "nowhere.py"]) == MISCONFIGURED
     told = capsys.readouterr()
     assert "nowhere.py" in told.err
     assert not told.out
@@ -237,7 +237,7 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(bench_device, "FULL", TINY)
-    assert main(["bench", "--only", "align", "--out", str(tmp_path)]) == 0
+    assert main(["--only", "align", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "needs a GPU" in out
     assert "preprocess_mamba" in out
@@ -251,7 +251,7 @@ def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run with a peer has saved."""
     out = tmp_path_factory.mktemp("bench")
     options = ["--tiny", "--device", device, "--peer", str(PEER), "--out", str(out)]
-    assert main(["bench", "--only", "align", *options]) == 0
+    assert main(["--only", "align", *options]) == 0
     return out / "align.json"
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from statecheck.cli.main import main
 from statecheck.execution.example import Bench
 from statecheck.subject import load
 from tests.tools.bench.test_bench import ROWS, launched
 from tools.bench import builders as bench_builders
 from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
+from tools.bench.__main__ import main
 from tools.bench.clock import Times
 from tools.bench.loads import CopyLoad
 
@@ -65,7 +65,7 @@ def test_only_what_the_host_takes_is_timed_where_that_is_asked_for(
 ) -> None:
     monkeypatch.setattr(bench_device, "measure", lambda *_: pytest.fail("timed the device"))
     monkeypatch.setattr(bench_device, "FULL", bench_device.TINY)
-    assert main(["bench", "--only", "host", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    assert main(["--only", "host", "--device", "cpu", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "preprocess_mamba" in out
     assert out.splitlines()[-1] == f"saved {tmp_path / 'align.json'}"

@@ -28,7 +28,7 @@ def replay_with_statecheck(usage: str, module: str, folder: str, checkout: str) 
         sys.exit(untried)
     here = Path(__file__).absolute().parent
     statecheck = _absolute(os.environ.get("STATECHECK") or here / checkout)
-    if not Path(statecheck, "properties", "sanitizer.py").exists():
+    if not Path(statecheck, "statecheck", "__init__.py").exists():
         print(f"no statecheck in {statecheck}: STATECHECK=path/to/its/checkout says where it is")
         sys.exit(untried)
     subject_folder = os.environ.get("SUBJECT_PATH") or (here / folder if folder else "")

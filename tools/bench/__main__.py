@@ -1,0 +1,81 @@
+"""`python -m tools.bench`: times the builders and the copies of align mode beside their peers; `make bench` runs it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from statecheck.cli.folders import require_own
+from statecheck.cli.main import CommandParser, run_parsed
+from statecheck.cli.options import location
+from statecheck.cli.process import run
+from statecheck.data.marked import mark
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit code, as those of statecheck."""
+    return run_parsed(parser(), arguments, "tools.bench")
+
+
+def parser() -> CommandParser:
+    """Of its options."""
+    parser = CommandParser(prog="python -m tools.bench", description=__doc__)
+    parser.add_argument(
+        "--only",
+        choices=("builders", "align", "host"),
+        default="",
+        help="builders: host time of the metadata builders; align: device time of the copies of align mode; host: host time of their calls (default: builders and align)",
+    )
+    parser.add_argument(
+        "--subject",
+        default="",
+        help="a subject that is timed beside impl: vllm, or any importable module",
+    )
+    parser.add_argument(
+        "--peer", type=location, default=None, help="a Python file with another implementation of align mode"
+    )
+    parser.add_argument(
+        "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
+    )
+    parser.add_argument(
+        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
+    )
+    # To try the bench itself, without a GPU.
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(run=_bench)
+    return parser
+
+
+def _bench(options: argparse.Namespace) -> int:
+    require_own(options.out, "bench", "out", "bench")
+    mark(options.out, "bench")
+    if options.tiny:
+        _prepare_kernels(options.device)
+    from statecheck.subject import load
+    from tools.bench.align import BenchOptions
+    from tools.bench.cache import load_peer
+    from tools.bench.chunks import run_bench
+
+    # First of all: a file that is no peer should not be found out after a minute of timing.
+    peer = load_peer(options.peer) if options.peer is not None else None
+    align = BenchOptions(
+        options.out,
+        options.device,
+        peer,
+        tiny=options.tiny,
+        host_only=options.only == "host",
+    )
+    return run_bench(options.only, align, load(options.subject) if options.subject else None)
+
+
+def _prepare_kernels(device: str) -> None:
+    """Where there is no GPU, kernels are executed on the CPU."""
+    from statecheck.execution.port import choose_device
+    from statecheck.kernels import triton_mode
+
+    triton_mode.prepare(choose_device(device))
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,31 @@
+"""`python -m tools.docs`: the generated tables of README and docs, which `make table` and `make check-table` run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from statecheck.cli.main import CommandParser, run_parsed
+from statecheck.cli.process import run
+from tools.docs.generated import run_table
+
+
+def parser() -> CommandParser:
+    """Of its options."""
+    parser = CommandParser(prog="python -m tools.docs", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the tables into their files")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
+    )
+    parser.set_defaults(run=_table)
+    return parser
+
+
+def _table(options: argparse.Namespace) -> int:
+    return run_table(write=options.write, check=options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(run(lambda: run_parsed(parser(), None)))
