@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from properties.strategies.shapes import ShapeArguments
 from properties.test_refusals import BAD_INPUTS
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import stated
 from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import (
     Attribute,
@@ -68,7 +66,6 @@ from tests.breakages.broken import (
     module,
     run_scripts,
 )
-from tests.processes import run_python
 
 
 @dataclass(frozen=True)
@@ -299,7 +296,6 @@ class Scripts:
 
     broken: dict[str, BreakageVerdict]
     intact: dict[str, BreakageVerdict]
-    missing: BreakageVerdict
     correct: list[tuple[Case, BreakageVerdict]]
     modules: set[str]
 
@@ -327,14 +323,13 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
     intact = {"SUBJECT": "impl", "SUBJECT_PATH": str(ROOT)}
     jobs: list[tuple[Path, dict[str, str]]] = [(script, {}) for script in found]
     jobs += [(script, intact) for script in found]
-    jobs += [(script, {}) for script in places] + [(found[0], {"SUBJECT": "no_such_module"})]
+    jobs += [(script, {}) for script in places]
     verdicts, modules = run_scripts(folder, jobs)
     many = len(found)
     return Scripts(
         broken=dict(zip(reports, verdicts[:many], strict=True)),
         intact=dict(zip(reports, verdicts[many : 2 * many], strict=True)),
-        correct=list(zip(correct, verdicts[2 * many : -1], strict=True)),
-        missing=verdicts[-1],
+        correct=list(zip(correct, verdicts[2 * many :], strict=True)),
         modules=modules,
     )
 
@@ -344,39 +339,11 @@ named_defects = pytest.mark.parametrize("name", [defect.name for defect in DEFEC
 
 @pytest.mark.slow
 @named_defects
-def test_the_script_exits_1_while_the_defect_is_there(scripts: Scripts, name: str) -> None:
+def test_the_script_exits_1_with_the_defect_and_0_without(scripts: Scripts, name: str) -> None:
     verdict = scripts.broken[name]
     assert verdict.code == 1, verdict
     assert verdict.output.endswith("the defect is there\n")
-
-
-@pytest.mark.slow
-@named_defects
-def test_the_script_exits_0_on_the_intact_implementation(scripts: Scripts, name: str) -> None:
     assert scripts.intact[name] == BreakageVerdict(0, "the defect is gone\n")
-
-
-@pytest.mark.parametrize(("body", "code"), [("x // y", 1), ("x // y + 1", 0)])
-def test_the_script_of_a_condition_exits_1_as_long_as_the_outcomes_are_those_that_broke_it(
-    tmp_path: Path, device: str, body: str, code: int
-) -> None:
-    case = replace(
-        case_of(load("impl"), device, call("divide", x=6, y=2)), failure=stated("6 should not be divided")
-    )
-    (tmp_path / "halves.py").write_text(f"def divide(x, y):\n    return {body}\n", encoding="utf-8")
-    script = tmp_path / "repro.py"
-    script.write_text(repro_script(case, tmp_path, ROOT), encoding="utf-8")
-    environment = os.environ | {"SUBJECT": "halves", "SUBJECT_PATH": str(tmp_path)}
-    ran = run_python(script, env=environment)
-    assert (ran.returncode, "6 should not be divided" in ran.stdout) == (code, code == 1), ran
-
-
-@pytest.mark.slow
-def test_the_script_exits_2_where_the_subject_cannot_be_imported(scripts: Scripts) -> None:
-    assert (scripts.missing.code, scripts.missing.output) == (
-        2,
-        "cannot import no_such_module: ModuleNotFoundError: No module named 'no_such_module'\n",
-    )
 
 
 @pytest.mark.slow
@@ -566,43 +533,10 @@ def test_a_script_about_memory_names_the_byte_beside_it_that_was_written_to(
     )
 
 
-def test_a_script_has_statecheck_run_programs_in_an_order(memory_scripts: MemoryScripts, device: str) -> None:
-    case, _ = memory_scripts["toy_wrong reset"]
-    assert ("replay_with_statecheck(" in repro_script(case, Path(), None)) is (device == "cpu")
-
-
-def test_arguments_take_no_name_that_stands_for_something_else(device: str) -> None:
-    steps = Let("x", int32([1])), call("divide", x=5, y=Name("x"), rows=2, self=1)
-    case = a_case(steps=steps, device=device)
-    assert "subject.divide(x_, y, rows_, self_)" in repro_script(case, Path(), None)
-
-
-def test_a_report_about_memory_names_the_byte_and_the_order(
-    memory_scripts: MemoryScripts, tmp_path: Path
-) -> None:
-    assert "difference  pool0[2] = 0x56, but should be 0x34" in report_text(
-        memory_scripts["toy_wrong move"][0], tmp_path
-    )
-    assert "# programs interleaved:1" in report_text(memory_scripts["toy_wrong reset"][0], tmp_path)
-
-
 @pytest.mark.parametrize("name", ["toy_right move", "toy_wrong reset", "outside"])
 def test_cases_about_memory_come_back_from_json(memory_scripts: MemoryScripts, name: str) -> None:
     case, _ = memory_scripts[name]
     assert Case.from_json(case.to_json()) == case
-
-
-@pytest.mark.slow
-def test_the_script_names_the_difference_that_the_case_names(scripts: Scripts) -> None:
-    assert (
-        "result[0].tolist() = [0, 3, 4, 8, 11], but should be [0, 3, 4, 8, 10]"
-        in scripts.broken["element"].output
-    )
-
-
-def test_the_script_runs_on_the_device_that_the_case_was_found_on() -> None:
-    text = repro_script(a_case(device="cuda"), Path(), None)
-    assert 'DEVICE = checked_device(os.environ.get("DEVICE", "cuda"))' in text
 
 
 @pytest.mark.parametrize("sentence", ['ends with a quote"', '"""', "a \\ backslash", "two\nlines"])
@@ -610,27 +544,33 @@ def test_any_sentence_leaves_the_script_well_formed(sentence: str) -> None:
     ast.parse(repro_script(a_case(sentence=sentence), Path(), None))
 
 
-def test_a_long_run_of_one_number_is_written_as_a_product() -> None:
-    case = a_case(steps=(call("cdiv", x=int32([1, 2] + [7] * 5000), y=2),))
-    assert "torch.tensor([1, 2] + [7] * 5000, dtype=torch.int32" in repro_script(case, Path(), None)
+LINES = {
+    "device": (a_case(device="cuda"), 'DEVICE = checked_device(os.environ.get("DEVICE", "cuda"))'),
+    "place": (a_case(), 'import_subject("toy", "../..")'),
+    "long run": (
+        a_case(steps=(call("cdiv", x=int32([1, 2] + [7] * 5000), y=2),)),
+        "torch.tensor([1, 2] + [7] * 5000, dtype=torch.int32",
+    ),
+    "names that are taken": (
+        a_case(steps=(Let("x", int32([1])), call("divide", x=5, y=Name("x"), rows=2, self=1))),
+        "subject.divide(x_, y, rows_, self_)",
+    ),
+    "no contents": (
+        a_case(steps=(call("divide", x=Tensor("int8", (3, 2, 2), None, strides=(2**20, 2, 1)), y=1),)),
+        "x = torch.empty(2097156, dtype=torch.int8, device=DEVICE).as_strided(",
+    ),
+}
 
 
-def test_a_subject_is_found_from_wherever_the_script_stands(tmp_path: Path) -> None:
-    text = repro_script(a_case(), tmp_path / "reports" / "one", tmp_path)
-    assert ', "../..")' in text
+@pytest.mark.parametrize(("case", "line"), LINES.values(), ids=LINES)
+def test_a_script_writes_values_so(case: Case, line: str, tmp_path: Path) -> None:
+    assert line in repro_script(case, tmp_path / "reports" / "one", tmp_path)
 
 
-def test_the_root_of_a_package_is_the_folder_around_it() -> None:
-    assert subject_root(load("impl").module) == ROOT
-
-
-def test_the_root_of_a_module_is_its_folder(tmp_path: Path) -> None:
+def test_the_root_of_a_subject_is_the_folder_to_import_it_from(tmp_path: Path) -> None:
     with module(tmp_path, "toy_rooted", "") as name:
-        assert subject_root(load(name).module) == tmp_path.resolve()
-
-
-def test_an_installed_subject_has_no_root() -> None:
-    assert subject_root(pytest) is None
+        roots = [subject_root(one) for one in (load("impl").module, load(name).module, pytest)]
+    assert roots == [ROOT, tmp_path.resolve(), None]
 
 
 FILES = ["case.json", "report.html", "report.md", "repro.py", "test_repro.py"]
@@ -653,11 +593,7 @@ def test_a_report_has_its_files_in_a_folder_of_date_property_and_hash(tmp_path: 
     case, directory = written(tmp_path)
     assert sorted(path.name for path in directory.iterdir()) == FILES
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d-toys_divide-{case.digest}", directory.name)
-
-
-def test_a_report_of_a_case_with_a_timeline_has_its_picture_too(tmp_path: Path) -> None:
-    _, directory = written(tmp_path, timeline=TIMELINE)
-    assert sorted(path.name for path in directory.iterdir()) == sorted([*FILES, "timeline.svg"])
+    assert Case.load(directory / "case.json") == case
 
 
 def test_a_page_keeps_its_picture_when_it_is_told_since_when_the_case_is_wrong(tmp_path: Path) -> None:
@@ -669,43 +605,39 @@ def test_a_page_keeps_its_picture_when_it_is_told_since_when_the_case_is_wrong(t
     assert after.count("<svg") == before.count("<svg") == 1
 
 
-def test_the_case_of_a_report_is_the_case_that_was_reported(tmp_path: Path) -> None:
-    case, directory = written(tmp_path)
-    assert Case.load(directory / "case.json") == case
-
-
 def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> None:
     written(tmp_path, seed=1)
     written(tmp_path, seed=2)
     assert len(list((tmp_path / "reports").glob("*/"))) == 1
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "# toy_reported: toys divide\n",
-        "**Should hold:** Toys divide.\n",
-        "**Seen instead:** `result[1, 0] = 4, but should be 3 [mamba_get_block_table_tensor(",
-        "A note.\n",
-        "\nblock_table = torch.tensor([1, 2, 132832238, 3, 4, 132832238], dtype=torch.int32).as_strided(",
-        "\nseq_lens = torch.tensor([5, 1], dtype=torch.int32)\n",
-        "\nmamba_get_block_table_tensor(block_table=block_table, seq_lens=seq_lens, kv_cache_spec=",
-        ", mamba_cache_mode='align')\n",
-        "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
-        "\ndifference  result[1, 0] = 4, but should be 3\n",
-        "-m statecheck replay ",
-        " --subject toy_reported --device cpu`",
-        "repro.py` exits 1",
-        "| device | cpu |",
-        "| seed | 77 |",
-        "| revision | ",
-        "| torch | ",
-        "| triton | ",
-    ],
+PARTS = (
+    "# toy_reported: toys divide\n",
+    "**Should hold:** Toys divide.\n",
+    "**Seen instead:** `result[1, 0] = 4, but should be 3 [mamba_get_block_table_tensor(",
+    "A note.\n",
+    "\nblock_table = torch.tensor([1, 2, 132832238, 3, 4, 132832238], dtype=torch.int32).as_strided(",
+    "\nseq_lens = torch.tensor([5, 1], dtype=torch.int32)\n",
+    "\nmamba_get_block_table_tensor(block_table=block_table, seq_lens=seq_lens, kv_cache_spec=",
+    ", mamba_cache_mode='align')\n",
+    "\nexpected    int32[[2], [3]]\nactual      int32[[2], [4]]\n",
+    "\ndifference  result[1, 0] = 4, but should be 3\n",
+    "-m statecheck replay ",
+    " --subject toy_reported --device cpu`",
+    "repro.py` exits 1",
+    "| device | cpu |",
+    "| seed | 77 |",
+    "| revision | ",
+    "| torch | ",
+    "| triton | ",
 )
-def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path, part: str) -> None:
+
+
+def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path) -> None:
     _, directory = written(tmp_path, seed=77)
-    assert part in (directory / "report.md").read_text(encoding="utf-8")
+    text = (directory / "report.md").read_text(encoding="utf-8")
+    places = [text.find(part) for part in PARTS]
+    assert [part for part, place in zip(PARTS, places, strict=True) if place < 0] == []
 
 
 def test_an_input_calls_methods_as_one_would_write_it() -> None:
@@ -734,36 +666,20 @@ def test_the_input_of_a_report_is_python(tmp_path: Path, device: str, defect: De
     assert isinstance(ast.parse(block).body[-1], ast.Expr)
 
 
-def test_the_digest_is_of_the_property_the_subject_and_the_input() -> None:
-    case = a_case()
+def test_the_digest_is_of_the_property_the_subject_and_the_input_alone() -> None:
     others = [
         a_case(property_name="toys_add"),
         a_case(subject="impl"),
         a_case(steps=(call("divide", x=5, y=3),)),
     ]
-    assert case.digest not in {other.digest for other in others}
-
-
-def test_the_digest_does_not_depend_on_how_the_case_was_found() -> None:
-    found_otherwise = a_case(seed=4, device="cuda", message="else", sentence="Else.", timeline=TIMELINE)
-    assert a_case().digest == found_otherwise.digest
-
-
-def test_a_case_with_a_timeline_comes_back_from_json_as_it_was() -> None:
-    case = a_case(timeline=TIMELINE)
-    assert repr(Case.from_json(case.to_json())) == repr(case)
+    assert a_case().digest not in {other.digest for other in others}
+    same = a_case(seed=4, device="cuda", message="else", sentence="Else.", timeline=TIMELINE)
+    assert a_case().digest == same.digest
 
 
 @pytest.mark.parametrize("schema", [1, 2])
 def test_a_case_from_before_timelines_is_read_as_one_without(schema: int) -> None:
     assert Case.from_json(earlier_json(a_case(), schema)) == a_case()
-
-
-def test_a_case_of_this_schema_has_a_timeline_or_says_that_it_has_none() -> None:
-    content = json.loads(a_case().to_json())
-    del content["timeline"]
-    with pytest.raises(ValueError, match="timeline"):
-        Case.from_json(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -806,32 +722,35 @@ def test_a_replay_fails_on_the_broken_implementation_and_passes_on_the_intact_on
     assert (first.split(":")[0], second.split(":")[0]) == ("FAILED", "FIXED")
 
 
+@pytest.mark.parametrize("function", ["divide", "copy_kernel"])
 def test_a_replay_on_a_subject_that_lacks_the_function_is_not_applicable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], function: str
 ) -> None:
+    launch = call("harness.launch", kernel="copy_kernel", grid=(1,), arguments={}, constexprs={})
+    case = a_case() if function == "divide" else a_case(steps=(launch,))
     with module(tmp_path, "toy_empty", "") as name:
-        assert replayed(a_case().save(tmp_path / "case.json"), name) == 2
-    assert capsys.readouterr().out == "NOT APPLICABLE: toy_empty has no divide\n"
+        assert replayed(case.save(tmp_path / "case.json"), name) == 2
+    assert capsys.readouterr().out == f"NOT APPLICABLE: toy_empty has no {function}\n"
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": 99}', "\x00"])
+NO_CASE = {
+    "empty": "",
+    "no fields": "{}",
+    "another schema": '{"schema": 99}',
+    "a NUL": "\x00",
+    "no file": None,
+}
+
+
+@pytest.mark.parametrize("text", NO_CASE.values(), ids=NO_CASE)
 def test_a_replay_of_what_is_no_case_is_a_misuse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
 ) -> None:
-    (tmp_path / "case.json").write_text(text, encoding="utf-8")
+    if text is not None:
+        (tmp_path / "case.json").write_text(text, encoding="utf-8")
     assert replayed(tmp_path / "case.json", "impl") == 3
     assert capsys.readouterr().err.startswith("error: ")
-
-
-@pytest.mark.parametrize("name", ["missing.json", "."])
-def test_a_replay_of_no_file_is_a_misuse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    assert replayed(tmp_path / name, "impl") == 3
-    assert re.search("but should be a (readable|regular) file", capsys.readouterr().err)
-
-
-def test_a_replay_on_an_unknown_subject_is_a_misuse(tmp_path: Path) -> None:
+    assert replayed(tmp_path, "impl") == 3
     assert replayed(a_case().save(tmp_path / "case.json"), "no_such_module") == 3
 
 
@@ -860,25 +779,10 @@ def test_a_replay_hands_over_documented_functions_only(
     assert "os.system" in capsys.readouterr().err
 
 
-def test_a_replay_on_a_subject_without_the_kernel_is_not_applicable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    launch = call("harness.launch", kernel="copy_kernel", grid=(1,), arguments={}, constexprs={})
-    with module(tmp_path, "toy_empty", "") as name:
-        assert replayed(a_case(steps=(launch,)).save(tmp_path / "case.json"), name) == 2
-    assert capsys.readouterr().out == "NOT APPLICABLE: toy_empty has no copy_kernel\n"
-
-
 def test_a_replay_needs_no_property_of_that_name(tmp_path: Path) -> None:
     steps = (ShapeArguments("short_conv_state_shape", (("intermediate_size", 4), ("conv_kernel", 4))).call(),)
     case = replace(unsaid(case_of(load("impl"), "cpu", *steps)), property_name="long_gone")
     assert replayed(case.save(tmp_path / "case.json"), "impl") == 0
-
-
-def test_tensors_without_contents_are_allocated_and_not_spelled(device: str) -> None:
-    pool = Tensor("int8", (3, 2, 2), None, strides=(2**20, 2, 1))
-    text = repro_script(case_of(load("impl"), device, COPY.call(CONV_COPY, state=pool)), Path(), None)
-    assert "state = torch.empty(2097156, dtype=torch.int8, device=DEVICE).as_strided(" in text
 
 
 def test_a_report_a_script_and_a_test_say_the_id_beside_the_sentence(tmp_path: Path) -> None:
