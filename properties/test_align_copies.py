@@ -9,20 +9,17 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.align import CONTEXT, Group, Setup, setups
-from properties.strategies.align_batches import (
-    OUT,
+from properties.strategies.align.batches import OUT, After, Before
+from properties.strategies.align.cache import with_context
+from properties.strategies.align.launches import (
     POSTPROCESS,
     POSTPROCESS_ALIGN,
     POSTPROCESS_KERNEL,
     PRECOPY,
     PRECOPY_KERNEL,
     PREPROCESS_KERNEL,
-    After,
-    Before,
 )
-from properties.strategies.align_cache import with_context
-from properties.strategies.align_pointers import (
+from properties.strategies.align.pointers import (
     COLLECT,
     DO_COPY,
     LISTS,
@@ -36,8 +33,11 @@ from properties.strategies.align_pointers import (
     do_copies,
     runs,
 )
-from properties.strategies.align_runner import COPY_BUFFERS, RunnerStep, runner_steps
-from properties.strategies.align_steps import afters, befores, far_afters, far_befores
+from properties.strategies.align.runner import COPY_BUFFERS
+from properties.strategies.align.runner_steps import RunnerStep, runner_steps
+from properties.strategies.align.setup import CONTEXT, Group, Setup
+from properties.strategies.align.setups import setups
+from properties.strategies.align.steps import afters, befores, far_afters, far_befores
 from properties.strategies.orders import orders
 from statecheck.case.values import Call, Fake, Let, Step, Value, record
 from statecheck.execution.example import Trial

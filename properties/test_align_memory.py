@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from properties.strategies.align_batches import After, Before
-from properties.strategies.align_pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
-from properties.strategies.align_runner import COPY_BUFFERS
-from properties.strategies.align_steps import afters, befores
+from properties.strategies.align.batches import After, Before
+from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
+from properties.strategies.align.runner import COPY_BUFFERS
+from properties.strategies.align.steps import afters, befores
 from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot, spell
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

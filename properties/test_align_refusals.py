@@ -8,17 +8,11 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.align import CONTEXT, Group, Kept, Setup
-from properties.strategies.align_batches import (
-    POSTPROCESS,
-    POSTPROCESS_ALIGN,
-    PRECOPY,
-    After,
-    Before,
-)
-from properties.strategies.align_pointers import COLLECT, MEMCPY, collect
-from properties.strategies.align_requests import Sampled, Starting
-from properties.strategies.align_runner import (
+from properties.strategies.align.batches import After, Before
+from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
+from properties.strategies.align.pointers import COLLECT, MEMCPY, collect
+from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.runner import (
     BUFFERS,
     COPY_BUFFERS,
     PREPROCESS,
@@ -26,16 +20,16 @@ from properties.strategies.align_runner import (
     STAGE_COLUMNS,
     STAGE_METADATA,
     STAGING,
-    RunnerStep,
     Scheduled,
     buffers,
     copy_buffers,
     postprocess,
     requests_of,
-    runner_steps,
     scheduler_output,
     stage,
 )
+from properties.strategies.align.runner_steps import RunnerStep, runner_steps
+from properties.strategies.align.setup import CONTEXT, Group, Kept, Setup
 from statecheck.case.values import (
     Attribute,
     Call,

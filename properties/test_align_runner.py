@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import CONTEXT, Setup, setups
-from properties.strategies.align_batches import After
-from properties.strategies.align_runner import (
+from properties.strategies.align.batches import After
+from properties.strategies.align.runner import (
     BUFFERS,
     CLEANUP,
     COPY_BUFFERS,
@@ -18,19 +17,19 @@ from properties.strategies.align_runner import (
     STAGE,
     STAGE_COLUMNS,
     STAGE_METADATA,
-    RunnerStep,
     Scheduled,
     buffers,
     cleanup,
     copy_buffers,
     postprocess,
     requests_of,
-    runner_steps,
     scheduler_output,
-    shifting_steps,
     stage,
 )
-from properties.strategies.align_steps import afters
+from properties.strategies.align.runner_steps import RunnerStep, runner_steps, shifting_steps
+from properties.strategies.align.setup import CONTEXT, Setup
+from properties.strategies.align.setups import setups
+from properties.strategies.align.steps import afters
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

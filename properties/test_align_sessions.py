@@ -6,17 +6,11 @@ from collections.abc import Callable
 
 from hypothesis import assume
 
-from properties.strategies.align import CONTEXT
-from properties.strategies.align_batches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
-from properties.strategies.align_runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
-from properties.strategies.align_sessions import (
-    History,
-    HistoryInRows,
-    HistoryInSlots,
-    HistoryRunner,
-    histories,
-    look,
-)
+from properties.strategies.align.launches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
+from properties.strategies.align.runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
+from properties.strategies.align.session_runners import HistoryInRows, HistoryInSlots, HistoryRunner, look
+from properties.strategies.align.sessions import History, histories
+from properties.strategies.align.setup import CONTEXT
 from statecheck.case.values import Let, Value
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, captured_step, setups, steps
+from properties.strategies.builder_sessions import captured_step, steps
+from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, setups
 from statecheck.case.values import Call, Name, Tensor
 from statecheck.execution.machines import TrialMachine, machine_prop
 

@@ -9,17 +9,8 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.builders import (
-    CLASSES,
-    BuildCall,
-    BuilderSetup,
-    Session,
-    StepRequest,
-    captured_step,
-    sessions,
-    setups,
-    steps,
-)
+from properties.strategies.builder_sessions import Session, captured_step, sessions, steps
+from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

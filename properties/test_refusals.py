@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import strategies as st
 
-from properties.strategies.batch import Batch, BlockTable, RequestRow, metadata
+from properties.strategies.batch import Batch, RequestRow, metadata
+from properties.strategies.block_tables import BlockTable
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
 from statecheck.case.values import Call, Device, DType, Tensor, Value, boolean, call, int32, record

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from properties.engine.world import World
-from properties.strategies.align import Kept, Setup
+from properties.strategies.align.setup import Kept, Setup
 
 PLENTY = 32
 """Enough blocks that no request is preempted; few enough to read."""

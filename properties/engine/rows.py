@@ -9,8 +9,8 @@ from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.metadata import ForwardBatch
 from properties.engine.worker import WorkerState
 from properties.engine.world import World
-from properties.strategies import align_runner
-from properties.strategies.align_runners import InRows
+from properties.strategies.align import runner as align_runner
+from properties.strategies.align.runners import InRows
 from statecheck.case.values import Call, Record
 
 

@@ -10,8 +10,8 @@ from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.types import cdiv
 from properties.engine.metadata import ForwardBatch
 from properties.engine.worker import WorkerState
-from properties.strategies.align_batches import table_by_slot
-from properties.strategies.align_runners import InSlots
+from properties.strategies.align.batches import table_by_slot
+from properties.strategies.align.runners import InSlots
 from statecheck.case.values import Call, Let, Overwrite, Value, int32
 
 

@@ -8,7 +8,7 @@ from oracle.lifecycle.requests import Geometry
 from oracle.profile import DOCUMENTS, Profile
 from oracle.types import cdiv
 from properties.strategies import builders
-from properties.strategies.align import Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.situations import NamedSituations
 from statecheck.case.values import Let, Step, Tensor
 

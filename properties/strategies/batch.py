@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
-from statecheck.case.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
+from statecheck.case.values import Call, Record, Tensor, Value, boolean, int32, record
 
 POISON = 0x7EADBEE
 """Fills memory that nobody may read; no block has this id."""
 
+
 T = TypeVar("T")
+
+
 _ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 64, "int32"), (2**62, "int64")))
 
 
@@ -234,8 +237,14 @@ def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
 
 # Strategies are made once: making them takes longer than drawing from them.
 _UP_TO_4 = st.integers(1, 4)
+
+
 _UNIFORM = st.booleans()
+
+
 _SHORT_EXTENDS = st.sampled_from((True, False))
+
+
 _SLACKS = st.sampled_from((0, 0, 1, 5))
 
 
@@ -244,125 +253,10 @@ def _thresholds(lens: tuple[int, ...]) -> st.SearchStrategy[int]:
     return st.sampled_from(lens) | _UP_TO_4
 
 
-@dataclass(frozen=True)
-class BlockTable(NamedSituations):
-    """Rows of physical block ids, and the sequence lengths to look up.
-
-    Columns behind a row's ids are poisoned: nothing may read them. `extra_stride` and `offset` place the table inside
-    a larger storage, poisoned too.
-    """
-
-    rows: tuple[tuple[int, ...], ...]
-    seq_lens: tuple[int, ...]
-    block_size: int
-    num_speculative_blocks: int = 0
-    width: int = 1
-    dtype: str = "int32"
-    extra_stride: int = 0
-    offset: int = 0
-
-    def tensor(self) -> Tensor:
-        stride = self.width + self.extra_stride
-        storage = [POISON] * (self.offset + len(self.rows) * stride)
-        for r, row in enumerate(self.rows):
-            storage[self.offset + r * stride : self.offset + r * stride + len(row)] = row
-        shape, dense = (len(self.rows), self.width), self.extra_stride == self.offset == 0
-        return Tensor(self.dtype, shape, tuple(storage), None if dense else (stride, 1), self.offset)
-
-    def spec(self) -> Record:
-        return mamba_spec(self.block_size, self.num_speculative_blocks)
-
-    def call(self, mode: str = "align", **keywords: int) -> Call:
-        found = call(
-            "mamba_get_block_table_tensor",
-            block_table=self.tensor(),
-            seq_lens=int32(self.seq_lens),
-            kv_cache_spec=self.spec(),
-            mamba_cache_mode=mode,
-        )
-        return replace(found, keywords=tuple(keywords.items()))
-
-    def conditions(self) -> dict[str, bool]:
-        ids, unit = [block for row in self.rows for block in row], self.block_size
-        used = [len(row) for row in self.rows]
-        return {
-            "no row": not self.rows,
-            "rows of different lengths": len(set(used)) > 1,
-            "a padded row": 0 in self.seq_lens,
-            "fewer lengths than rows": len(self.seq_lens) < len(self.rows),
-            "null blocks before the running one": any(row[0] == 0 for row in self.rows),
-            "wider than needed": bool(used) and self.width > max(used),
-            "poisoned columns": bool(used) and self.width > min(used),
-            "strided view": self.extra_stride > 0,
-            "a view that starts inside its storage": self.offset > 0,
-            "a length at k * block_size": unit > 1 and any(n and n % unit == 0 for n in self.seq_lens),
-            "a length at k * block_size + 1": unit > 1
-            and any(n > unit and n % unit == 1 for n in self.seq_lens),
-            "a length at k * block_size - 1": unit > 1 and any(n % unit == unit - 1 for n in self.seq_lens),
-            "speculative blocks": self.num_speculative_blocks > 0,
-            "ids above 2^30": any(block > 2**30 for block in ids),
-            "ids of 64 bits": self.dtype == "int64",
-        }
-
-
-def mamba_spec(block_size: int, num_speculative_blocks: int = 0) -> Record:
-    """A specification with one small state."""
-    return record(
-        "MambaSpec",
-        block_size=block_size,
-        shapes=((2, 3),),
-        dtypes=(DType("float32"),),
-        num_speculative_blocks=num_speculative_blocks,
-    )
-
-
-@st.composite
-def block_tables(
-    draw: st.DrawFn, *, max_rows: int = 4, max_spec: int = 3, rows_per_length: bool = False
-) -> BlockTable:
-    """Tables as the allocator leaves them in align mode.
-
-    Columns before the running one are null but for the last of them, the running block and the speculative ones are
-    physical and belong to no other row, the rest is poison.
-    """
-    block_size, spec = draw(_BLOCK_SIZES), draw(_up_to(max_spec))
-    seq_lens = tuple(draw(_seq_lens(block_size, max_rows)))
-    base, dtype = draw(_ID_BASES)
-    fresh = itertools.count(base)
-    rows = tuple(_row(length, block_size, spec, fresh) for length in seq_lens)
-    dropped = 0 if rows_per_length else draw(_up_to(min(1, len(seq_lens))))
-    widest = max((len(row) for row in rows), default=1 + spec)
-    return noted(
-        BlockTable(
-            rows=rows,
-            seq_lens=seq_lens[: len(seq_lens) - dropped],
-            block_size=block_size,
-            num_speculative_blocks=spec,
-            width=widest + draw(_up_to(3)),
-            dtype=dtype,
-            extra_stride=draw(_STRIDES),
-            offset=draw(_OFFSETS),
-        )
-    )
-
-
 _BLOCK_SIZES = st.sampled_from((1, 2, 3, 4, 8))
+
+
 _STRIDES = st.sampled_from((0, 0, 1, 5))
+
+
 _OFFSETS = st.sampled_from((0, 0, 3))
-
-
-@cache
-def _up_to(most: int) -> st.SearchStrategy[int]:
-    return st.integers(0, most)
-
-
-@cache
-def _seq_lens(block_size: int, max_rows: int) -> st.SearchStrategy[list[int]]:
-    return _mostly_filled_lists(lengths_around(block_size), max_rows)
-
-
-def _row(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:
-    running = max((seq_len - 1) // block_size, 0)
-    nulls = (0,) * max(running - 1, 0)
-    previous = (next(fresh),) if running else ()
-    return (*nulls, *previous, *(next(fresh) for _ in range(1 + spec)))

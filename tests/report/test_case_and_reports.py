@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting, metadata
+from properties.strategies.batch import Batch, RequestRow, Splitting, metadata
+from properties.strategies.block_tables import BlockTable
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments

@@ -16,9 +16,9 @@ import torch
 
 from examples import numpy_port
 from oracle.profile import Profile
-from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_batches import After
-from properties.strategies.align_requests import Sampled
+from properties.strategies.align.batches import After
+from properties.strategies.align.requests import Sampled
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import Bench, Falsified, OutsideDomain

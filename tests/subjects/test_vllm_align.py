@@ -18,10 +18,10 @@ from oracle.align.memory import Move, StateTensor, state_copy
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
-from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_batches import After
-from properties.strategies.align_cache import Filling
-from properties.strategies.align_requests import Sampled
+from properties.strategies.align.batches import After
+from properties.strategies.align.cache import Filling
+from properties.strategies.align.requests import Sampled
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case import Case, Failure
 from statecheck.case.values import (
     Call,

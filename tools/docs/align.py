@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_batches import After, BatchLayout, Before
-from properties.strategies.align_cache import Cache
-from properties.strategies.align_pointers import MovedRun, MovedRuns, collect, do_copies
-from properties.strategies.align_requests import Sampled, Starting
-from properties.strategies.align_runner import (
-    RunnerStep,
+from properties.strategies.align.batches import After, BatchLayout, Before
+from properties.strategies.align.cache import Cache
+from properties.strategies.align.pointers import MovedRun, MovedRuns, collect, do_copies
+from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.runner import (
     Scheduled,
     buffers,
     copy_buffers,
@@ -19,6 +17,8 @@ from properties.strategies.align_runner import (
     scheduler_output,
     stage,
 )
+from properties.strategies.align.runner_steps import RunnerStep
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.values import Fake, Let, Step, Value, View, int32, record
 
 TEMPORAL = Setup((Group((Kept("temporal", (1, 1, 1)),)),), block_size=2, num_spec=1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from properties.strategies.builder_sessions import captured_step
 from properties.strategies.builders import BuildCall as Batch
-from properties.strategies.builders import BuilderSetup, StepRequest, captured_step
+from properties.strategies.builders import BuilderSetup, StepRequest
 from statecheck.case.values import Call, Name, Step, call
 
 MAMBA = BuilderSetup(kind="mamba2", mode="none", max_num_seqs=2, max_model_len=8)

@@ -24,7 +24,7 @@ from properties.engine.report.words import Words
 from properties.engine.runners import Runner
 from properties.engine.traffic.claims import Claim, LayerPools, Refuted, seed_of
 from properties.engine.world import World
-from properties.strategies.align import Setup
+from properties.strategies.align.setup import Setup
 from statecheck.case.values import Call, Let, Step, Value
 from statecheck.execution.objects.blocks import Named, Scope
 from statecheck.execution.port import InProcess

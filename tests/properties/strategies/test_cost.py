@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from properties.strategies.align import Setup
-from properties.strategies.align_pointers import MovedRuns, runs
-from properties.strategies.align_runner import runner_steps, shifting_steps
-from properties.strategies.align_sessions import History, histories
-from properties.strategies.align_steps import afters, befores
+from properties.strategies.align.pointers import MovedRuns, runs
+from properties.strategies.align.runner_steps import runner_steps, shifting_steps
+from properties.strategies.align.sessions import History, histories
+from properties.strategies.align.setup import Setup
+from properties.strategies.align.steps import afters, befores
 
 pytestmark = pytest.mark.slow
 _BY_WARPS = 4

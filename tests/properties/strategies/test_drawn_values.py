@@ -9,37 +9,31 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from properties.strategies import (
-    align_batches,
-    align_cache,
-    align_pointers,
-    align_requests,
-    align_runner,
-    align_sessions,
-    builders,
-    chunks,
-    layout,
-    shapes,
-)
 from properties.strategies import batch as batch_strategies
-from properties.strategies.align import Group, Kept, Setup, setups
-from properties.strategies.align_batches import After, Before
-from properties.strategies.align_cache import Cache
-from properties.strategies.align_pointers import runs
-from properties.strategies.align_runner import runner_steps
-from properties.strategies.align_sessions import histories
-from properties.strategies.align_steps import afters, befores, far_afters
+from properties.strategies import block_tables as table_strategies
+from properties.strategies import builder_sessions, builders, chunks, layout, shapes
+from properties.strategies.align import batches as align_batches
+from properties.strategies.align import cache as align_cache
+from properties.strategies.align import pointers, requests, sessions
+from properties.strategies.align import runner_steps as align_steps
+from properties.strategies.align.batches import After, Before
+from properties.strategies.align.cache import Cache
+from properties.strategies.align.pointers import runs
+from properties.strategies.align.runner_steps import runner_steps
+from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setups import setups
+from properties.strategies.align.steps import afters, befores, far_afters
 from properties.strategies.batch import (
     POISON,
     Batch,
-    BlockTable,
     batches,
-    block_tables,
     decodes,
     prefills,
     shuffled_batches,
     splittings,
 )
+from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import Packed, integer_vectors, lengths_around, packed_sequences
 from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, layouts, temporal_copies
 from properties.strategies.shapes import ShapeArguments, models
@@ -284,7 +278,7 @@ ANYTHING = (
     | temporal_copies()
     | models()
     | builders.setups()
-    | builders.setups().flatmap(builders.steps)
+    | builders.setups().flatmap(builder_sessions.steps)
     | decodes()
     | prefills()
     | layouts()
@@ -294,15 +288,17 @@ ALIGN = afters(flawed=True) | befores(flawed=True) | far_afters() | runner_steps
 MODULES = (
     align_batches,
     align_cache,
-    align_pointers,
-    align_requests,
-    align_runner,
-    align_sessions,
+    align_steps,
     batch_strategies,
+    builder_sessions,
     builders,
     chunks,
     layout,
+    pointers,
+    requests,
+    sessions,
     shapes,
+    table_strategies,
 )
 CLASSES = {name: one for module in MODULES for name, one in vars(module).items() if isinstance(one, type)}
 CLASSES |= {"Setup": Setup, "Group": Group, "Kept": Kept}

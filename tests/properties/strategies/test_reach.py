@@ -12,13 +12,16 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
-from properties.strategies import align, builders
-from properties.strategies.align_pointers import runs
-from properties.strategies.align_requests import FLAWS
-from properties.strategies.align_runner import runner_steps
-from properties.strategies.align_sessions import histories
-from properties.strategies.align_steps import afters, befores, far_afters, far_befores
-from properties.strategies.batch import batches, block_tables, shuffled_batches, splittings
+from properties.strategies import builder_sessions, builders
+from properties.strategies.align.pointers import runs
+from properties.strategies.align.requests import FLAWS
+from properties.strategies.align.runner_steps import runner_steps
+from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import DTYPES as STATE_DTYPES
+from properties.strategies.align.setups import setups as align_setups
+from properties.strategies.align.steps import afters, befores, far_afters, far_befores
+from properties.strategies.batch import batches, shuffled_batches, splittings
+from properties.strategies.block_tables import block_tables
 from properties.strategies.chunks import packed_sequences
 from properties.strategies.layout import DTYPES, LAYOUTS, Copy, conv_copies, temporal_copies
 from properties.strategies.shapes import TP_SIZES, models
@@ -84,7 +87,7 @@ SETUPS: dict[str, float] = {
     "several tiles": 1,
     "speculation": 30,
     "block as long as the drafts allow": 6,
-    **{f"dtype {name}": 6 for name in align.DTYPES},
+    **{f"dtype {name}": 6 for name in STATE_DTYPES},
 }
 MODELS = {f"model: {name}": least for name, least in SETUPS.items()}
 NO_MODELS = dict.fromkeys(MODELS, ANYTIME)
@@ -351,8 +354,8 @@ STRATEGIES: dict[str, SearchStrategy[Any]] = {
     "temporal copies": temporal_copies(),
     "models": models(),
     "builder setups": builders.setups(),
-    "builder steps": builders.setups().flatmap(builders.steps),
-    "align setups": align.setups(),
+    "builder steps": builders.setups().flatmap(builder_sessions.steps),
+    "align setups": align_setups(),
     "afters": afters(),
     "crowded afters": afters(crowded=True),
     "afters in place": afters(in_place=True),

@@ -10,26 +10,26 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
-from properties.strategies.align import DTYPES, Group, Kept, Setup, setups
-from properties.strategies.align_batches import After, BatchLayout, Before
-from properties.strategies.align_cache import Filling
-from properties.strategies.align_pointers import MovedRun, MovedRuns, runs
-from properties.strategies.align_requests import FLAWS, Sampled, Starting
-from properties.strategies.align_runner import RunnerStep, runner_steps
-from properties.strategies.align_sessions import History, SessionRequest, SessionStep, histories
-from properties.strategies.align_steps import afters, befores, far_afters
+from properties.strategies.align.batches import After, BatchLayout, Before
+from properties.strategies.align.cache import Filling
+from properties.strategies.align.pointers import MovedRun, MovedRuns, runs
+from properties.strategies.align.requests import FLAWS, Sampled, Starting
+from properties.strategies.align.runner_steps import RunnerStep, runner_steps
+from properties.strategies.align.sessions import History, SessionRequest, SessionStep, histories
+from properties.strategies.align.setup import DTYPES, Group, Kept, Setup
+from properties.strategies.align.setups import setups
+from properties.strategies.align.steps import afters, befores, far_afters
 from properties.strategies.batch import (
     Batch,
-    BlockTable,
     RequestRow,
     Splitting,
     batches,
-    block_tables,
     decodes,
     prefills,
     shuffled_batches,
     splittings,
 )
+from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import Packed, integer_vectors, lengths_around, packed_sequences, spread
 from properties.strategies.layout import (
     HUGE_STRIDE,

@@ -8,16 +8,10 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import setups
-from properties.strategies.align_batches import CROWDS, After, BatchLayout, Before
-from properties.strategies.align_cache import far_fillings, fillings
-from properties.strategies.align_requests import (
-    ending_in_place,
-    leaving,
-    passing,
-    sampled,
-    starting,
-)
+from properties.strategies.align.batches import CROWDS, After, BatchLayout, Before
+from properties.strategies.align.cache import far_fillings, fillings
+from properties.strategies.align.requests import ending_in_place, leaving, passing, sampled, starting
+from properties.strategies.align.setups import setups
 from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import noted
 
@@ -127,8 +121,14 @@ def _standings(draw: st.DrawFn, mapped: bool, crowds: Sequence[int]) -> BatchLay
 
 
 _ORDERS = st.integers(0, 2)
+
+
 _SLOTS = st.integers(0, 3)
+
+
 _SPARE = st.sampled_from((0, 0, 1, 3))
+
+
 _SKIPPED = st.sets(st.integers(0, 3), max_size=3)
 
 

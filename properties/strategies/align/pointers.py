@@ -9,9 +9,9 @@ from itertools import accumulate
 from hypothesis import strategies as st
 
 from oracle.situations.align import pointers
-from properties.strategies.align import Group, Kept, Setup
-from properties.strategies.align_cache import Cache, pattern
-from properties.strategies.align_runner import copy_buffers
+from properties.strategies.align.cache import Cache, pattern
+from properties.strategies.align.runner import copy_buffers
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
@@ -29,10 +29,20 @@ from statecheck.case.values import (
 )
 
 COLLECT = "collect_mamba_copy_meta"
+
+
 OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
+
+
 DO_COPY = "do_mamba_copy_block"
+
+
 MEMCPY = "batch_memcpy"
+
+
 LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
+
+
 POINTERS = ("copy_bufs.src_ptrs.np", "copy_bufs.dst_ptrs.np")
 
 
@@ -186,8 +196,12 @@ class MovedRuns(NamedSituations):
 
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
+
+
 LARGE = 4096
 """Bytes of a run from which on it is copied alone, and not by several warps: a CPU copies it in many small steps."""
+
+
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 
@@ -221,6 +235,8 @@ def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
+
+
 _SPARE, _SEEDS = st.sampled_from((0, 0, 1)), st.integers(0, 7)
 
 

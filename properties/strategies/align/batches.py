@@ -11,32 +11,33 @@ from typing import Self, TypeVar
 
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
-from properties.strategies.align import CONTEXT, Setup
-from properties.strategies.align_cache import PLAIN, Cache, Filling, spread, with_context
-from properties.strategies.align_requests import FLAWS, Sampled, Starting
+from properties.strategies.align.cache import PLAIN, Cache, Filling, spread, with_context
+from properties.strategies.align.launches import (
+    POSTPROCESS,
+    POSTPROCESS_ALIGN,
+    POSTPROCESS_ALIGN_VECTORS,
+    POSTPROCESS_KERNEL,
+    PRECOPY,
+    PRECOPY_KERNEL,
+    PRECOPY_VECTORS,
+    STATE_VECTORS,
+    fused,
+    preprocess_launch,
+)
+from properties.strategies.align.requests import FLAWS, Sampled, Starting
+from properties.strategies.align.setup import Setup
 from properties.strategies.situations import NamedSituations, named
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 
 T = TypeVar("T")
+
+
 U = TypeVar("U")
-POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
-POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"
-PRECOPY = f"{CONTEXT}.run_fused_precopy"
-PREPROCESS_KERNEL = "preprocess_mamba_align_fused_kernel"
-POSTPROCESS_KERNEL = "postprocess_mamba_fused_kernel"
-PRECOPY_KERNEL = "precopy_mamba_align_fused_kernel"
-STATE_VECTORS = (
-    "block_table_ptrs",
-    "state_base_addrs",
-    "state_block_strides",
-    "state_elem_sizes",
-    "state_inner_sizes",
-    "state_conv_widths",
-    "state_group_indices",
-    "state_dim_row_count",
-    "state_dim_row_stride",
-)
+
+
 OUT = "ctx.num_accepted_tokens_out"
+
+
 AT_BOUNDARY = (
     decisions.PUBLISHED,
     decisions.PUBLISHED_BIAS,
@@ -45,6 +46,8 @@ AT_BOUNDARY = (
     decisions.ON_BOUNDARY,
     decisions.ONE_BEHIND,
 )
+
+
 AT_CHANGE = (
     decisions.FRESH,
     decisions.STAYS_OFFSET,
@@ -52,68 +55,16 @@ AT_CHANGE = (
     decisions.BACK,
     decisions.LEAPS,
 )
+
+
 CROWDS = (32, 64)
 """As many requests as a kernel may look at together."""
-POSTPROCESS_ALIGN_VECTORS = {
-    "num_accepted_tokens_gpu": "counts",
-    "state_idx_gpu": "columns",
-    "new_num_computed_tokens_gpu": "computed",
-    "idx_mapping": "mapping",
-}
-PRECOPY_VECTORS = {
-    "state_idx_gpu": "columns",
-    "src_col_gpu": "src_col",
-    "token_bias_gpu": "bias",
-    "idx_mapping": "mapping",
-}
-PREPROCESS_VECTORS = {
-    "idx_mapping_ptr": "mapping",
-    "state_idx_ptr": "columns",
-    "num_computed_tokens_ptr": "computed",
-    "query_start_loc_ptr": "starts",
-    "num_accepted_tokens_ptr": "counts",
-    "src_col_ptr": "src_col",
-    "src_off_ptr": "bias",
-}
-
-
-def preprocess_launch(num_reqs: int, tile: int, block_size: int, schedule: str) -> Call:
-    """The preprocess kernel on the vectors that are named already, with `tile` rows per program."""
-    arguments: dict[str, Value] = {name: Name(vector) for name, vector in PREPROCESS_VECTORS.items()}
-    return call(
-        "harness.launch",
-        kernel=PREPROCESS_KERNEL,
-        grid=(max(1, -(-num_reqs // tile)),),
-        arguments=arguments | {"num_reqs": num_reqs},
-        constexprs={"BLOCK_SIZE": tile, "MAMBA_BLOCK_SIZE": block_size},
-        observes=("columns", "counts", "src_col", "bias"),
-        schedule=schedule,
-    )
 
 
 def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, nobody: U) -> tuple[T | U, ...]:
     """The rows of a block table by slot, from the rows of a batch and their slots; `nobody` in a slot that none of them has."""
     found = dict(zip(slots, values, strict=True))
     return tuple(found.get(slot, nobody) for slot in range(size))
-
-
-def fused(
-    setup: Setup,
-    function: str,
-    num_reqs: int,
-    vectors: Mapping[str, str],
-    observes: Sequence[str],
-    schedule: str,
-) -> Call:
-    """A call of the context's method; `vectors` are the names of what it is handed, by argument."""
-    named = ((argument, Name(vector)) for argument, vector in vectors.items())
-    return Call(
-        function,
-        (("self", Name("ctx")), ("num_reqs", num_reqs), *named),
-        environment=tuple(setup.environment.items()),
-        observes=tuple(observes),
-        schedule=schedule,
-    )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from properties.strategies.align import Setup
-from properties.strategies.align_batches import (
+from properties.strategies.align.launches import (
     POSTPROCESS_ALIGN,
     POSTPROCESS_ALIGN_VECTORS,
     PRECOPY,
@@ -18,7 +17,8 @@ from properties.strategies.align_batches import (
     fused,
     preprocess_launch,
 )
-from properties.strategies.align_runner import Blocks, Scheduled, buffers, postprocess, preprocess, stage
+from properties.strategies.align.runner import Blocks, Scheduled, buffers, postprocess, preprocess, stage
+from properties.strategies.align.setup import Setup
 from statecheck.case.values import Call, Let, Overwrite, Record, Step, int32
 
 TILE = 256

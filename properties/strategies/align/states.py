@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from properties.strategies.align_cache import Cache, pattern
+from properties.strategies.align.cache import Cache, pattern
 from statecheck.case.values import Let, Overwrite, Step, View
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import Setup, column_of
+from properties.strategies.align.setup import Setup, column_of
 
 FLAWS = ("", "null source", "null destination", "no source column", "short row")
 
@@ -116,9 +116,6 @@ class Starting:
 
 Row = TypeVar("Row", Sampled, Starting)
 
-# Strategies are made once per block size and number of drafts: making them takes longer than drawing from them. Those
-# that others consist of are made anew for each use, because `one_of` takes what is there twice for a mistake.
-
 
 @cache
 def sampled(size: int, spec: int, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
@@ -150,8 +147,14 @@ def chunks(size: int) -> st.SearchStrategy[Sampled]:
 
 
 _FLAWS = st.sampled_from(FLAWS)
+
+
 _UP_TO_2 = st.integers(1, 2)
+
+
 _UP_TO_3 = st.integers(1, 3)
+
+
 _UP_TO_9 = st.integers(0, 9)
 
 

@@ -10,10 +10,12 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from properties.strategies.align import Group, Setup
+from properties.strategies.align.setup import Group, Setup
 from statecheck.case.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
 
 HUGE = 2**31 + 2**12
+
+
 HUGE_ID_PAGE = 64
 
 
@@ -246,8 +248,14 @@ def with_context(cache: Cache, max_num_reqs: int) -> list[Step]:
 
 
 _SHUFFLES = st.integers(0, 3)
+
+
 _SEEDS = st.integers(0, 7)
+
+
 _STALE = st.booleans()
+
+
 _SPARE_COLUMNS = st.sampled_from((0, 0, 1, 3))
 
 

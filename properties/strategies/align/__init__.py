@@ -1,0 +1,1 @@
+"""Inputs of align mode: models, caches, batches, and steps of both runners."""
