@@ -16,7 +16,6 @@ import triton
 import triton.language as tl
 from rich.console import Console
 
-from statecheck.campaign.launched import KernelRecord, LaunchRecord
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.terminal.display import kernels
@@ -41,55 +40,36 @@ def _what_was_compiled_so_far_is_kept() -> Iterator[None]:
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Triton's hook after a listener of ours has been added to that of somebody else, who writes down what is told."""
-    heard: list[str] = []
+    """Triton's hook where ours is added, twice, to another one, which notes its calls."""
+    called: list[str] = []
 
-    def listen(**told: Any) -> str:
-        heard.append(told["fn"].name)
+    def other(**event: Any) -> str:
+        called.append(event["fn"].name)
         return "theirs"
 
-    monkeypatch.setattr(triton.knobs.runtime, HOOK, listen)
+    monkeypatch.setattr(triton.knobs.runtime, HOOK, other)
     count()
-    return SimpleNamespace(tell=triton.knobs.runtime.jit_post_compile_hook, heard=heard)
+    count()
+    return SimpleNamespace(call=triton.knobs.runtime.jit_post_compile_hook, called=called)
 
 
-def told(name: str = "f", signature: str = "*i32", constant: int = 4) -> dict[str, Any]:
-    """What Triton tells a hook about a compilation."""
-    return {
-        "key": "",
-        "repr": "",
-        "fn": SimpleNamespace(module="impl", name=name),
-        "compile": {"signature": {"x_ptr": signature}, "constants": {(1,): constant}},
-        "is_manual_warmup": False,
-        "already_compiled": False,
-    }
+def event(name: str = "f", signature: str = "*i32", constant: int = 4) -> dict[str, Any]:
+    """What Triton calls a hook with after a compilation."""
+    compiled = {"signature": {"x_ptr": signature}, "constants": {(1,): constant}}
+    return {"key": "", "fn": SimpleNamespace(module="impl", name=name), "compile": compiled}
 
 
 def test_variants_are_types_and_constants_and_everything_is_a_compilation(hook: Any) -> None:
-    for compiled in (told(), told(), told(signature="*i64"), told(constant=8), told(name="module.g")):
-        hook.tell(**compiled)
+    for one in (event(), event(), event(signature="*i64"), event(constant=8), event(name="module.g")):
+        assert hook.call(**one) == "theirs"
     found = take()
+    assert hook.called == ["f"] * 4 + ["module.g"]
     assert {name: (len(one.variants), one.compilations) for name, one in found.items()} == {
         "f": (3, 4),
         "g": (1, 1),
     }
     assert ("x_ptr: *i32", "(1,): 4") in found["f"].variants
-
-
-def test_a_compilation_is_told_once(hook: Any) -> None:
-    hook.tell(**told())
-    assert (list(take()), take()) == (["f"], {})
-
-
-def test_who_else_listens_is_still_told_and_answers(hook: Any) -> None:
-    assert hook.tell(**told()) == "theirs"
-    assert hook.heard == ["f"]
-
-
-def test_counting_twice_counts_once(hook: Any) -> None:
-    count()
-    triton.knobs.runtime.jit_post_compile_hook(**told())
-    assert (take()["f"].compilations, hook.heard) == (1, ["f"])
+    assert take() == {}
 
 
 def test_counts_of_two_processes_add_up() -> None:
@@ -123,26 +103,12 @@ def shown(campaign: CampaignRecord) -> list[list[str]]:
 
 
 def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
+    assert shown(finished("cuda", {})) == [["kernels:", "none", "compiled"]]
     assert shown(finished("cuda", *COUNTED)) == [
         ["kernels", "compiled", "variants", "compilations"],
         ["add_kernel", "1", "1"],
         ["copy_kernel", "2", "3"],
     ]
-
-
-def test_a_campaign_without_compilations_says_so() -> None:
-    assert shown(finished("cuda", {})) == [["kernels:", "none", "compiled"]]
-
-
-def test_a_campaign_on_a_cpu_says_how_kernels_were_run_that_were_launched() -> None:
-    record = CampaignRecord("night", "impl", "cpu", "")
-    assert kernels(record) == ""
-    executed, interpreted = LaunchRecord("executed", "", 12_345), LaunchRecord("interpreted", "tt.new", 1)
-    record.launched = [KernelRecord("copy", "", [executed]), KernelRecord("move", "", [interpreted])]
-    assert kernels(record) == (
-        "kernels: 1 executed from their IR (12,345 launches); "
-        "1 in Triton's interpreter, unwatched: move (tt.new), 1 launch"
-    )
 
 
 def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:
@@ -176,38 +142,55 @@ def in_a_process(source: str, **variables: str) -> str:
 
 KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, executes())"
 INTERPRETED = {triton_mode.INTERPRET: "1"}
-
-
-@pytest.mark.parametrize(("device", "executed"), [("cpu", True), ("cuda", False)])
-def test_a_fresh_process_runs_kernels_as_its_device_wants(device: str, executed: bool) -> None:
-    assert in_a_process(f"prepare({device!r}); {KIND}") == f"JITFunction {executed}"
-
-
-def test_nothing_is_executed_before_it_is_asked_for() -> None:
-    assert in_a_process("print(executes(), interprets())") == "False False"
-
-
-def test_a_run_on_the_cpu_needs_no_variable_and_minds_none() -> None:
-    assert (
-        in_a_process(f"import statecheck.suite.options; prepare('cpu'); {KIND}", **INTERPRETED)
-        == "JITFunction True"
-    )
-
-
-def test_a_process_whose_triton_interprets_is_refused() -> None:
-    refused = in_a_process("import triton.language; print(interprets()); prepare('cpu')", **INTERPRETED)
-    assert refused.startswith("ValueError: TRITON_INTERPRET was 1 when Triton was imported")
-
-
-AFTER_A_GPU = """
-from triton.runtime import driver
-driver.set_active(object())
-prepare("cpu")
+AFTER_A_GPU = "from triton.runtime import driver; driver.set_active(object()); prepare('cpu')"
+WARPS = """
+from triton.runtime.jit import JITFunction
+JITFunction.run = lambda self, *arguments, **keywords: print(arguments, keywords)
+prepare("cuda")
+prepare("cuda")
+JITFunction.run("kernel", 1, grid=(2,), warmup=False, num_warps=4)
 """
 
 
-def test_a_process_that_has_used_a_gpu_is_refused() -> None:
-    assert in_a_process(AFTER_A_GPU).startswith("ValueError: kernels have been compiled in this process")
+@pytest.mark.parametrize(
+    ("source", "variables", "last"),
+    [
+        (f"prepare('cpu'); {KIND}", {}, "JITFunction True"),
+        (f"prepare('cuda'); {KIND}", {}, "JITFunction False"),
+        ("print(executes(), interprets())", {}, "False False"),
+        (
+            f"import statecheck.suite.options; prepare('cpu'); {KIND}",
+            INTERPRETED,
+            "JITFunction True",
+        ),
+        (
+            "import triton.language; print(interprets()); prepare('cpu')",
+            INTERPRETED,
+            "ValueError: TRITON_INTERPRET was 1 when Triton was imported",
+        ),
+        (AFTER_A_GPU, {}, "ValueError: kernels have been compiled in this process"),
+        (
+            "prepare('cuda')",
+            INTERPRETED,
+            "ValueError: TRITON_INTERPRET = '1', but should be unset on cuda",
+        ),
+        (
+            "prepare('cuda')",
+            {triton_mode.NUM_WARPS: "3"},
+            "ValueError: STATECHECK_NUM_WARPS = '3', but should be a power of two",
+        ),
+        (WARPS, {triton_mode.NUM_WARPS: "8"}, "(1,) {'grid': (2,), 'warmup': False, 'num_warps': 8}"),
+        (
+            "from triton.runtime.jit import JITFunction as J; run = J.run; prepare('cuda'); print(J.run is run)",
+            {},
+            "True",
+        ),
+    ],
+)
+def test_a_fresh_process_runs_kernels_as_its_device_and_variables_say(
+    source: str, variables: dict[str, str], last: str
+) -> None:
+    assert in_a_process(source, **variables).startswith(last)
 
 
 KERNEL = """
@@ -235,39 +218,8 @@ print(out.item(), type(early_kernel).__name__, type(late_kernel).__name__)
 def test_kernels_are_executed_whenever_they_are_decorated(tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(f"from statecheck.kernels.triton_mode import *\n{KERNEL}")
-    told = in_a_process(f"import runpy; runpy.run_path({str(path)!r})")
-    assert told == "2 JITFunction JITFunction"
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({triton_mode.INTERPRET: "1"}, "TRITON_INTERPRET = '1', but should be unset on cuda"),
-        ({triton_mode.NUM_WARPS: "3"}, "STATECHECK_NUM_WARPS = '3', but should be a power of two"),
-    ],
-    ids=["interpret", "warps"],
-)
-def test_variables_that_cannot_be_are_refused(variables: dict[str, str], message: str) -> None:
-    assert f"ValueError: {message}" in in_a_process("prepare('cuda')", **variables)
-
-
-def test_every_launch_has_the_warps_that_the_variable_says() -> None:
-    source = """
-from triton.runtime.jit import JITFunction
-JITFunction.run = lambda self, *arguments, **keywords: print(arguments, keywords)
-prepare("cuda")
-prepare("cuda")
-JITFunction.run("kernel", 1, grid=(2,), warmup=False, num_warps=4)
-"""
-    wanted = "(1,) {'grid': (2,), 'warmup': False, 'num_warps': 8}"
-    assert in_a_process(source, STATECHECK_NUM_WARPS="8") == wanted
-
-
-def test_without_the_variable_launches_are_the_subject_s_own() -> None:
-    source = (
-        "from triton.runtime.jit import JITFunction as J; run = J.run; prepare('cuda'); print(J.run is run)"
-    )
-    assert in_a_process(source) == "True"
+    last = in_a_process(f"import runpy; runpy.run_path({str(path)!r})")
+    assert last == "2 JITFunction JITFunction"
 
 
 @triton.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -18,9 +19,8 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.variants import Variant, broken_subject
 from statecheck.kernels import launch as launching
 from statecheck.kernels import triton_mode
-from statecheck.kernels.launch import Launched
-from statecheck.kernels.memory import Memory
 from statecheck.kernels.orders import courses
+from statecheck.kernels.orders.recording import launches_recorded
 from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError
 from tests.kernels.order_toys import (
@@ -78,11 +78,8 @@ def test_an_empty_grid_has_no_program(schedule: str) -> None:
     assert arrivals(schedule, 0, 3) == []
 
 
-def test_without_a_schedule_programs_run_in_row_major_order() -> None:
+def test_programs_run_in_row_major_order_or_the_last_one_first() -> None:
     assert arrivals("", 2, 3) == [0, 1, 2, 3, 4, 5]
-
-
-def test_reversed_runs_the_last_program_first() -> None:
     assert arrivals("reversed", 2, 3) == [5, 4, 3, 2, 1, 0]
 
 
@@ -165,47 +162,24 @@ def test_afterwards_launches_run_as_before(schedule: str) -> None:
     assert arrivals("", 2, 2) == [0, 1, 2, 3]
 
 
-class Noting(Memory):
-    """Who makes each operation: a program, by its number, or a warp of it."""
-
-    def __init__(self, launch: Launched, made: list[tuple[int, str]]) -> None:
-        super().__init__()
-        self.launch, self.made = launch, made
-
-    def note(self, kind: str) -> None:
-        x, y, z = self.program
-        _, rows, layers = self.launch.grid
-        self.made.append((1000 * self.warp + (x * rows + y) * layers + z, kind))
-
-    def load1(self, *arguments: Any) -> Any:
-        self.note("load")
-        return super().load1(*arguments)
-
-    def store1(self, *arguments: Any) -> None:
-        self.note("store")
-        super().store1(*arguments)
-
-    def rmw(self, *arguments: Any) -> Any:
-        self.note("atomic")
-        return super().rmw(*arguments)
+def operations(launch: Callable[[], object]) -> list[tuple[int, str]]:
+    """Who makes each operation of the launches of a call, and of which kind: a program, by its number, or a warp of it."""
+    with launches_recorded() as recorded:
+        launch()
+    made = []
+    for one in recorded:
+        programs = list(one.launch.programs())
+        made += [(1000 * each.warp + programs.index(each.program), each.site.kind) for each in one.operations]
+    return made
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    noted: list[tuple[int, str]] = []
-    monkeypatch.setattr(launching.STATE, "memory", lambda launch: Noting(launch, noted))
-    return noted
+def turns(launch: Callable[[], object]) -> list[int]:
+    """The program of each operation."""
+    return [program for program, _ in operations(launch)]
 
 
-def turns(made: list[tuple[int, str]]) -> list[int]:
-    """The program of each operation, and none of them left for the next one who asks."""
-    found = [program for program, _ in made]
-    made.clear()
-    return found
-
-
-def test_a_program_stops_before_each_operation(made: list[tuple[int, str]]) -> None:
-    arrivals("switches:1>1,1>0", 2, 1)
+def test_a_program_stops_before_each_operation() -> None:
+    made = operations(lambda: arrivals("switches:1>1,1>0", 2, 1))
     assert made == [(0, "atomic"), (1, "atomic"), (0, "store"), (1, "store")]
 
 
@@ -223,49 +197,53 @@ def test_a_program_stops_before_each_operation(made: list[tuple[int, str]]) -> N
     ],
 )
 def test_switches_are_made_after_so_many_operations_or_are_those_to_another_one(
-    made: list[tuple[int, str]], schedule: str, wanted: list[int]
+    schedule: str, wanted: list[int]
 ) -> None:
-    launch(schedule, sum_kernel, (3,), torch.arange(6, dtype=torch.int32), zeros(3), SIZE=2)
-    assert turns(made) == wanted
+    numbers = torch.arange(6, dtype=torch.int32)
+    assert turns(lambda: launch(schedule, sum_kernel, (3,), numbers, zeros(3), SIZE=2)) == wanted
 
 
-def test_the_launches_of_a_call_have_their_own_switches(made: list[tuple[int, str]]) -> None:
-    with program_schedule("switches:1>1;;0>1"):
-        for _ in range(4):
-            arrivals_kernel[(2, 1)](zeros(2), zeros(1))
-    assert turns(made) == [0, 1, 1, 0, *(0, 0, 1, 1), *(1, 1, 0, 0), *(0, 0, 1, 1)]
+def test_the_launches_of_a_call_have_their_own_switches() -> None:
+    def call() -> None:
+        with program_schedule("switches:1>1;;0>1"):
+            for _ in range(4):
+                arrivals_kernel[(2, 1)](zeros(2), zeros(1))
+
+    assert turns(call) == [0, 1, 1, 0, *(0, 0, 1, 1), *(1, 1, 0, 0), *(0, 0, 1, 1)]
 
 
 @pytest.mark.parametrize("schedule", [one for one in ALL if one])
-def test_a_schedule_is_told_as_the_switches_that_it_made(made: list[tuple[int, str]], schedule: str) -> None:
+def test_a_schedule_is_recorded_as_the_switches_that_it_made(schedule: str) -> None:
     """Of all launches of a context; and these run the same programs again, operation by operation."""
 
-    def run(schedule: str) -> list[int]:
+    def run(schedule: str) -> None:
         with program_schedule(schedule):
             arrivals_kernel[(20, 1)](zeros(20), zeros(1))
             lost_update_kernel[(5,)](zeros(1))
-        return turns(made)
 
     with switches_recorded() as record:
-        first = run(schedule)
+        first = turns(lambda: run(schedule))
     (switches,) = record
     assert switches.startswith(("switches:", "warpswitches:"))
-    assert run(switches) == first
+    assert turns(lambda: run(switches)) == first
 
 
-def test_priorities_change_at_most_three_times_between_programs(made: list[tuple[int, str]]) -> None:
-    """Beside the switches to who has the next priority, when a program ends."""
+def test_priorities_change_at_most_three_times_between_programs() -> None:
+    """Beside the switches to the program of the next priority, when one ends."""
+    numbers = torch.arange(40, dtype=torch.int32)
     for seed in range(50):
-        launch(f"priorities:{seed}", sum_kernel, (4,), torch.arange(40, dtype=torch.int32), zeros(4), SIZE=10)
-        found = turns(made)
+        schedule = f"priorities:{seed}"
+        found = turns(
+            lambda schedule=schedule: launch(schedule, sum_kernel, (4,), numbers, zeros(4), SIZE=10)
+        )
         assert 3 <= sum(one != other for one, other in pairwise(found)) <= 6
 
 
-def test_priorities_change_in_many_places_of_a_launch(made: list[tuple[int, str]]) -> None:
-    places = set()
-    for seed in range(100):
-        launch(f"priorities:{seed}", lost_update_kernel, (2,), zeros(1))
-        places.add(tuple(turns(made)))
+def test_priorities_change_in_many_places_of_a_launch() -> None:
+    schedules = [f"priorities:{seed}" for seed in range(100)]
+    places = {
+        tuple(turns(lambda one=one: launch(one, lost_update_kernel, (2,), zeros(1)))) for one in schedules
+    }
     assert len(places) == 6
 
 
@@ -283,27 +261,10 @@ def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        *(
-            "random",
-            "shuffled",
-            "interleaved:",
-            "warps",
-            "shuffled:a b",
-            "Reversed",
-            " ",
-            "switches",
-            "every:",
-        ),
-        *(
-            "switches:1",
-            "switches:1>",
-            "switches:1>2,",
-            "switches:-1>2",
-            "warpswitches:1>2",
-            "warpswitches:0:1>2",
-        ),
+        *("random", "shuffled", "interleaved:", "warps", "shuffled:a b", "Reversed", " ", "switches", "every:"),
+        *("switches:1", "switches:1>", "switches:1>2,", "switches:-1>2", "warpswitches:1>2", "warpswitches:0:1>2"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_schedule_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"^schedule = .*, but should be"), program_schedule(wrong):
         pass
