@@ -43,7 +43,7 @@ class StateRow:
     state_group_indices: int
     state_dim_row_count: int
     state_dim_row_stride: int
-    line: int
+    row_bytes: int
     block_bytes: int
 
     def entry(self, table_address: int) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class StateRow:
             self.state_block_strides,
             table_address,
             self.state_conv_widths,
-            self.line,
+            self.row_bytes,
             self.state_elem_sizes,
         )
 
@@ -125,7 +125,7 @@ def _state_row(place: str, state: Any, is_conv: bool, group: int, rows_needed: i
         state_group_indices=group,
         state_dim_row_count=state.size(1) if channels_first else 0,
         state_dim_row_stride=width * elem if channels_first else 0,
-        line=elements // max(state.size(1), 1) * elem if is_conv else 0,
+        row_bytes=elements // max(state.size(1), 1) * elem if is_conv else 0,
         block_bytes=elements * elem,
     )
 

@@ -166,13 +166,13 @@ KERNELS = (
         ),
         (
             "a launch without tiles copies the first conv row only",
-            "size = line * tl.maximum(width, 1)",
-            "size = line",
+            "size = row_bytes * tl.maximum(width, 1)",
+            "size = row_bytes",
             ("v1-postprocess/kernel-launch", "precopy/kernel-launch"),
         ),
         (
             "rows of a block are an element apart",
-            "slide_rows(src, shift, width, line, left, right, LANES)",
+            "slide_rows(src, shift, width, row_bytes, left, right, LANES)",
             "slide_rows(src, shift, width, elem, left, right, LANES)",
             ("v1-postprocess/memmove", "v1-postprocess/shifted-rows", "v2-postprocess/shifted-rows"),
         ),

@@ -25,7 +25,7 @@ def copy_tile(
     base,
     stride,
     width,
-    line,
+    row_bytes,
     elem,
     first,
     end,
@@ -37,7 +37,7 @@ def copy_tile(
 ):
     """Copy what belongs to bytes first..end of a block: the tiles of a block share no byte and make up all of it.
 
-    `base`: address of block 0; `stride`: bytes between blocks; `width`: conv rows, 0 for a temporal state; `line`:
+    `base`: address of block 0; `stride`: bytes between blocks; `width`: conv rows, 0 for a temporal state; `row_bytes`:
     bytes of a conv row (SD) or channel (DS); `elem`: bytes of an element. Tiles need not wait for each other: a
     move onto the same block is cut across its rows or between its channels.
     """
@@ -50,28 +50,30 @@ def copy_tile(
             # Twice the lanes of a copy by words, since elements are smaller; more than 1,024 would cost all paths registers.
             FEW: tl.constexpr = min(2 * LANES, 1024)
             if elem == 2:
-                shift_channels(src, dst, shift, width, first // line, end // line, tl.int16, FEW)
+                shift_channels(src, dst, shift, width, first // row_bytes, end // row_bytes, tl.int16, FEW)
             elif elem == 4:
-                shift_channels(src, dst, shift, width, first // line, end // line, tl.int32, FEW)
+                shift_channels(src, dst, shift, width, first // row_bytes, end // row_bytes, tl.int32, FEW)
             else:
-                shift_channels(src, dst, shift * elem, line, first // line, end // line, tl.uint8, FEW)
+                shift_channels(
+                    src, dst, shift * elem, row_bytes, first // row_bytes, end // row_bytes, tl.uint8, FEW
+                )
         elif src_block != dst_block:
-            skipped = shift * line
-            last = tl.minimum(end, tl.where(shift > 0, width * line - skipped, end))
+            skipped = shift * row_bytes
+            last = tl.minimum(end, tl.where(shift > 0, width * row_bytes - skipped, end))
             if first < last:
                 copy_run(src + skipped + first, dst + first, last - first, LANES)
         # The same block without a shift holds what it should.
         elif shift > 0:
-            left = column(first, width, line)
-            right = column(end, width, line)
+            left = column(first, width, row_bytes)
+            right = column(end, width, row_bytes)
             if left < right:
-                slide_rows(src, shift, width, line, left, right, LANES)
+                slide_rows(src, shift, width, row_bytes, left, right, LANES)
 
 
 @triton.jit
-def column(byte, rows, line):
+def column(byte, rows, row_bytes):
     """The column of every row at which the part ends that ends at this byte of the block; a multiple of 16 inside."""
-    return tl.where(byte == rows * line, line, byte // rows // 16 * 16)
+    return tl.where(byte == rows * row_bytes, row_bytes, byte // rows // 16 * 16)
 
 
 @triton.jit
@@ -105,11 +107,11 @@ def _copy_mamba_state_block(
     inner = tl.load(state_inner_sizes_ptr + state_idx)
     width = tl.load(state_conv_widths_ptr + state_idx).to(tl.int64)
     group = tl.load(state_group_indices_ptr + state_idx).to(tl.int64)
-    line = inner * elem
-    size = line * tl.maximum(width, 1)
+    row_bytes = inner * elem
+    size = row_bytes * tl.maximum(width, 1)
     if CONV_STATE_DIM_FIRST and width > 0:
-        line = tl.load(state_dim_row_stride_ptr + state_idx)
-        size = line * tl.load(state_dim_row_count_ptr + state_idx)
+        row_bytes = tl.load(state_dim_row_stride_ptr + state_idx)
+        size = row_bytes * tl.load(state_dim_row_count_ptr + state_idx)
     table = tl.load(block_table_ptrs_ptr + group).to(tl.pointer_type(tl.int32))
     table += tl.cast(bt_row_idx, tl.int64) * block_table_stride_req
     src_block, dst_block = block_ids(table, src_col, dst_col, token_bias, width, block_table_width)
@@ -117,7 +119,7 @@ def _copy_mamba_state_block(
         tl.load(state_base_addrs_ptr + state_idx),
         tl.load(state_block_strides_ptr + state_idx),
         width,
-        line,
+        row_bytes,
         elem,
         tl.zeros([], tl.int64),
         size,
