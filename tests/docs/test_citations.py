@@ -38,17 +38,12 @@ def found(root: Path, text: str, path: str = "oracle/a.py") -> list[str]:
 
 
 FINE = f"""
-## Here and there
-## `Code`, here
 ## Twice
 ## Twice
-Source: document {1}. Documents {1} and {4}, and why
-contract {1.8}, `CpuGpuBuffer.copy_to_gpu` and `batch_memcpy`; contract 1.{10}; document {4}, 1 layer
-contracts {1.8} and 1.{10}, contracts {1} to {2}, document
-    {4}, law I{4}, an import contract, 3 documents, a document
-| contract {1.8} | a cell |
-[rules](docs/rules.md) [rule](docs/rules.md#contract-18-lists-of-pointers) [folder](oracle)
-[above](#here-and-there) [code](#code-here) [second](#twice-1)
+Source: document {1}. Documents {1} and {4}, contracts {1.8} and 1.{10}; document
+    {4}, law I{4}, an import contract, 3 documents
+contract {1.8}, `CpuGpuBuffer.copy_to_gpu` and `batch_memcpy`; contracts {1} to {2}
+[rule](docs/rules.md#contract-18-lists-of-pointers) [folder](oracle) [second](#twice-1)
 [elsewhere](https://example.org/a.md#b) and [mail](mailto:a@example.org)
 ```
 x = [a](nowhere.md)
