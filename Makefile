@@ -157,11 +157,12 @@ vectors: $(READY)  ## conformance vectors for ports to other languages, checked 
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 	@if command -v node >/dev/null; then node $(call quote,$(VECTORS)/check.js) $(call quote,$(VECTORS)); fi
 
-lint: $(READY)  ## ruff, formatting, import contracts, one class name for one concept
+lint: $(READY)  ## ruff, formatting, import contracts, one class name for one concept, plain words
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 	@$(PY) -m tools.class_names
+	@$(PY) -m tools.words
 
 types: $(READY)  ## mypy
 	@$(PY) -m mypy

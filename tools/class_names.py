@@ -29,9 +29,6 @@ SHARED_NAMES = {
     "ConvPrograms": APART,
     "Entry": APART,
     "Move": APART,
-    "Fake": CARRIED,
-    "Graph": CARRIED,
-    "GraphReads": CARRIED,
     "NotOffered": CARRIED,
 }
 

@@ -22,7 +22,7 @@ _ROWS = ("rows", "filled")
 Rows = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
 
 
-class Prefixes(dict[int, torch.Tensor]):
+class BufferPrefixes(dict[int, torch.Tensor]):
     """The first entries of a buffer, by their number: graphs come in few sizes, and each slice takes time."""
 
     def __init__(self, buffer: torch.Tensor) -> None:
@@ -52,9 +52,9 @@ class StagedDecodes:
         masks: torch.Tensor | None = None,
     ) -> None:
         self._blocks, self._pad = blocks, pad
-        self._ids = Prefixes(ids)
+        self._ids = BufferPrefixes(ids)
         self._starts, self._counts, self._masks = (
-            None if each is None else Prefixes(each) for each in (starts, counts, masks)
+            None if each is None else BufferPrefixes(each) for each in (starts, counts, masks)
         )
         self._columns = ids.size(1) if ids.ndim == 2 else 1
         self._grid = (cdiv(ids.size(0) + 1, _ROWS_PER_PROGRAM), 1, 1)

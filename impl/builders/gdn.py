@@ -12,7 +12,7 @@ from ..checks import int_at_least, refuse
 from ..chunks import Arrays, chunk_offsets, chunk_rows, conv_programs, upload_packed
 from ..types import FLA_CHUNK_SIZE, NULL_BLOCK_ID
 from .common import StateMetadataBuilder
-from .decodes import Prefixes, StagedDecodes
+from .decodes import BufferPrefixes, StagedDecodes
 from .drafts import spec_rows
 from .host import (
     BatchReader,
@@ -70,7 +70,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         # Whatever the step, its tokens are these: nobody writes here again.
         self.spec_token_indx = torch.arange(rows, dtype=torch.int32, device=device)
         self.non_spec_token_indx = empty(rows)
-        self._tokens = Prefixes(self.spec_token_indx)
+        self._tokens = BufferPrefixes(self.spec_token_indx)
         self._no_tokens = self.non_spec_token_indx[:0]
         self.spec_query_start_loc = empty(rows + 1)
         self.non_spec_query_start_loc = empty(rows + 1)

@@ -64,7 +64,7 @@ class Port(Protocol):
 
 @runtime_checkable
 class TakesSeveral(Protocol):
-    """A port to which every message is a journey, so that it takes several steps at once."""
+    """A port in another process: round trips are expensive, so it takes several steps at once."""
 
     def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]: ...
 

@@ -134,7 +134,7 @@ class Run:
         return outcome
 
     def take_together(self, steps: Iterable[Step]) -> list[Taken]:
-        """Execute steps without a look at the rules in between, as a port at the end of a journey likes it."""
+        """Execute steps in one round trip: the rules are asked about all of them afterwards."""
         together = list(steps)
         self.settle()
         self.steps.extend(together)

@@ -79,11 +79,11 @@ def use() -> None:
     driver.set_active(_Driver())
     # Libraries ask the backends whether kernels can be launched at all, and want one answer.
     for name, backend in backends.items():
-        backends[name] = Backend(backend.compiler, _silent(backend.driver))
+        backends[name] = Backend(backend.compiler, _inactive(backend.driver))
     backends["statecheck"] = Backend(_Backend, _Driver)
 
 
-def _silent(driver: Any) -> Any:
+def _inactive(driver: Any) -> Any:
     """The driver of a device that this process does not use."""
     if driver is None:
         return None

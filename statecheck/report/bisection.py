@@ -132,10 +132,10 @@ class Bisection:
 
     def _doubt(self, before: TriedVersion, after: TriedVersion) -> str:
         """A change is exact between two versions that nothing lies between."""
-        silent = self.between(before.name, after.name)
-        if self.complete and not silent:
+        undecided = self.between(before.name, after.name)
+        if self.complete and not undecided:
             return ""
-        told = f" (no verdict on {', '.join(map(self._named, silent))})" if silent else ""
+        told = f" (no verdict on {', '.join(map(self._named, undecided))})" if undecided else ""
         return f" at the latest{told}"
 
     def _named(self, name: str) -> str:

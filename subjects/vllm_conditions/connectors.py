@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from statecheck.subject.deviation import Condition
-from subjects.vllm_conditions.scenarios import Scenario, of_scenario
+from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 
-def _loads_at_once(s: Scenario) -> bool:
+def _loads_at_once(s: RecordedScenario) -> bool:
     return s.settings["connector"] == "sync" and bool(s.settings["prefix_caching"])
 
 
-def _loads_of(s: Scenario) -> Iterator[tuple[int, int]]:
+def _loads_of(s: RecordedScenario) -> Iterator[tuple[int, int]]:
     """(group, tokens) of each block that was loaded for the request that reads what is wrong."""
     loaded = (one for step in s.returned for one in step["loaded"])
     return ((group, tokens) for group, _, name, tokens in loaded if name == s.request)
 
 
-def _loaded_in_its_step(s: Scenario) -> bool:
+def _loaded_in_its_step(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
     loaded = s.returned[-1]["loaded"] if s.returned else ()
     found = any(
@@ -27,25 +27,25 @@ def _loaded_in_its_step(s: Scenario) -> bool:
     return bool(s.row["begins"]) and s.row["computed"] == s.wrong["tokens"] and found
 
 
-def _hit_without_its_block(s: Scenario) -> bool:
+def _hit_without_its_block(s: RecordedScenario) -> bool:
     """Whether the request has just begun, by a hit, and the block that it misses was never loaded for it."""
     there = s.wrong["tokens"]
     loaded = any(group == s.wrong.get("group") and tokens >= there for group, tokens in _loads_of(s))
     return bool(s.row["begins"]) and 0 < there <= s.row["computed"] and not loaded
 
 
-def _begins_as_a_decode(s: Scenario) -> bool:
+def _begins_as_a_decode(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state has just begun, behind tokens that were loaded."""
     return bool(s.row["begins"]) and s.row["computed"] > 0 and any(_loads_of(s))
 
 
-def _stuck_after_a_failed_load(s: Scenario) -> bool:
+def _stuck_after_a_failed_load(s: RecordedScenario) -> bool:
     """Whether nothing runs any more since a load failed."""
     failed = any(step["unloaded"] for step in s.returned)
     return failed and not s.returned[-1]["scheduled"] and not s.returned[-1]["loaded"]
 
 
-def _stuck_after_loads(s: Scenario) -> bool:
+def _stuck_after_loads(s: RecordedScenario) -> bool:
     """Whether nothing runs any more, no load has failed, and requests have what was loaded for them."""
     steps = s.returned
     waiting = {name for name, *_ in steps[-1]["owners"]} if steps and not steps[-1]["scheduled"] else set()
@@ -53,7 +53,7 @@ def _stuck_after_loads(s: Scenario) -> bool:
     return bool(waiting & loaded) and not any(step["unloaded"] for step in steps)
 
 
-def _sat_a_step_out(s: Scenario) -> bool:
+def _sat_a_step_out(s: RecordedScenario) -> bool:
     """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
     name, steps = s.request, s.steps
     drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)

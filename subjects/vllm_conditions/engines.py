@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from statecheck.case.values import Raised
 from statecheck.subject.deviation import Condition
 from subjects import LAYOUT_VARIABLE
-from subjects.vllm_conditions.scenarios import Scenario, of_scenario
+from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
@@ -18,46 +18,46 @@ _LAST = 10
 # The engine.
 
 
-def _smaller_attention_blocks(s: Scenario) -> bool:
+def _smaller_attention_blocks(s: RecordedScenario) -> bool:
     return s.attention_block_size < s.block_size
 
 
-def _hits_inside_blocks(s: Scenario) -> bool:
+def _hits_inside_blocks(s: RecordedScenario) -> bool:
     return s.settings["prefix_match_unit"] > 0 or _smaller_attention_blocks(s)
 
 
-def _saves_inside_blocks(s: Scenario) -> bool:
+def _saves_inside_blocks(s: RecordedScenario) -> bool:
     return bool(s.settings["checkpoints"]) and _hits_inside_blocks(s)
 
 
-def _drafts_with_a_model(s: Scenario) -> bool:
+def _drafts_with_a_model(s: RecordedScenario) -> bool:
     return s.speculates and s.settings["method"] == "eagle"
 
 
-def _overlaps_drafts(s: Scenario) -> bool:
+def _overlaps_drafts(s: RecordedScenario) -> bool:
     return s.speculates and bool(s.settings["async_scheduling"])
 
 
-def _moves_counts(s: Scenario) -> bool:
+def _moves_counts(s: RecordedScenario) -> bool:
     return _overlaps_drafts(s) and s.settings["runner"] == "V1" and bool(s.settings["prefix_caching"])
 
 
-def _keeps_every_boundary(s: Scenario) -> bool:
+def _keeps_every_boundary(s: RecordedScenario) -> bool:
     return s.speculates and s.settings["mamba_cache_mode"] == "all"
 
 
 # What it shows.
 
 
-def _is_of_the_first_token(s: Scenario) -> bool:
+def _is_of_the_first_token(s: RecordedScenario) -> bool:
     return bool(s.wrong["tokens"] == 0)
 
 
-def _took_in_placeholders(s: Scenario) -> bool:
+def _took_in_placeholders(s: RecordedScenario) -> bool:
     return any(more and not any(more) for _, _, more in s.wrong["found"])
 
 
-def _short_rests(s: Scenario, name: str) -> Iterator[tuple[int, int]]:
+def _short_rests(s: RecordedScenario, name: str) -> Iterator[tuple[int, int]]:
     """Tokens before and after each row in which a request that was preempted computes again what it had said, in a
     row no longer than a decode with drafts.
     """
@@ -68,7 +68,7 @@ def _short_rests(s: Scenario, name: str) -> Iterator[tuple[int, int]]:
             yield row["computed"], row["computed"] + row["tokens"]
 
 
-def _resumed_with_a_short_rest(s: Scenario) -> bool:
+def _resumed_with_a_short_rest(s: RecordedScenario) -> bool:
     """Whether such a row is of the request, or, since a block is named after its first owner, ended where the state should be."""
     if s.found_own and any(_short_rests(s, s.request)):
         return True
@@ -76,17 +76,17 @@ def _resumed_with_a_short_rest(s: Scenario) -> bool:
     return s.law == "published" and any(first < s.wrong["tokens"] <= last for first, last in rests)
 
 
-def _rows_moved(s: Scenario) -> bool:
+def _rows_moved(s: RecordedScenario) -> bool:
     """Whether other requests than before were in one of the latest steps, so that rows could move."""
     return len({tuple(step) for step in s.steps[-_LATEST:]}) > 1
 
 
-def _padded_prompt(s: Scenario) -> bool:
+def _padded_prompt(s: RecordedScenario) -> bool:
     """Whether the request that read a wrong state had computed nothing, and was filled up with placeholders."""
     return bool(s.row["computed"] == 0 and s.row["drafts"] > 0)
 
 
-def _crossed_there(s: Scenario) -> bool:
+def _crossed_there(s: RecordedScenario) -> bool:
     """Whether a step began inside of a recurrent block, passed its end, and that is where the wrong state should be."""
     size, there = s.block_size, s.wrong["tokens"]
     chunks = ((row["computed"], row["tokens"]) for _, row in s.rows)
@@ -95,28 +95,28 @@ def _crossed_there(s: Scenario) -> bool:
     )
 
 
-def _begins_in_its_last_block(s: Scenario) -> bool:
+def _begins_in_its_last_block(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong key has just begun, by a hit, and the key is of the last block of the hit."""
     size = s.attention_block_size
     first = (s.row["computed"] - 1) // size * size
     return bool(s.row["begins"]) and 0 <= first <= s.wrong["tokens"] - 1
 
 
-def _hit_inside_beside_others(s: Scenario) -> bool:
+def _hit_inside_beside_others(s: RecordedScenario) -> bool:
     inside = bool(s.row["computed"] % s.attention_block_size)
     return _begins_in_its_last_block(s) and inside and len(s.steps[-1]) > 1
 
 
-def _preempts_by_a_reset(s: Scenario) -> bool:
+def _preempts_by_a_reset(s: RecordedScenario) -> bool:
     calls = s.case.calls
     return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in calls)
 
 
-def _channels_first(s: Scenario) -> bool:
+def _channels_first(s: RecordedScenario) -> bool:
     return any((LAYOUT_VARIABLE, "DS") in call.environment for call in s.case.calls)
 
 
-def _accepted_onto_a_boundary(s: Scenario) -> bool:
+def _accepted_onto_a_boundary(s: RecordedScenario) -> bool:
     """Whether a step with drafts ended on a boundary by accepting some, and it is the temporal state there that is wrong."""
     there = s.wrong["tokens"]
     rows = [row for _, row in s.rows if row["drafts"]]
@@ -124,18 +124,18 @@ def _accepted_onto_a_boundary(s: Scenario) -> bool:
     return there > 0 and not there % s.block_size and not s.wrong["conv"] and reached
 
 
-def _column_of_a_hit(s: Scenario) -> bool:
+def _column_of_a_hit(s: RecordedScenario) -> bool:
     """Whether the request has just begun, and its hit ends in another column where blocks are as small as attention's."""
     last = s.row["computed"] - 1
     return bool(s.row["begins"]) and last >= 0 and last // s.attention_block_size != last // s.block_size
 
 
-def _plain_decode(s: Scenario) -> bool:
+def _plain_decode(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state decodes one token, without drafts."""
     return bool(s.row["computed"] >= s.prompt(s.request) and s.row["tokens"] == 1 and not s.row["drafts"])
 
 
-def _drafted_behind_a_prompt(s: Scenario) -> bool:
+def _drafted_behind_a_prompt(s: RecordedScenario) -> bool:
     """Whether the wrong state is of a request that had a row with drafts beside one of no more tokens that is in its prompt."""
     return any(
         step[s.request]["drafts"]
@@ -148,7 +148,7 @@ def _drafted_behind_a_prompt(s: Scenario) -> bool:
     )
 
 
-def _chunk_before_the_last(s: Scenario) -> bool:
+def _chunk_before_the_last(s: RecordedScenario) -> bool:
     """Whether a chunk of two blocks, neither the first nor the last of its request, ends where the wrong conv rows should be."""
     chunks = (
         (row["computed"], row["computed"] + row["tokens"])
@@ -161,7 +161,7 @@ def _chunk_before_the_last(s: Scenario) -> bool:
     )
 
 
-def _drafts_passed_there(s: Scenario) -> bool:
+def _drafts_passed_there(s: RecordedScenario) -> bool:
     """Whether a row with drafts passed the block's end that the wrong block may be hit as."""
     there = s.wrong["tokens"]
     rows = [row for _, row in s.rows if row["drafts"]]
@@ -169,7 +169,7 @@ def _drafts_passed_there(s: Scenario) -> bool:
     return bool(there % s.block_size == 0 and passed)
 
 
-def _was_in_a_later_column(s: Scenario) -> bool:
+def _was_in_a_later_column(s: RecordedScenario) -> bool:
     """Whether the request that reads wrong conv rows ran a row with drafts whose last one was in a later block than its state is."""
     rows = [step[s.request] for step in s.steps[:-1] if s.request in step]
     last = (s.wrong["tokens"] - 1) // s.block_size
@@ -177,12 +177,12 @@ def _was_in_a_later_column(s: Scenario) -> bool:
     return bool(s.wrong["conv"] and any(end > last for end in ends))
 
 
-def _lacks_the_column_before(s: Scenario) -> bool:
+def _lacks_the_column_before(s: RecordedScenario) -> bool:
     ended = s.case.actual[-1] if s.case.actual else None
     return isinstance(ended, Raised) and "block_idx_last_scheduled_token_prev_step" in ended.message
 
 
-def _begins_for_ever(s: Scenario) -> bool:
+def _begins_for_ever(s: RecordedScenario) -> bool:
     """Whether in the end every row is of a request that begins anew, and other steps have none."""
     last = s.steps[-_LAST:]
     begins = [row["begins"] for step in last for row in step.values()]

@@ -30,7 +30,7 @@ _USUAL = {
 }
 
 
-class Scenario:
+class RecordedScenario:
     def __init__(self, case: Case) -> None:
         self.case = case
 
@@ -116,7 +116,9 @@ class Scenario:
 
 
 def of_scenario(
-    inputs: Callable[[Scenario], bool], outcome: Callable[[Scenario], bool] = lambda _: True
+    inputs: Callable[[RecordedScenario], bool], outcome: Callable[[RecordedScenario], bool] = lambda _: True
 ) -> Condition:
     """A condition of the engine, which is known before a scenario fails, and of what the scenario shows."""
-    return Condition(lambda case, _: inputs(Scenario(case)), lambda case, _: outcome(Scenario(case)))
+    return Condition(
+        lambda case, _: inputs(RecordedScenario(case)), lambda case, _: outcome(RecordedScenario(case))
+    )

@@ -471,7 +471,7 @@ def test_the_bench_is_left_as_it_was(make: Make) -> None:
     explored(worker, shown="hundreds", deadline=60.0)
     assert bench.port is worker.watched
     assert bench.known_by == worker.known_defects.known
-    # An example of nobody, which would be counted, or ended, where anybody still listened.
+    # An example outside of an exploration, which would be counted, or ended, where a hook were still installed.
     before = len(said(worker))
     worker.properties[NAME].example(bench, x=1)
     assert len(said(worker)) == before

@@ -99,7 +99,7 @@ def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest
     )
 
 
-def test_a_process_that_went_on_in_another_environment_says_how_the_first_was_started(
+def test_a_process_in_another_environment_says_how_the_first_was_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "mine")

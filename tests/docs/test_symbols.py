@@ -223,7 +223,7 @@ class Runner(SimpleNamespace):
         (Runner(2, False, 1), (7, True), 7),
     ],
 )
-def test_the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_state_builders(
+def test_the_reorder_threshold_of_state_builders_is_that_of_contract_and_oracle(
     runner: Runner, options: tuple[Any, ...], threshold: int | None
 ) -> None:
     class Plain(IMPL.resolve("AttentionMetadataBuilder")):  # type: ignore[misc]

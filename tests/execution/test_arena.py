@@ -284,7 +284,7 @@ def test_what_was_written_on_the_device_is_in_the_image_after_a_pull() -> None:
     assert shown.tolist() == [0, 9]
 
 
-def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_else_when_it_is_looked_at() -> None:
+def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_when_it_is_read() -> None:
     arena = Arena("cpu", 1024)
     assert arena.reserve(16) == 0
     memory, (image, _) = arena.memory(0, 16), arena.image_at(0, 16)

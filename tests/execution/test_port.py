@@ -394,7 +394,7 @@ def test_an_exception_of_a_record_s_class_is_an_outcome(run: Run) -> None:
     assert run(call("f", batch=record("Picky", lens=1)), f=lambda batch: None, Picky=Picky) == REFUSED
 
 
-def test_an_exception_of_a_named_record_s_class_is_the_outcome_of_the_call_that_wants_it(run: Run) -> None:
+def test_an_exception_of_a_named_record_s_class_is_the_outcome_of_its_call(run: Run) -> None:
     steps = Let("b", record("Picky", lens=1)), call("f", batch=Name("b"))
     assert run(*steps, f=lambda batch: None, Picky=Picky) == REFUSED
 
@@ -446,7 +446,7 @@ def test_the_environment_switches_the_layout_and_forgets_the_remembered_one(devi
 
 
 @pytest.mark.usefixtures("unset_layout")
-def test_two_subjects_in_one_process_each_have_the_environment_that_they_are_called_with(device: str) -> None:
+def test_two_subjects_in_one_process_have_the_environment_of_their_calls(device: str) -> None:
     def variable() -> str | None:
         return os.environ.get(LAYOUT_VARIABLE)
 
@@ -873,5 +873,5 @@ def test_a_call_runs_its_programs_in_the_order_of_its_schedule(run: Run, device:
 
 
 def test_a_record_of_no_class_of_the_subject_has_its_fields(run: Run) -> None:
-    step = call("f", batch=Record("Unheard", (("rows", 3),)))
+    step = call("f", batch=Record("Unknown", (("rows", 3),)))
     assert run(step, f=lambda batch: batch.rows) == Returned(3)

@@ -227,13 +227,13 @@ def test_what_cannot_be_run_is_refused(
 def test_a_case_is_explained(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 
-    class Witness:
+    class NoAttribution:
         @staticmethod
         def explain_case(path: Path) -> int:
             asked.append(path)
             return 1
 
-    monkeypatch.setitem(sys.modules, "statecheck.diagnose.attribution", Witness)
+    monkeypatch.setitem(sys.modules, "statecheck.diagnose.attribution", NoAttribution)
     path = command.write("", "case.json")
     assert (command.run([str(path)]).code, asked) == (1, [path])
 

@@ -1,0 +1,131 @@
+"""`python -m tools.words`, a part of `make lint`: words that make a sentence hard to read, in names, texts and pages.
+
+Most readers are maintainers of serving engines who read English as a second language. A sentence is understood at the first
+reading if it has a subject, a verb, an object, and a noun for each thing. A word below says that a noun is missing, or
+is a picture where the field has a term. `--count` prints how often each occurs, allowed or not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tools.docs.citations import FOLDERS, ROOT
+
+WORDS: Mapping[str, str] = {
+    "hire": "spawn, start",
+    "hired": "spawned, started",
+    "hires": "spawns, starts",
+    "bury": "remove, on_worker_exit",
+    "buried": "removed",
+    "song": "canary_identity",
+    "sings": "runs the canary",
+    "journey": "round trip",
+    "witness": "attribution",
+    "stranger": "another request",
+    "unheard": "canary_attempts",
+    "listened": "installed, read",
+    "deaf": "no_heartbeat",
+}
+"""Each with what is clearer."""
+EXCEPTIONS: Mapping[tuple[str, str], str] = {}
+"""By word and file: why it stays there."""
+LONGEST_TEST_NAME = 80
+_SUFFIXES = frozenset({".css", ".j2", ".js", ".md", ".py", ".toml", ".yaml", ".yml"})
+_TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A word in a line of a file."""
+
+    file: str
+    line: int
+    word: str
+
+    @property
+    def is_allowed(self) -> bool:
+        return (self.word, self.file) in EXCEPTIONS
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.word}, but should be {WORDS[self.word]}"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Finds words, also as parts of names: `WORD`, `word_of`, `aWord` and `WordList` have the word `word`."""
+
+    words: Sequence[str]
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        lower, capitalized, upper = (
+            "|".join(map(change, self.words)) for change in (str.lower, str.capitalize, str.upper)
+        )
+        return re.compile(
+            rf"(?<![A-Za-z])(?:{lower})(?![a-z])|(?:{capitalized})(?![a-z])|(?<![A-Za-z])(?:{upper})(?![A-Za-z])"
+        )
+
+    def uses(self, file: str, text: str) -> Iterator[Use]:
+        """In the order of the text."""
+        for number, line in enumerate(text.splitlines(), 1):
+            yield from (Use(file, number, match[0].lower()) for match in self._pattern.finditer(line))
+
+
+def complaints(root: Path = ROOT) -> list[str]:
+    """A line for each word that should be another one, for each name of a test that is too long, and for stale exceptions."""
+    found = [use for file, text in _texts(root) for use in Vocabulary(list(WORDS)).uses(file, text)]
+    long = [line for file, text in _texts(root) for line in long_names(file, text)]
+    stale = sorted(EXCEPTIONS.keys() - {(use.word, use.file) for use in found})
+    return [
+        *(str(use) for use in found if not use.is_allowed),
+        *long,
+        *(f"{file}: {word} is in EXCEPTIONS, but should be in the file" for word, file in stale),
+    ]
+
+
+def long_names(file: str, text: str) -> Iterator[str]:
+    """A line for each test whose name is longer than a reader takes in."""
+    for name in _TEST.findall(text):
+        if len(name) > LONGEST_TEST_NAME:
+            yield f"{file}: len({name}) = {len(name)}, but should be at most {LONGEST_TEST_NAME}"
+
+
+def counts(words: Sequence[str], root: Path = ROOT) -> dict[str, int]:
+    """How often each word occurs."""
+    found = dict.fromkeys(words, 0)
+    vocabulary = Vocabulary(words)
+    for file, text in _texts(root):
+        for use in vocabulary.uses(file, text):
+            found[use.word] += 1
+    return found
+
+
+def _texts(root: Path) -> Iterator[tuple[str, str]]:
+    files = [*root.glob("*.md"), *root.glob("*.py"), *root.glob("*.toml"), root / "Makefile"]
+    for folder in FOLDERS:
+        files += [path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
+    for path in sorted(files):
+        name = path.relative_to(root).as_posix()
+        # The list itself.
+        if name not in {"tools/words.py", "tests/tools/test_words.py"}:
+            yield name, path.read_text(encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print complaints, or counts; the exit code."""
+    if arguments[:1] == ["--count"]:
+        for word, count in counts(arguments[1:] or list(WORDS)).items():
+            print(f"{word:12} {count:5}")
+        return 0
+    found = complaints()
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
