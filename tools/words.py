@@ -77,13 +77,11 @@ class Vocabulary:
 
 
 def complaints(root: Path = ROOT) -> list[str]:
-    """A line for each word that should be another one, for each name of a test that is too long, and for stale exceptions."""
+    """A line for each word that should be another one, and for each stale exception."""
     found = [use for file, text in _texts(root) for use in Vocabulary(list(WORDS)).uses(file, text)]
-    long = [line for file, text in _texts(root) for line in long_names(file, text)]
     stale = sorted(EXCEPTIONS.keys() - {(use.word, use.file) for use in found})
     return [
         *(str(use) for use in found if not use.is_allowed),
-        *long,
         *(f"{file}: {word} is in EXCEPTIONS, but should be in the file" for word, file in stale),
     ]
 

@@ -132,7 +132,7 @@ def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> N
     assert "not applicable: toy_verdicts has no MambaSpec.max_memory_usage_bytes" in found.output
 
 
-def test_written_examples_and_orders_say_nothing_of_who_promises_no_refusals_and_launches_nothing(
+def test_written_examples_and_orders_skip_a_subject_without_refusals_and_launches(
     tmp_path: Path,
 ) -> None:
     files = ("properties/test_refusals.py", "properties/test_align_copies.py")

@@ -185,7 +185,7 @@ def all_found(launch: Launched) -> list[tuple[tuple[int, ...], bytes]]:
 
 
 @pytest.mark.parametrize("name", TOYS)
-def test_there_are_as_many_interleavings_as_brute_force_finds_and_they_leave_the_same(name: str) -> None:
+def test_interleavings_are_as_many_as_brute_force_finds_and_leave_the_same(name: str) -> None:
     classes, left, runs = launched(name, brute)
     found = launched(name, all_found)
     print(f"{name}: {len(found)} of {runs} interleavings")

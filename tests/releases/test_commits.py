@@ -62,7 +62,7 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_commits_are_first_parents_that_change_the_package_behind_the_last_one_before(tree: Path) -> None:
+def test_commits_are_first_parents_that_change_the_package_after_the_last_before(tree: Path) -> None:
     found = commits_of(tree, "v0.31.0..HEAD")
     assert list(found.titles.values()) == ["Begin", "Copy faster", "Merge side", "Copy right"]
     assert all(sha.startswith(name) for name, sha in found.shas.items())

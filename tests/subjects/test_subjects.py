@@ -297,7 +297,7 @@ def test_a_declared_deviation_that_does_not_show_fails_in_pytest(session: tuple[
     assert "passed, but should fail as declared: https://example.org/2" in output
 
 
-def test_a_property_of_a_function_that_is_missing_is_skipped_in_pytest_with_the_reason(
+def test_a_property_of_a_missing_function_is_skipped_in_pytest_with_the_reason(
     session: tuple[Path, str],
 ) -> None:
     _, output = session

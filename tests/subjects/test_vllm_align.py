@@ -237,7 +237,7 @@ def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: boo
     )
 
 
-def test_a_state_that_was_not_copied_is_the_count_in_place_s_whatever_else_tables_name() -> None:
+def test_a_state_that_was_not_copied_is_the_one_of_the_count_in_place() -> None:
     case = undone(SECOND, stale=True)
     (first, second) = (
         step.value.rows() for step in case.steps if isinstance(step, Let) and "table" in step.name

@@ -205,7 +205,7 @@ def test_what_is_about_no_state_tells_whose_request_it_is(change: Change) -> Non
     assert {about["request"] for *_, about in laws().step(seen)} == {"r0"}
 
 
-def test_a_state_that_requests_have_in_common_is_named_after_the_one_that_is_asked_for() -> None:
+def test_a_state_that_requests_share_is_named_after_the_request_in_question() -> None:
     told = laws()
     told.add("r1", (*PROMPT, 9))
     for request in reversed(told.requests.values()):

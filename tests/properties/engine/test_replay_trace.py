@@ -355,9 +355,7 @@ def test_a_request_that_comes_in_brings_the_column_of_its_hit() -> None:
     assert moves_of(ledger, hit, {"r": 9}, 1) == Moves(True, 1, False)
 
 
-def test_the_history_of_a_resumed_request_is_chosen_and_has_a_span_for_each_time_a_column_had_a_block() -> (
-    None
-):
+def test_the_history_of_a_resumed_request_has_a_span_for_each_block_of_a_column() -> None:
     found = Histories()
     row = ScheduledRequest("r", 0, 4, (), (), (), ())
     other = ScheduledRequest("s", 0, 4, (), (), (), ())

@@ -52,7 +52,7 @@ def test_a_request_is_read_as_it_is_written(path: Path) -> None:
     assert first == Arrival(0, 11, (2 * 7 * 512, 2 * 7 * 512 + 2, 2 * 7 * 512 + 4), 5)
 
 
-def test_requests_are_numbered_in_the_order_of_the_lines_and_blank_ones_are_passed_over(path: Path) -> None:
+def test_requests_are_numbered_in_the_order_of_the_lines_without_blank_lines(path: Path) -> None:
     read = list(arrivals(trace(path, line(1, [0], at=5), "", line(1, [0], at=4), " "), factor=1))
     assert [(arrival.number, arrival.timestamp) for arrival in read] == [(0, 5), (1, 4)]
 

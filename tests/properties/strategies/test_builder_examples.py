@@ -187,7 +187,7 @@ def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderSte
         base_metadata(bad, config(num_spec=2))
 
 
-def test_padding_among_decodes_is_skipped_in_every_column_and_among_prefills_goes_to_the_null_block() -> None:
+def test_padding_is_skipped_among_decodes_and_goes_to_the_null_block_among_prefills() -> None:
     decodes = base_metadata(step(row(1, 4, accepted=1), padding(accepted=7)), config(num_spec=1))
     assert decodes.state_indices_tensor_d == ((5, 6), (-1, -1))
     prefills = base_metadata(step(row(1, 4), row(2), padding(), padding()), config())
@@ -216,7 +216,7 @@ def test_align_keeps_the_column_of_the_last_token_and_one_per_draft() -> None:
     ("computed", "query_len", "expected"),
     [(0, 5, (0, 0, 1)), (4, 1, (0, 1, 1)), (5, 3, (1, 1, 1)), (5, 4, (1, 1, 2)), (8, 1, (1, 2, 2)), (0, 0, (0, 0, 0))],
 )  # fmt: skip
-def test_all_names_the_columns_of_the_last_computed_the_first_and_the_last_scheduled_token(
+def test_all_names_the_columns_of_last_computed_and_first_and_last_scheduled_token(
     computed: int, query_len: int, expected: tuple[int, int, int]
 ) -> None:
     chunk = StepRow(query_len, computed + query_len, (1, 2, 3, 4), prefilling=True)
@@ -396,7 +396,7 @@ def contract_example(**third: Any) -> BuilderStep:
     )
 
 
-def test_gdn_reads_the_state_of_a_row_without_drafts_at_what_it_accepted_unlike_the_document() -> None:
+def test_gdn_reads_a_row_without_drafts_at_its_accepted_count_unlike_the_document() -> None:
     # The document makes the third row a prefill that reads column 0, and loses its count of 3: two
     # prefills of six tokens, (0,0),(1,0) as chunks. Told that the row is no prompt, we keep its count.
     metadata = gdn_metadata(contract_example(), config(num_spec=2))
@@ -424,7 +424,7 @@ def test_gdn_reads_the_state_of_a_row_without_drafts_at_what_it_accepted_unlike_
     assert programs(metadata.conv) == ((1, 0), (0,), (0,))
 
 
-def test_gdn_gives_the_documents_outcome_for_a_row_that_the_host_knows_to_be_a_prompt_chunk() -> None:
+def test_gdn_gives_the_documents_outcome_for_a_row_marked_as_a_prompt_chunk() -> None:
     metadata = gdn_metadata(contract_example(prefilling=True, accepted=1), config(num_spec=2))
     assert split_of(metadata) == (0, 2, 0, 6)
     assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 5)
@@ -439,7 +439,7 @@ def test_gdn_gives_the_documents_outcome_for_a_row_that_the_host_knows_to_be_a_p
     assert programs(metadata.conv) == ((1, 1, 0), (0, 1), (0, 0))
 
 
-def test_gdn_gives_the_documents_outcome_where_nothing_tells_decodes_if_nothing_was_accepted() -> None:
+def test_gdn_gives_the_documents_outcome_without_marks_if_nothing_was_accepted() -> None:
     untold = replace(contract_example(accepted=1), has_prefilling=False)
     metadata = gdn_metadata(untold, config(num_spec=2))
     assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 2, 0, 6), 2)

@@ -81,7 +81,7 @@ def conv_from(conv: torch.Tensor, layout: str, row: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_row_that_crosses_has_its_states_copied_from_another_column_and_no_other_byte_changes(
+def test_a_row_that_crosses_has_its_states_copied_and_no_other_byte_changes(
     subject: Subject, layout: str, device: str
 ) -> None:
     cache, before = launched(subject, layout, bench_loads.postprocess(ROWS, ROWS), device)
