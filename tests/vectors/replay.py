@@ -1,4 +1,4 @@
-"""Vectors through a port: a subject on the CPU is held against a corpus of files, and not against the rules themselves."""
+"""Compares a subject on the CPU with vectors; those of copies and of the preprocess kernel are checked by the ports in JavaScript."""
 
 from __future__ import annotations
 
@@ -19,30 +19,15 @@ from statecheck.case.values import (
     Value,
 )
 from statecheck.execution.port import InProcess
-from statecheck.expectations.align_values import CONTEXT
-from statecheck.vectors.load import Vector
 from statecheck.vectors.record import RecordedCall
-from statecheck.vectors.replay_copies import fused_difference, listed_difference
 from statecheck.vectors.topics import FUNCTIONS, parts_of
 from statecheck.vectors.values import Blob
-
-_LISTED = ("batch_memcpy", "do_mamba_copy_block")
-_PREPROCESS = "preprocess_mamba_align_fused_kernel"
-_VECTORS = {
-    "columns": "state_idx_ptr",
-    "counts": "num_accepted_tokens_ptr",
-    "src_col": "src_col_ptr",
-    "bias": "src_off_ptr",
-}
+from tests.vectors.load import Vector
 
 
 def difference(port: InProcess, vector: Vector) -> str:
     """What a subject does otherwise, in words; empty where it does as expected."""
     port.begin()
-    if vector["function"].startswith(CONTEXT):
-        return fused_difference(port, vector)
-    if vector["function"] in _LISTED:
-        return listed_difference(port, vector)
     call = _call(vector)
     outcome = port.execute(_named(port, call))
     assert outcome is not None, "a call has an outcome"
@@ -84,8 +69,6 @@ def _call(vector: Vector) -> Call:
     """The call of a vector, `self` first and everything else by keyword."""
     name = _known(vector["function"])
     named = {argument: _value(value, argument) for argument, value in vector["arguments"].items()}
-    if name == _PREPROCESS:
-        return _launch(named)
     own = {argument: named.pop(argument) for argument in ("self",) if argument in named}
     environment = tuple(vector["environment"].items())
     return Call(name, tuple(own.items()), tuple(named.items()), environment, by_content="self" in own)
@@ -96,18 +79,8 @@ def _known(function: str) -> str:
     return function if function in FUNCTIONS else f"{function}.fget"
 
 
-def _launch(named: dict[str, Value]) -> Call:
-    block_size, tile = named.pop("MAMBA_BLOCK_SIZE"), 4
-    grid = (max(1, -(-named["num_reqs"] // tile)),)
-    constexprs = {"BLOCK_SIZE": tile, "MAMBA_BLOCK_SIZE": block_size}
-    arguments = {"kernel": _PREPROCESS, "grid": grid, "arguments": named, "constexprs": constexprs}
-    return Call("harness.launch", tuple(arguments.items()), observes=tuple(_VECTORS))
-
-
 def _named(port: InProcess, call: Call) -> Call:
     """The call with names for everything that it may change, or that has to be constructed first."""
-    if call.function == "harness.launch":
-        return _named_vectors(port, call)
     found = dict(call.keywords)
     if "mamba_state_idx" in found:
         port.execute(Let("state_idx", found["mamba_state_idx"]))
@@ -119,15 +92,6 @@ def _named(port: InProcess, call: Call) -> Call:
     port.execute(own)
     arguments = (("self", Name(own.bind)), *call.arguments[1:])
     return Call(call.function, arguments, call.keywords, call.environment, by_content=True)
-
-
-def _named_vectors(port: InProcess, call: Call) -> Call:
-    held = dict(call.named["arguments"])
-    for name, argument in _VECTORS.items():
-        port.execute(Let(name, held[argument]))
-        held[argument] = Name(name)
-    arguments = {**call.named, "arguments": held}
-    return Call(call.function, tuple(arguments.items()), observes=call.observes)
 
 
 def _value(data: Any, name: str = "") -> Value:
