@@ -49,7 +49,7 @@ class _Recorder:
     def __init__(self, case: Case, subject: Subject) -> None:
         self._lines: list[str] = []
         self._case, self._subject = case, subject
-        self._port = InProcess(subject.told_of(self._note), "cpu")
+        self._port = InProcess(subject.noting_calls(self._note), "cpu")
         self._describer = Describer("cpu")
 
     def texts(self) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ _LAUNCH = "harness.launch"
 """The function of the harness that runs a kernel of the subject."""
 _ABSENT = object()
 _FOREIGN = sys.stdlib_module_names | {"torch", "triton", "numpy"}
-Tell = Callable[[str, Mapping[str, Any]], None]
-"""Is told a function's name and its arguments."""
+NoteCall = Callable[[str, Mapping[str, Any]], None]
+"""Takes a function's name and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ class Subject:
             if clear is not None:
                 clear()
 
-    def told_of(self, tell: Tell) -> Self:  # noqa: ARG002
-        """The same subject, which says with what it calls its author's `functions`; it has none of its own to tell of."""
+    def noting_calls(self, note: NoteCall) -> Self:  # noqa: ARG002
+        """The same subject, which notes the calls of its author's `functions`; here there are none."""
         return self
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from oracle.profile import DOCUMENTS, Profile
 from statecheck.subject.deviation import KnownDeviation
 from statecheck.subject.known import known_in
-from statecheck.subject.subject import Subject, Tell, offers, safe_getattr
+from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
 from statecheck.text.names import meant_by
 from subjects.plain.outside import outside_of
 from subjects.plain.port import calls_so_far, use_port
@@ -91,10 +91,10 @@ class PlainSubject(Subject):
         found = getattr(self._names, type_, None)
         return found(**fields) if isinstance(found, type) else SimpleNamespace(**fields)
 
-    def told_of(self, tell: Tell) -> PlainSubject:
-        """The same subject, which says with what it calls the port's functions."""
+    def noting_calls(self, note: NoteCall) -> PlainSubject:
+        """The same subject, which notes the calls of the port's functions."""
         found = copy(self)
-        found.module = _Told(self.module, tell)
+        found.module = _Noting(self.module, note)
         return found
 
     @contextmanager
@@ -105,12 +105,12 @@ class PlainSubject(Subject):
             yield
 
 
-class _Told(ModuleType):
-    """Stands in for a port, and tells of its functions' calls before they are made."""
+class _Noting(ModuleType):
+    """Stands in for a port, and notes each call of its functions before it is made."""
 
-    def __init__(self, port: ModuleType, tell: Tell) -> None:
+    def __init__(self, port: ModuleType, note: NoteCall) -> None:
         super().__init__(port.__name__)
-        self._port, self._tell = port, tell
+        self._port, self._note = port, note
         self._functions = {plain.name: plain for plain in (one.as_in(port) for one in FUNCTIONS)}
 
     def __getattr__(self, name: str) -> Any:
@@ -118,7 +118,7 @@ class _Told(ModuleType):
         return partial(self._called, self._functions[name], found) if name in self._functions else found
 
     def _called(self, plain: Plain, function: Callable[..., Any], **arguments: Any) -> Any:
-        self._tell(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
+        self._note(plain.name, {name: arguments[name] for name in plain.arguments if name in arguments})
         return function(**arguments)
 
 

@@ -88,10 +88,10 @@ class MambaSpecDecodeGPUContext:
             self.tables = list(block_tables)
             self.is_initialized = True
 
-    def _told(self, num_reqs: int) -> dict[str, Any]:
-        """What every function that copies is told."""
+    def _states(self, num_reqs: int) -> dict[str, Any]:
+        """What every function that copies takes."""
         if not self.is_initialized:
-            raise NotOffered("a plain function is told with every call where states lie")
+            raise NotOffered("a plain function takes the places of states with every call")
         tables = [table[:num_reqs] for table in self.tables]
         return {"states": self.states, "block_tables": tables, "layout": state_layout()}
 
@@ -105,7 +105,7 @@ class MambaSpecDecodeGPUContext:
     ) -> None:
         ask(
             "precopy_states",
-            **self._told(num_reqs),
+            **self._states(num_reqs),
             idx_mapping=idx_mapping[:num_reqs],
             columns=state_idx_gpu,
             src_columns=src_col_gpu,
@@ -122,7 +122,7 @@ class MambaSpecDecodeGPUContext:
     ) -> None:
         ask(
             "postprocess_by_slot",
-            **self._told(num_reqs),
+            **self._states(num_reqs),
             idx_mapping=idx_mapping[:num_reqs],
             num_accepted_tokens=num_accepted_tokens_gpu,
             columns=state_idx_gpu,
@@ -141,7 +141,7 @@ class MambaSpecDecodeGPUContext:
     ) -> None:
         ask(
             "postprocess_by_row",
-            **self._told(num_reqs),
+            **self._states(num_reqs),
             num_accepted_tokens=num_accepted_tokens_gpu[:num_reqs],
             columns=mamba_state_idx_gpu[:num_reqs],
             num_scheduled_tokens=num_scheduled_tokens_gpu[:num_reqs],

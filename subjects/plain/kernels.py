@@ -8,7 +8,7 @@ from subjects.plain.port import ask
 try:
     from triton.runtime.jit import KernelInterface
 except ImportError:
-    # Nobody launches kernels there; a script looks at nothing but the brackets.
+    # Without Triton no kernel is launched; a script needs the brackets only.
     KernelInterface = object
 
 __all__ = ["preprocess_mamba_align_fused_kernel"]

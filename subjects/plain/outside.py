@@ -1,4 +1,4 @@
-"""Inputs of documented functions that no plain function hears of."""
+"""Inputs of documented functions that no plain function takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTEXT = "MambaSpecDecodeGPUContext"
 
 
 def outside_of(port: ModuleType, profile: Profile) -> tuple[Outside, ...]:
-    """What is outside for a port that follows these rules; refusals of what it does not hear of matter to one that promises to refuse only."""
+    """What is outside for a port that follows these rules; inputs that it does not take matter only if it promises to refuse."""
     everywhere = (
         Outside(
             f"{_CONTEXT}.initialize_from_forward_context",
@@ -74,13 +74,9 @@ def _with_a_bad_row(call: Call, profile: Profile) -> bool:
 
 
 _REFUSED = (
-    Outside(
-        "split_decodes_and_prefills", "plain functions are told of no bound of query lengths", _bound_too_low
-    ),
+    Outside("split_decodes_and_prefills", "plain functions take no bound of query lengths", _bound_too_low),
     *(
-        Outside(
-            f"{owner}.create", "plain functions are told of no drafts where caches are made", _without_room
-        )
+        Outside(f"{owner}.create", "plain functions take no drafts where caches are made", _without_room)
         for owner in (_CONTEXT, "MambaCopyBuffers", "MambaBuffers")
     ),
 )

@@ -112,7 +112,7 @@ def _said(
 
 
 _SINCE = (
-    _said((0,), _SPLIT, "nobody splits a batch without rows", splits_nothing),
+    _said((0,), _SPLIT, "no batch without rows is split", splits_nothing),
     _said((0,), "*Builder.build*", "no step without rows is built", builds_nothing),
     _said((0,), f"{_MAMBA}.build", "runners say which rows are in their prompt", says_no_prompts),
     _said((0, 31), f"{_GDN}.build", "runners say which rows are in their prompt", says_no_prompts),

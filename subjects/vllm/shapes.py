@@ -22,7 +22,7 @@ class MambaStateShapeCalculator(ReleasedShapeCalculator):
     def short_conv_state_shape(
         cls, tp_world_size: int, intermediate_size: int, conv_kernel: int, num_spec: int = 0
     ) -> Any:
-        """Until 0.28 it is not told how many tokens are speculative."""
+        """Until 0.28 it has no argument for speculative tokens."""
         drafts = {"num_spec": num_spec} if RELEASE >= (0, 29) else {}
         return super().short_conv_state_shape(tp_world_size, intermediate_size, conv_kernel, **drafts)
 

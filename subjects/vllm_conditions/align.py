@@ -159,7 +159,7 @@ def _late(one: Made) -> set[Place]:
 def _depends_on_block(one: Made, name: str, wrong: set[int], late: set[Place]) -> bool:
     """Whether each of these bytes of a block is one that a late load finds where the rules take it from.
 
-    That is the byte that was there, or what the rules bring to that place in turn, and so on; or one that nobody has brought at
+    That is the byte that was there, or what the rules bring to that place in turn, and so on; or one that was not copied at
     all, where that may be.
     """
     pool, start = _origins(one).get(name, Place(name, 0))

@@ -45,13 +45,13 @@ def _dropped(call: Call) -> tuple[int, ...]:
     """The rows whose accepted tokens GDN forgets: decodes that drafted nothing, where they are marked so, or none drafted."""
     if not _builds(call, gdn=True) or call.named.get(_COUNTS) is None:
         return ()
-    # Every release is told alike how many drafts there may be.
+    # The number of drafts is configured alike in every release.
     step, num_spec = step_of(call), config_of(call.named["self"], DOCUMENTS).num_spec
-    nobody = all((row.drafts or 0) <= 0 for row in step.rows)
+    undrafted = all((row.drafts or 0) <= 0 for row in step.rows)
     return tuple(
         number
         for number, row in enumerate(step.rows)
-        if num_spec and row.query_len and not is_prefill(step, row) and (nobody or row.drafts == -1)
+        if num_spec and row.query_len and not is_prefill(step, row) and (undrafted or row.drafts == -1)
     )
 
 

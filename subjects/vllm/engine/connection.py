@@ -68,8 +68,8 @@ class LiveConnection:
         kept = self.offers.kept + collections.Counter(freed)
         return Transfers(loading, self.loading(), saving, self.offers.saving, saved, kept)
 
-    def told(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
-        """What was loaded, what was saved, and for whom a load failed, since this was asked."""
+    def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
+        """What was loaded, what was saved, and the requests whose load failed, since the last step."""
         loaded, failed = tuple(self.transfers.written), tuple(self.transfers.unloaded)
         self.transfers.written.clear()
         self.transfers.unloaded.clear()

@@ -108,7 +108,7 @@ def live_connector() -> Any:
         def update_connector_output(self, connector_output: Any) -> None:
             meta = connector_output.kv_connector_worker_meta
             saved = () if meta is None else meta.saved
-            self.offers.told(connector_output.finished_recving or (), saved)
+            self.offers.transferred(connector_output.finished_recving or (), saved)
 
         def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
             return self.offers.finished(request, block_ids), None

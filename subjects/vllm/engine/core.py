@@ -130,7 +130,7 @@ class LiveEngine:
             *(
                 ()
                 if self.connection is None or seen.transfers is None
-                else self.connection.told(seen.transfers)
+                else self.connection.report(seen.transfers)
             ),
         )
 
@@ -172,8 +172,8 @@ class LiveEngine:
 
     def _update(self, seen: ObservedStep) -> None:
         scheduled, output = self.in_flight.popleft()
-        told = output.get_output() if hasattr(output, "get_output") else output
-        for outputs in self.scheduler.update_from_output(scheduled, told).values():
+        output = output.get_output() if hasattr(output, "get_output") else output
+        for outputs in self.scheduler.update_from_output(scheduled, output).values():
             for one in outputs.outputs:
                 seen.outputs[one.request_id] = tuple(one.new_token_ids)
                 if one.finish_reason is not None:

@@ -35,15 +35,15 @@ class LiveForward:
     def recurrent(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the group's layers as its metadata say."""
         found = list(accesses(metadata, self.memory.settings))
-        told = []
+        accessed = []
         for access in found:
             read = [self._read(layer, access) for layer in layers]
-            told.append((access, read))
+            accessed.append((access, read))
         # All rows read before one writes, as where all programs of a launch run at once.
-        for access, read in told:
+        for access, read in accessed:
             for layer, (window, state) in zip(layers, read, strict=True):
                 self._write(layer, access, window, state)
-            self._tell(group, access, list(read))
+            self._note(group, access, list(read))
 
     def _read(self, layer: LiveLayer, access: LiveAccess) -> tuple[list[int], int]:
         if not access.initial:
@@ -73,9 +73,9 @@ class LiveForward:
             if block > 0 and layer.kind != "short_conv":
                 layer.write_temporal(block, states[at])
 
-    def _tell(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
+    def _note(self, group: int, access: LiveAccess, read: list[tuple[list[int], int]]) -> None:
         written = {block for block, *_ in (*access.temporal, *access.boundaries)} | {access.window_block}
-        told = GroupAccess(
+        done = GroupAccess(
             group=group,
             initial=access.initial,
             blocks=(access.block, access.temporal_block),
@@ -86,9 +86,9 @@ class LiveForward:
         )
         row = self._row_of.get(access.tokens[0])
         if row is None:
-            self.stray.append(told)
+            self.stray.append(done)
         else:
-            self.rows[row].groups.append(told)
+            self.rows[row].groups.append(done)
 
     def attention(self, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the attention layers: the pages of each row's block table, and a slot for each of its tokens."""

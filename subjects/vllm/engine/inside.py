@@ -65,9 +65,7 @@ class Inside:
             raise NotOffered(f"an engine that calls functions of {settings.inside}")
         drafts = settings.runner == "V1" and settings.num_spec > 0
         if drafts and "mamba2" in self.builders and RELEASE < _COUNTS_ALWAYS:
-            raise NotOffered(
-                "accepted counts in a step in which nobody drafts, which the documents' builder wants"
-            )
+            raise NotOffered("accepted counts in a step without drafts, which the documents' builder wants")
         if self.builders and settings.checkpoints:
             raise NotOffered(
                 "states that a prefill saves on its way, which the documents' builders do not know"

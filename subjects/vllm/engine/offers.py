@@ -34,7 +34,7 @@ class LiveOffers:
         self.pool: Any = None
         self.manager: Any = None
         self.loads: dict[str, LiveTransfer] = {}
-        """By request, loads of which the scheduler has not been told that they are done, but for those within a step."""
+        """By request, loads that the scheduler does not know to be done, but for those within a step."""
         self.saves: dict[int, LiveTransfer] = {}
         self._stored: set[tuple[int, Any]] = set()
         self._asked: set[tuple[int, Any]] = set()
@@ -194,8 +194,8 @@ class LiveOffers:
         if name in self.loads or not self.settings.saves_at_end or not any(blocks):
             return False
         if not self.settings.prefix_caching:
-            told = self._waits_for_its_end(request) and len(request.output_token_ids) == 1
-            return told and self._save(self._prompt(request, blocks), name)
+            ends = self._waits_for_its_end(request) and len(request.output_token_ids) == 1
+            return ends and self._save(self._prompt(request, blocks), name)
         own = {(group, block) for group, several in enumerate(blocks) for block in several if block}
         moves = [
             BlockMove(group, block.block_id, prefix, owner, count)
@@ -204,7 +204,7 @@ class LiveOffers:
         ]
         return self._save(self._unasked(moves), name)
 
-    def told(self, loaded: Iterable[str], saved: Iterable[int]) -> None:
+    def transferred(self, loaded: Iterable[str], saved: Iterable[int]) -> None:
         """The worker is done with loads of these requests, and with saves of these numbers."""
         for name in loaded:
             self.loads.pop(name, None)

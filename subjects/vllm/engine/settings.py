@@ -81,7 +81,7 @@ def require_mode(settings: LiveSettings) -> None:
         raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
     if RELEASE < _FIRST and (settings.mode != "all" or settings.connector or RELEASE < _FIRST_IN_ALL):
         raise NotOffered(
-            f"what scenarios of release {RELEASE_NAME} show was never told apart from errors of ours"
+            f"what scenarios of release {RELEASE_NAME} show was never distinguished from errors of the harness"
         )
     if settings.mode != "all":
         return

@@ -82,7 +82,7 @@ class LiveLayer:
 
 
 class LiveMemory:
-    """All layers of an engine, group by group; group 0 is attention. New memory holds what is nobody's state."""
+    """All layers of an engine, group by group; group 0 is attention. New memory holds no request's state."""
 
     def __init__(self, settings: LiveSettings, dim_first: bool) -> None:
         self.settings, self.dim_first = settings, dim_first

@@ -125,7 +125,7 @@ def planned_ngrams() -> Any:
         def load_model(self, *_: Any) -> None: ...
 
         def propose(self, *arguments: Any, **__: Any) -> list[list[int]]:
-            # Before 0.25 it is not told how many drafts are wanted.
+            # Before 0.25 there is no argument for the number of drafts.
             sampled = next(one for one in arguments if isinstance(one, list))
             return [self.worker.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
 

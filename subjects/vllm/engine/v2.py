@@ -68,7 +68,7 @@ class LiveWorkerV2(LiveWorker):
         states = self.runner.req_states
         held = dict(states.req_id_to_index)
         lost = set(range(self.settings.max_num_seqs)) - {*held.values(), *states.free_indices}
-        return held | {f"slot {slot}, nobody's": slot for slot in lost}
+        return held | {f"slot {slot}, neither free nor of a request": slot for slot in lost}
 
     def _runner(self) -> Any:
         settings, config = self.settings, self.config

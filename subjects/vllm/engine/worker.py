@@ -14,7 +14,7 @@ from subjects.vllm.release import find
 
 
 class LiveWorker:
-    """Executes steps. What the scheduler is told of one is `execute`'s result; `rows` is what its forward has read.
+    """Executes steps. `execute` returns what the scheduler gets; `rows` is what its forward has read.
 
     A subclass makes the `runner`, whose model sets `forward`.
     """
