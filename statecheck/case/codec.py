@@ -7,14 +7,14 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from statecheck.case import failure, suspect, timeline, values
+from statecheck.case import failure, suspect, tensor, timeline, values
 from statecheck.case.values import Value
 from statecheck.data.decode import Decoder
 
 TAGS: dict[str, type] = {
     # Saved cases call a `WrongCell` by its earlier name.
     "Finding" if kind is timeline.WrongCell else name: kind
-    for module in (values, timeline, suspect, failure)
+    for module in (tensor, values, timeline, suspect, failure)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
 }

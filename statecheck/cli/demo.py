@@ -16,7 +16,8 @@ from rich.table import Table
 
 from statecheck import rooms
 from statecheck.case import Case
-from statecheck.case.values import Let, Tensor, resolve
+from statecheck.case.resolving import resolve
+from statecheck.case.values import Let, Tensor
 from statecheck.cli.options import seconds
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED
 from statecheck.execution.registry import load_properties

@@ -17,6 +17,7 @@ from statecheck.case import SCHEMA, Case, Failure, codec, values
 from statecheck.case.codec import decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
+from statecheck.case.resolving import resolve
 from statecheck.case.timeline import WrongCell
 from statecheck.case.values import (
     Address,
@@ -47,7 +48,6 @@ from statecheck.case.values import (
     int32,
     int64,
     record,
-    resolve,
 )
 from tests.breakages.broken import a_case, earlier_json
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from statecheck.case.raw import as_bytes, as_elements, described
+from statecheck.case.resolving import is_closed, resolve
 from statecheck.case.values import (
     ITEM_SIZES,
     Call,
@@ -18,8 +19,6 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
-    is_closed,
-    resolve,
 )
 
 
