@@ -10,27 +10,24 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from statecheck.campaign.record import CorpusRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
 from statecheck.case.former_names import first_name
 from statecheck.case.places import Places, print_case
 from statecheck.data.files import HOST, in_file_name, require_inside, write_whole
-from statecheck.data.locks import lock_within
+from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.port import Port
 from statecheck.subject import Subject, load
 
-_LOCK = ".lock"
 _LOCK_SECONDS = 2.0
 """A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
-_held_by_others: set[Path] = set()
 _ATTEMPTS = 5
 _BESIDE = 100
 _HOUR, _DAY = 3600.0, 86400.0
@@ -96,7 +93,7 @@ class Corpus:
             self._swept.add(folder)
             sweep(folder)
         for _ in range(_ATTEMPTS):
-            with suppress(FileExistsError, FileNotFoundError), _locked(folder):
+            with suppress(FileExistsError, FileNotFoundError), locked_folder(folder, _LOCK_SECONDS):
                 return _smaller_of_both(folder / name, case, weight)
         raise OSError(f"others keep on changing {name}")
 
@@ -250,47 +247,6 @@ def _place_of(path: Path) -> tuple[Path, Case | None]:
             return path, entry.case if entry is not None else None
         path, problem = path.with_name(f"{stem}-{number}.json"), entry.problem
     raise OSError(f"{stem}: {problem}")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Alone, as far as the file system can tell; where it cannot, files stay whole, if not always the smallest.
-
-    Raises:
-        OSError: another process holds the lock.
-    """
-    lock = _opened(folder / _LOCK)
-    try:
-        if lock is not None and not _lock_in_time(lock, folder):
-            raise OSError(f"another process has held its lock for {_LOCK_SECONDS:g} s and written nothing")
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock_in_time(lock: int, folder: Path) -> bool:
-    """Take the lock, as long as the processes that hold it write something; in vain once, and then without waiting."""
-    try:
-        taken = lock_within(lock, 0.0)
-        while not taken and folder not in _held_by_others:
-            before = _contents(folder)
-            taken = lock_within(lock, _LOCK_SECONDS)
-            if not taken and _contents(folder) == before:
-                break
-    except OSError:
-        # This file system has no locks.
-        return True
-    (_held_by_others.discard if taken else _held_by_others.add)(folder)
-    return taken
-
-
-def _opened(path: Path) -> int | None:
-    """The lock file, of which another user may be the owner."""
-    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
-        with suppress(OSError):
-            return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    return None
 
 
 def sweep(folder: Path) -> None:

@@ -9,10 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.campaign.known_defects import KnownDefectMatcher
+from statecheck.campaign.known_defects import (
+    GONE,
+    NOT_TRIED,
+    KnownDefectMatcher,
+    TriedProperty,
+    standing_of,
+)
 from statecheck.campaign.pending import KNOWN_PREFIX
-from statecheck.campaign.record import KnownRecord
-from statecheck.campaign.stale import GONE, NOT_TRIED, TriedProperty, standing_of
+from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.workers.tasks import Explore, Explored
 from statecheck.execution.verdict import Status

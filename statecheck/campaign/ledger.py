@@ -12,9 +12,9 @@ from typing import Any
 from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.launched import coverage_of, records_of
-from statecheck.campaign.record import (
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
     BucketRecord,
-    CampaignRecord,
     CompiledRecord,
     CorpusRecord,
     MarkRecord,

@@ -10,7 +10,8 @@ from typing import Protocol
 from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule import Schedule
 from statecheck.campaign.task_queue import TaskQueue

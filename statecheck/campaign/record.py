@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import builtins
+import datetime as dt
 import json
-from collections import Counter
+import re
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from statecheck.campaign.launched import KernelRecord
-from statecheck.campaign.record_rules import check_number, check_record
+from statecheck.campaign.record_parts import (
+    BucketRecord,
+    CompiledRecord,
+    CorpusRecord,
+    KnownRecord,
+    MarkRecord,
+    ProgressPoint,
+    PropertyRecord,
+)
 from statecheck.case.former_names import name_today
-from statecheck.data.decode import Decoder, format_value
+from statecheck.case.rules import require_path
+from statecheck.data.decode import Decoder, Misfit, format_value, require_once
 from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
-from statecheck.execution.counts import Counts
-from statecheck.execution.verdict import TELLING, Status
 
 SCHEMA = 3
 _READABLE = (3, 2, 1)
@@ -25,173 +32,13 @@ _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
 
 
-@dataclass
-class PropertyRecord:
-    """One property: what became of it, with how many examples in how many seconds of an engine's time.
-
-    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached, and the
-    branches of kernels that they took.
-    `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
-    functions returned were compared; `outside` and `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
-    ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
-    known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types for it, "" in
-    records from before there were ids.
-    """
-
-    name: str
-    sentence: str
-    kind: str
-    status: str
-    examples: int = 0
-    seconds: float = 0.0
-    behaviours: int = 0
-    launches: bool = False
-    detail: str = ""
-    compared: int = 0
-    outside: dict[str, int] = field(default_factory=dict)
-    not_offered: dict[str, int] = field(default_factory=dict)
-    discarded: int = 0
-    known: dict[str, int] = field(default_factory=dict)
-    report: str = ""
-    no_evidence: dict[str, int] = field(default_factory=dict)
-    unchecked: dict[str, int] = field(default_factory=dict)
-    id: str = ""
-    parts: int = 0
-
-    @property
-    def short(self) -> str:
-        """What tables call it."""
-        return self.id or self.name
-
-    @property
-    def named(self) -> str:
-        """Its name, and its id where it has one."""
-        return f"{self.name} ({self.id})" if self.id else self.name
-
-    @property
-    def counts(self) -> Counts:
-        """What became of its examples."""
-        outside, not_offered = Counter(self.outside), Counter(self.not_offered)
-        no_evidence, unchecked = Counter(self.no_evidence), Counter(self.unchecked)
-        numbers = (self.examples, self.compared, outside, not_offered, self.discarded)
-        return Counts(*numbers, no_evidence, unchecked, self.parts)
-
-    @property
-    def lacked_time(self) -> bool:
-        """Whether it is not tested because there were too few examples to say why not."""
-        return self.status == Status.NOT_TESTED.value and self.examples < TELLING
-
-    @property
-    def rate(self) -> float:
-        """Examples per second of an engine's time."""
-        return self.examples / self.seconds if self.seconds > 0 else 0.0
-
-
-@dataclass
-class BucketRecord:
-    """One thing that is wrong: every failing example of the same property, rule, fault and subject.
-
-    Args:
-        id: of the bucket; the name of its file in the corpus begins with the property's and ends with it.
-        rule: what the subject broke, see `bucket.Bucket`.
-        fault: kind of device fault or of the sanitizer's finding, "" for a wrong answer.
-        message: what was seen instead.
-        examples: failing examples that were seen of it.
-        at: seconds from the campaign's beginning to the first of them.
-        report: folder of its own report below the folder of reports; "" where none could be written.
-        corpus: its file in the corpus; "" where none could be written.
-        first_seen: {"date": "2026-11-21", "commit": "0123456789ab"} of the first campaign that met it.
-        note: such as that it did not repeat.
-        shrunk: its case is the smallest that was found, and not only one that was met.
-        case: the JSON of its shrunk `Case`.
-        property_id: the property's id, "" where it has none.
-    """
-
-    id: str
-    property: str
-    rule: str
-    fault: str
-    subject: str
-    sentence: str
-    message: str
-    examples: int
-    at: float
-    report: str = ""
-    corpus: str = ""
-    first_seen: dict[str, str] = field(default_factory=dict)
-    note: str = ""
-    case: dict[str, Any] = field(default_factory=dict)
-    shrunk: bool = True
-    property_id: str = ""
-
-    @builtins.property
-    def named(self) -> str:
-        """The property's name, and its id where it has one."""
-        return f"{self.property} ({self.property_id})" if self.property_id else self.property
-
-
-@dataclass
-class MarkRecord:
-    """A named situation, the topic that declares it, how many examples reached it, and which property did so first."""
-
-    name: str
-    topic: str
-    examples: int = 0
-    at: float | None = None
-    property: str = ""
-
-
-@dataclass
-class CorpusRecord:
-    """What became of a case of the corpus: "UNREADABLE", or as `Replay` says."""
-
-    file: str
-    verdict: str
-    message: str
-
-
-@dataclass
-class KnownRecord:
-    """A known defect as the campaign met it.
-
-    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
-    property, `report` the folder of its report, "" without one.
-    """
-
-    id: str
-    title: str = ""
-    link: str = ""
-    standing: str = "not tried"
-    properties: dict[str, int] = field(default_factory=dict)
-    report: str = ""
-    remark: str = ""
-
-    @property
-    def examples(self) -> int:
-        return sum(self.properties.values())
-
-    @property
-    def stale(self) -> bool:
-        """Whether it is declared, and no longer fails."""
-        return self.standing == "no longer fails"
-
-
-@dataclass
-class CompiledRecord:
-    """A kernel that Triton compiled: its variants, each a signature and a specialisation, and how often it was compiled."""
-
-    variants: list[str | list[str]] = field(default_factory=list)
-    compilations: int = 0
-
-
-@dataclass
-class ProgressPoint:
-    """Where the campaign stood `at` seconds after it began."""
-
-    at: float
-    examples: int
-    behaviours: int
-    buckets: int
+_ID_RULE = "letters, digits, '.', '_' and '-', at most 100, and begin with one of the first two"
+_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+_BUCKET = re.compile(r"[0-9a-f]{10}")
+_COMMIT = re.compile(r"[\w+ |]{0,1000}", re.ASCII)
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_MOST = 10**300
+_MOST_SHARDS = 1_000_000
 
 
 @dataclass
@@ -280,8 +127,8 @@ class CampaignRecord:
                 f"schema = {format_value(schema)}, but should be {SCHEMA} [Record.from_json]{why}"
             )
         try:
-            record: CampaignRecord = Decoder(check=check_number).build(cls, content)
-            check_record(record)
+            record: CampaignRecord = Decoder(check=_check_number).build(cls, content)
+            _check(record)
             _name_as_today(record)
         except ValueError as error:
             raise ValueError(f"{error} [Record.from_json]") from error
@@ -328,3 +175,53 @@ def _name_as_today(record: CampaignRecord) -> None:
         mark.property = name_today(mark.property)
     for known in record.known:
         known.properties = {name_today(name): count for name, count in known.properties.items()}
+
+
+def require_id(name: str, place: str) -> None:
+    """Raise a ValueError if a campaign's name may not name a folder."""
+    if not _ID.fullmatch(name):
+        raise Misfit(place, name, _ID_RULE)
+
+
+def _check_number(place: str, number: float) -> None:
+    """Refuse a number that counts or measures nothing."""
+    if not 0 <= number < _MOST:
+        raise Misfit(place, number, "a number from 0 to 10^300")
+
+
+def _check(record: CampaignRecord) -> None:
+    """Refuse a record whose fields contradict each other, or name another folder."""
+    require_id(record.id, "id")
+    require_path(record.subject, "subject", indices=False)
+    if not _COMMIT.fullmatch(record.commit):
+        raise Misfit("commit", record.commit, "the digits of a commit")
+    if not 1 <= record.shards <= _MOST_SHARDS or record.shard >= record.shards:
+        shard = f"{record.shard} of {record.shards}"
+        raise Misfit("shard", shard, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
+    _check_time(record.began)
+    _check_buckets(record)
+    require_once((one.name for one in record.properties), "properties")
+    require_once((one.name for one in record.marks), "marks")
+    require_once((one.id for one in record.known), "known")
+    for at, case in enumerate(record.corpus):
+        if PurePath(case.file).name != case.file:
+            raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
+
+
+def _check_time(began: str) -> None:
+    try:
+        if began:
+            dt.datetime.fromisoformat(began)
+    except ValueError:
+        raise Misfit("began", began, "a time as in ISO 8601") from None
+
+
+def _check_buckets(record: CampaignRecord) -> None:
+    for at, one in enumerate(record.buckets):
+        if not _BUCKET.fullmatch(one.id):
+            raise Misfit(f"buckets[{at}].id", one.id, "ten hexadecimal digits")
+        for name in ("report", "corpus"):
+            path = getattr(one, name)
+            if _HIDDEN.search(path):
+                raise Misfit(f"buckets[{at}].{name}", path, "a path without control characters")
+    require_once((one.id for one in record.buckets), "buckets")

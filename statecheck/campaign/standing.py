@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
-from statecheck.campaign.record import PropertyRecord
+from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.workers.tasks import Explored
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Tally
@@ -187,7 +188,7 @@ class Standing:
 
     def record(self) -> PropertyRecord:
         tested = self.tested
-        counts = {
+        counts: dict[str, Any] = {
             name: dict(count) if isinstance(count, Counter) else count
             for name, count in vars(self.counts).items()
         }

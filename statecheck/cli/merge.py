@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_rules import require_id
+from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import location
 from statecheck.text.command_lines import near

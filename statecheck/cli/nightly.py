@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_rules import require_id
+from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.campaign.shards.sharding import campaign_of, shard_of
 from statecheck.cli.campaign import commit_of, console, name_by_time, run_campaign
 from statecheck.cli.options import (

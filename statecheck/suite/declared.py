@@ -6,8 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from statecheck.campaign.known_defects import names_of
-from statecheck.campaign.stale import GONE, NOT_ENOUGH, TriedProperty, enough, standing_of
+from statecheck.campaign.known_defects import (
+    GONE,
+    NOT_ENOUGH,
+    TriedProperty,
+    enough,
+    names_of,
+    standing_of,
+)
 from statecheck.execution.example import Bench
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import TELLING, Status

@@ -1,13 +1,10 @@
-"""What pytest says of properties: a verdict for each, what no rule knows, and where an input that failed is kept."""
+"""The verdict of each property as pytest shows it."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import astuple, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,48 +12,21 @@ import pytest
 from hypothesis import settings
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.stale import enough
+from statecheck.campaign.known_defects import enough
 from statecheck.case import Case
-from statecheck.case.places import Places, print_case
-from statecheck.diagnose.diagnosis import Scene, diagnose, explain
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, property_of
-from statecheck.execution.unread import kept_unread
 from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
 from statecheck.kernels import coverage
-from statecheck.kernels.coverage import How
-from statecheck.report.markdown import write_report
 from statecheck.suite import declared
-from statecheck.suite.declared import DeclaredDefects, examples_wanted, run_missing
+from statecheck.suite.declared import examples_wanted, run_missing
+from statecheck.suite.last_failure import LastFailure
 from statecheck.suite.short import in_short
-from statecheck.workers.port import InWorker
+from statecheck.suite.summary import LAUNCHED, PROPERTY, TRIED, UNCHECKED, VERDICT, Summary
 
-_COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
-_WORST_FIRST = (
-    Status.FALSIFIED,
-    Status.UNEXPECTED_PASS,
-    Status.ERROR,
-    Status.KNOWN,
-    Status.PASSED,
-    Status.NOT_TESTED,
-    Status.NOT_APPLICABLE,
-)
-_SHOWN = (
-    Status.PASSED,
-    Status.FALSIFIED,
-    Status.UNEXPECTED_PASS,
-    Status.ERROR,
-    Status.KNOWN,
-    Status.NOT_APPLICABLE,
-    Status.NOT_TESTED,
-)
-_PROPERTY, _VERDICT, _UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
-_LAUNCHED, _TRIED = "statecheck launches", "statecheck tried"
 FAIL_ON_UNTESTED = "--fail-on-untested"
-_DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
-_NAMES = 8
 _judged = pytest.StashKey[Verdict]()
 
 
@@ -77,8 +47,8 @@ class PropertyTests:
 
     def __init__(self, reports: Path, bench: Bench | None = None) -> None:
         self._bench = bench
-        self._kept = _LastFailure(reports)
-        self._summary = _Summary()
+        self._kept = LastFailure(reports)
+        self._summary = Summary()
 
     def bench_of(self, item: pytest.Item) -> Bench:
         """Where the examples of a property's test run."""
@@ -145,7 +115,10 @@ class PropertyTests:
                     (declared.KEY, text) for text in declared.report_of(bench, tested, status)
                 ]
         if tested is not None and call.when == "call":
-            item.user_properties += [(_LAUNCHED, text) for text in _spelled(coverage.take().launches)]
+            launches = coverage.take().launches.items()
+            item.user_properties += [
+                (LAUNCHED, json.dumps([*astuple(how), times])) for how, times in launches
+            ]
         report = yield
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
@@ -236,153 +209,7 @@ def _tell(item: pytest.Item, tested: Property, status: Status, counts: Counts) -
     """Write the verdict on a test where its report takes it along."""
     # Several tests may be about one property, which then counts once; subjects of a suite count apart.
     name = item.nodeid if hasattr(item.function, "properties") else tested.name  # type: ignore[attr-defined]
-    item.user_properties += [(_PROPERTY, name), (_VERDICT, status.value)]
-    item.user_properties += [(_UNCHECKED, place) for place in sorted(counts.unchecked)]
+    item.user_properties += [(PROPERTY, name), (VERDICT, status.value)]
+    item.user_properties += [(UNCHECKED, place) for place in sorted(counts.unchecked)]
     if status is Status.NOT_TESTED:
-        item.user_properties += [(_TRIED, str(counts.examples >= TELLING))]
-
-
-def _spelled(launches: Mapping[How, int]) -> Iterator[str]:
-    """Launches as texts, which go from one process to another."""
-    return (json.dumps([*astuple(one), times]) for one, times in launches.items())
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMES]) + (f", and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
-
-
-class _LastFailure:
-    """The last input that failed in a test: on disk from that moment on, until its report is complete."""
-
-    def __init__(self, reports: Path) -> None:
-        self.latest: Case | None = None
-        self.reported: Case | None = None
-        """As its report has it, with the calls of a port's own functions."""
-        self._bench: Bench | None = None
-        self._places = Places(reports, prefix="statecheck-reports-")
-        self._name = ""
-        self._pending: set[Path] = set()
-
-    def begin(self, tested: Property, bench: Bench) -> None:
-        self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
-        self._pending.clear()
-        self._bench = bench
-        bench.on_falsified = self._keep
-        bench.on_error = partial(self._keep_unread, tested)
-
-    def _keep(self, case: Case) -> None:
-        self.latest = case
-        path = self._places.put(lambda folder: case.save(folder / "pending" / self._name, durable=False))
-        if path is not None:
-            self._pending.add(path)
-
-    def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
-        told = self._places.put(lambda folder: kept_unread(case, folder, tested))
-        if told is not None:
-            error.add_note(told)
-
-    def end(self, error: BaseException | None) -> list[str]:
-        """Report what a test that ended with `error` has found; lines for its reader."""
-        bench, self._bench = self._bench, None
-        if bench is None:
-            return []
-        bench.on_falsified = lambda case: None
-        bench.on_error = lambda case, error: None
-        latest, self.latest = self.latest, None
-        if isinstance(error, Falsified):
-            return self._reported(bench, error.case, "")
-        if isinstance(error, Flaky) and latest is not None:
-            return [
-                latest.message,
-                _DID_NOT_REPEAT.replace("*", ""),
-                *self._reported(bench, latest, _DID_NOT_REPEAT),
-            ]
-        return [f"an input that failed is in {path}" for path in sorted(self._pending)]
-
-    def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
-        module = bench.subject.module
-        fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
-        diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
-        note = " ".join(filter(None, (note, diagnosis.note)))
-        self.reported = case = explain(diagnosis, bench.subject).case
-        told = [
-            *bench.subject.defect_index.errors.values(),
-            *([diagnosis.note] if diagnosis.depends_on else []),
-        ]
-        directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
-        if directory is None:
-            print_case(case)
-            return [
-                *told,
-                "no folder took the report: the case is on the standard error",
-                *self._places.troubles,
-            ]
-        for path in self._pending:
-            path.unlink(missing_ok=True)
-        return [*told, f"report: {directory}/report.md", *self._places.troubles]
-
-
-class _Summary:
-    """The verdicts of a test run, of every process of it."""
-
-    def __init__(self) -> None:
-        self._verdicts: dict[str, tuple[str, Status]] = {}
-        self._unchecked: set[str] = set()
-        self._launches: Counter[How] = Counter()
-        self.defects = DeclaredDefects()
-        self._tried: set[str] = set()
-        self.others = 0
-        """Tests that were run and are about no property."""
-
-    def add(self, report: pytest.TestReport) -> None:
-        told = [(str(name), str(value)) for name, value in report.user_properties]
-        of = dict(told)
-        if _VERDICT in of:
-            self._verdicts[report.nodeid] = of[_PROPERTY], Status(of[_VERDICT])
-            if of.get(_TRIED) == str(True):
-                self._tried.add(of[_PROPERTY])
-        elif report.when == "call" and report.nodeid not in self._verdicts:
-            self.others += 1
-        self._unchecked.update(value for name, value in told if name == _UNCHECKED)
-        if of.get(_VERDICT) and report.when != "teardown":
-            self.defects.add(value for name, value in told if name == declared.KEY)
-        if report.when == "call":
-            # What comes after it has it too.
-            for *how, times in (json.loads(value) for name, value in told if name == _LAUNCHED):
-                self._launches[How(*how)] += times
-
-    @property
-    def is_void(self) -> bool:
-        """Whether there were properties to test, and not one of them was."""
-        found = [status for _, status in self._verdicts.values()]
-        return bool(found) and not any(status in _COMPARED for status in found)
-
-    @property
-    def untested(self) -> dict[str, bool]:
-        """Applicable properties that were not tested, and whether there were enough examples to say that it was no chance."""
-        found = (name for name, status in self._by_property().items() if status is Status.NOT_TESTED)
-        return {name: name in self._tried for name in sorted(found)}
-
-    def lines(self) -> Iterable[str]:
-        if not self._verdicts:
-            return
-        counted = Counter(self._by_property().values())
-        told = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
-        yield f"statecheck: {told}"
-        if self.is_void:
-            yield "statecheck: nothing was compared, so nothing is known about this subject"
-        if self.untested:
-            yield f"statecheck: not tested: {_named(list(self.untested))}"
-        if self._unchecked:
-            names = sorted(self._unchecked)
-            yield f"statecheck: seen but not compared, since no rule knows it: {_named(names)}"
-        if self._launches:
-            yield f"statecheck: kernels: {coverage.summary(self._launches)}"
-        yield from self.defects.lines()
-
-    def _by_property(self) -> dict[str, Status]:
-        """The worst of each property's tests."""
-        found: dict[str, Status] = {}
-        for name, status in self._verdicts.values():
-            found[name] = min(status, found.get(name, status), key=_WORST_FIRST.index)
-        return found
+        item.user_properties += [(TRIED, str(counts.examples >= TELLING))]

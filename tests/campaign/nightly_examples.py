@@ -9,9 +9,9 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 from statecheck.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
-from statecheck.campaign.record import (
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
     BucketRecord,
-    CampaignRecord,
     CompiledRecord,
     CorpusRecord,
     MarkRecord,

@@ -19,7 +19,8 @@ from hypothesis import settings
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
-from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.shards import comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import Display

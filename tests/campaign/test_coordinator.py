@@ -15,7 +15,8 @@ import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.workers.tasks import (
     ExamplesRun,

@@ -34,12 +34,13 @@ def test_a_held_lock_costs_a_second_once_and_the_case_goes_elsewhere(
     folder, fallback = tmp_path / "corpus", tmp_path / "reports" / "corpus"
     folder.mkdir()
     waited: list[float] = []
+    wait = locks.lock_within
 
     def lock_within(file: int, seconds: float) -> bool:
         waited.append(seconds)
-        return locks.lock_within(file, seconds)
+        return wait(file, seconds)
 
-    monkeypatch.setattr(corpus_module, "lock_within", lock_within)
+    monkeypatch.setattr(locks, "lock_within", lock_within)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         corpora = [Corpus(folder, fallback) for _ in range(3)]

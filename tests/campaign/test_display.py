@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from statecheck.campaign.record import CampaignRecord, KnownRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
 from statecheck.campaign.terminal.names import BrokenName
 from statecheck.campaign.terminal.told import known_table

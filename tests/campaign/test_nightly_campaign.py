@@ -16,7 +16,8 @@ import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison, compared, find_previous
 from statecheck.case import Case
 from statecheck.case.values import call

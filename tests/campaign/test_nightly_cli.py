@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.plan import Plan, seed_of
-from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.cli import main as cli
 from statecheck.cli import nightly as cli_nightly
 from statecheck.cli.campaign import commit_of

@@ -7,7 +7,8 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from statecheck.campaign.pages.junit import junit
-from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from tests.campaign.nightly_examples import (
     EXAMPLES,
     a_bucket,

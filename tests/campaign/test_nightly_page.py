@@ -13,9 +13,9 @@ import pytest
 
 from statecheck.campaign.pages import charts, summary
 from statecheck.campaign.pages.page import page, write_reports
-from statecheck.campaign.record import (
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
     BucketRecord,
-    CampaignRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,

@@ -10,7 +10,8 @@ import pytest
 
 from statecheck import rooms
 from statecheck.campaign.corpus import file_name
-from statecheck.campaign.record import BucketRecord, CampaignRecord, KnownRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, KnownRecord, PropertyRecord
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import Case
 from statecheck.case.former_names import FORMER_NAMES

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
 from statecheck.cli import compatibility_runs as compatibility_run
 from statecheck.cli.compatibility_runs import ReleaseCampaigns, run_compatibility
 from statecheck.cli.main import main

@@ -16,7 +16,8 @@ from rich.console import Console
 from statecheck.campaign.pages.junit import junit
 from statecheck.campaign.pages.page import page
 from statecheck.campaign.pages.summary import markdown
-from statecheck.campaign.record import CampaignRecord, KnownRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.shards.comparison import compared
 from statecheck.campaign.terminal.display import Display, kernels, summary
 from statecheck.campaign.terminal.told import known_table, tell_failures, tell_known

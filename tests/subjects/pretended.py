@@ -18,7 +18,8 @@ import pytest
 from statecheck.campaign import coordinator
 from statecheck.campaign.coordinator import Watch
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.workers import pool
 from statecheck.campaign.workers.gpus import Gpu
 from statecheck.campaign.workers.handle import WorkerHandle

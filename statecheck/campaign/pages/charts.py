@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from statecheck.campaign.record import ProgressPoint
+from statecheck.campaign.record_parts import ProgressPoint
 from statecheck.report.line_chart import Line, chart
 
 _MOST_ROWS, _MOST_POINTS = 20, 150

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from statecheck.campaign.pages.summary import WRONG
-from statecheck.campaign.record import BucketRecord, CampaignRecord, CorpusRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, CorpusRecord, PropertyRecord
 from statecheck.execution.verdict import Status
 from statecheck.text import brief, visible
 

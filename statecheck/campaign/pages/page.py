@@ -11,10 +11,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statecheck.campaign.causes import CauseGroup
 from statecheck.campaign.pages import charts, summary
+from statecheck.campaign.pages.causes import CauseGroup
 from statecheck.campaign.pages.junit import junit
-from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison, compared
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.campaign.causes import CauseGroup, grouped, summed_up
 from statecheck.campaign.launched import coverage_of
+from statecheck.campaign.pages.causes import CauseGroup, grouped, summed_up
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.terminal.told import bucket_in, replay_line
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE

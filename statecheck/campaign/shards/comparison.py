@@ -6,7 +6,8 @@ import datetime as dt
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 
 LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""

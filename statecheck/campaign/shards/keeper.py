@@ -10,7 +10,8 @@ from types import ModuleType
 
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.pages.page import write_reports
-from statecheck.campaign.record import BucketRecord, CampaignRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord
 from statecheck.campaign.shards.comparison import find_previous
 from statecheck.campaign.shards.merge import size_of
 from statecheck.case import Case

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from statecheck.campaign.launched import coverage_of, records_of
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import (
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
     BucketRecord,
-    CampaignRecord,
     CompiledRecord,
     CorpusRecord,
     KnownRecord,

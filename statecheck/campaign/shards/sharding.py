@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record_rules import require_id
+from statecheck.campaign.record import require_id
 
 _CAMPAIGN = "CAMPAIGN"
 _RUNS = {"GITHUB_RUN_ID": "github", "SLURM_ARRAY_JOB_ID": "slurm", "BUILDKITE_BUILD_NUMBER": "buildkite"}

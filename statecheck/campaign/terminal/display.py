@@ -14,7 +14,8 @@ from rich.text import Text
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.launched import coverage_of
-from statecheck.campaign.record import CampaignRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.names import BrokenName
 from statecheck.execution.verdict import Status

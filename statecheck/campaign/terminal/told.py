@@ -8,8 +8,9 @@ from pathlib import PurePath
 
 from rich.table import Table
 
-from statecheck.campaign.causes import CauseGroup, grouped
-from statecheck.campaign.record import BucketRecord, CampaignRecord, KnownRecord
+from statecheck.campaign.pages.causes import CauseGroup, grouped
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, KnownRecord
 from statecheck.campaign.terminal.names import BrokenName
 from statecheck.execution.verdict import Status
 from statecheck.rooms import working_folder

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from statecheck.campaign.record import CorpusRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Tally
 from statecheck.kernels.compilations import Kernels

@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.causes import grouped
 from statecheck.campaign.defects import KnownDefects, pending_name
 from statecheck.campaign.known_defects import names_of
 from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.pages.causes import grouped
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import summary

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.record import (
-    BucketRecord,
-    CampaignRecord,
-    CorpusRecord,
-    MarkRecord,
-    PropertyRecord,
-)
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, CorpusRecord, MarkRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import (
     ABSENT,
     RateChange,

@@ -12,9 +12,9 @@ import pytest
 
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
-from statecheck.campaign.record import (
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
     BucketRecord,
-    CampaignRecord,
     CompiledRecord,
     CorpusRecord,
     MarkRecord,

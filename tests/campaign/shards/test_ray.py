@@ -16,7 +16,8 @@ import pytest
 
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.plan import Plan, seed_of
-from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_actors import Cluster
 from statecheck.campaign.shards.ray_cluster import run_on_ray

@@ -1,0 +1,180 @@
+"""The records that a campaign's record consists of: of properties, failures, marks, cases and known defects."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import TELLING, Status
+
+
+@dataclass
+class PropertyRecord:
+    """One property: what became of it, with how many examples in how many seconds of an engine's time.
+
+    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached, and the
+    branches of kernels that they took.
+    `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
+    functions returned were compared; `outside` and `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
+    ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
+    known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types for it, "" in
+    records from before there were ids.
+    """
+
+    name: str
+    sentence: str
+    kind: str
+    status: str
+    examples: int = 0
+    seconds: float = 0.0
+    behaviours: int = 0
+    launches: bool = False
+    detail: str = ""
+    compared: int = 0
+    outside: dict[str, int] = field(default_factory=dict)
+    not_offered: dict[str, int] = field(default_factory=dict)
+    discarded: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    report: str = ""
+    no_evidence: dict[str, int] = field(default_factory=dict)
+    unchecked: dict[str, int] = field(default_factory=dict)
+    id: str = ""
+    parts: int = 0
+
+    @property
+    def short(self) -> str:
+        """What tables call it."""
+        return self.id or self.name
+
+    @property
+    def named(self) -> str:
+        """Its name, and its id where it has one."""
+        return f"{self.name} ({self.id})" if self.id else self.name
+
+    @property
+    def counts(self) -> Counts:
+        """What became of its examples."""
+        outside, not_offered = Counter(self.outside), Counter(self.not_offered)
+        no_evidence, unchecked = Counter(self.no_evidence), Counter(self.unchecked)
+        numbers = (self.examples, self.compared, outside, not_offered, self.discarded)
+        return Counts(*numbers, no_evidence, unchecked, self.parts)
+
+    @property
+    def lacked_time(self) -> bool:
+        """Whether it is not tested because there were too few examples to say why not."""
+        return self.status == Status.NOT_TESTED.value and self.examples < TELLING
+
+    @property
+    def rate(self) -> float:
+        """Examples per second of an engine's time."""
+        return self.examples / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class BucketRecord:
+    """One thing that is wrong: every failing example of the same property, rule, fault and subject.
+
+    Args:
+        id: of the bucket; the name of its file in the corpus begins with the property's and ends with it.
+        rule: what the subject broke, see `bucket.Bucket`.
+        fault: kind of device fault or of the sanitizer's finding, "" for a wrong answer.
+        message: what was seen instead.
+        examples: failing examples that were seen of it.
+        at: seconds from the campaign's beginning to the first of them.
+        report: folder of its own report below the folder of reports; "" where none could be written.
+        corpus: its file in the corpus; "" where none could be written.
+        first_seen: {"date": "2026-11-21", "commit": "0123456789ab"} of the first campaign that met it.
+        note: such as that it did not repeat.
+        shrunk: its case is the smallest that was found, and not only one that was met.
+        case: the JSON of its shrunk `Case`.
+        property_id: the property's id, "" where it has none.
+    """
+
+    id: str
+    property: str
+    rule: str
+    fault: str
+    subject: str
+    sentence: str
+    message: str
+    examples: int
+    at: float
+    report: str = ""
+    corpus: str = ""
+    first_seen: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    case: dict[str, Any] = field(default_factory=dict)
+    shrunk: bool = True
+    property_id: str = ""
+
+    @builtins.property
+    def named(self) -> str:
+        """The property's name, and its id where it has one."""
+        return f"{self.property} ({self.property_id})" if self.property_id else self.property
+
+
+@dataclass
+class MarkRecord:
+    """A named situation, the topic that declares it, how many examples reached it, and which property did so first."""
+
+    name: str
+    topic: str
+    examples: int = 0
+    at: float | None = None
+    property: str = ""
+
+
+@dataclass
+class CorpusRecord:
+    """What became of a case of the corpus: "UNREADABLE", or as `Replay` says."""
+
+    file: str
+    verdict: str
+    message: str
+
+
+@dataclass
+class KnownRecord:
+    """A known defect as the campaign met it.
+
+    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
+    property, `report` the folder of its report, "" without one.
+    """
+
+    id: str
+    title: str = ""
+    link: str = ""
+    standing: str = "not tried"
+    properties: dict[str, int] = field(default_factory=dict)
+    report: str = ""
+    remark: str = ""
+
+    @property
+    def examples(self) -> int:
+        return sum(self.properties.values())
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is declared, and no longer fails."""
+        return self.standing == "no longer fails"
+
+
+@dataclass
+class CompiledRecord:
+    """A kernel that Triton compiled: its variants, each a signature and a specialisation, and how often it was compiled."""
+
+    variants: list[str | list[str]] = field(default_factory=list)
+    compilations: int = 0
+
+
+@dataclass
+class ProgressPoint:
+    """Where the campaign stood `at` seconds after it began."""
+
+    at: float
+    examples: int
+    behaviours: int
+    buckets: int

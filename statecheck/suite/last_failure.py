@@ -1,0 +1,91 @@
+"""The input of a property's test that failed last: kept on disk, and reported when the test ends."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from hypothesis.errors import Flaky
+
+from statecheck.case import Case
+from statecheck.case.places import Places, print_case
+from statecheck.diagnose.diagnosis import Scene, diagnose, explain
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.registry import Property
+from statecheck.execution.unread import kept_unread
+from statecheck.report.markdown import write_report
+from statecheck.workers.port import InWorker
+
+_DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
+
+
+class LastFailure:
+    """The last input that failed in a test: on disk from that moment on, until its report is complete."""
+
+    def __init__(self, reports: Path) -> None:
+        self.latest: Case | None = None
+        self.reported: Case | None = None
+        """As its report has it, with the calls of a port's own functions."""
+        self._bench: Bench | None = None
+        self._places = Places(reports, prefix="statecheck-reports-")
+        self._name = ""
+        self._pending: set[Path] = set()
+
+    def begin(self, tested: Property, bench: Bench) -> None:
+        self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
+        self._pending.clear()
+        self._bench = bench
+        bench.on_falsified = self._keep
+        bench.on_error = partial(self._keep_unread, tested)
+
+    def _keep(self, case: Case) -> None:
+        self.latest = case
+        path = self._places.put(lambda folder: case.save(folder / "pending" / self._name, durable=False))
+        if path is not None:
+            self._pending.add(path)
+
+    def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
+        told = self._places.put(lambda folder: kept_unread(case, folder, tested))
+        if told is not None:
+            error.add_note(told)
+
+    def end(self, error: BaseException | None) -> list[str]:
+        """Report what a test that ended with `error` has found; lines for its reader."""
+        bench, self._bench = self._bench, None
+        if bench is None:
+            return []
+        bench.on_falsified = lambda case: None
+        bench.on_error = lambda case, error: None
+        latest, self.latest = self.latest, None
+        if isinstance(error, Falsified):
+            return self._reported(bench, error.case, "")
+        if isinstance(error, Flaky) and latest is not None:
+            return [
+                latest.message,
+                _DID_NOT_REPEAT.replace("*", ""),
+                *self._reported(bench, latest, _DID_NOT_REPEAT),
+            ]
+        return [f"an input that failed is in {path}" for path in sorted(self._pending)]
+
+    def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
+        module = bench.subject.module
+        fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
+        diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
+        note = " ".join(filter(None, (note, diagnosis.note)))
+        self.reported = case = explain(diagnosis, bench.subject).case
+        told = [
+            *bench.subject.defect_index.errors.values(),
+            *([diagnosis.note] if diagnosis.depends_on else []),
+        ]
+        directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
+        if directory is None:
+            print_case(case)
+            return [
+                *told,
+                "no folder took the report: the case is on the standard error",
+                *self._places.troubles,
+            ]
+        for path in self._pending:
+            path.unlink(missing_ok=True)
+        return [*told, f"report: {directory}/report.md", *self._places.troubles]

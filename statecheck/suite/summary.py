@@ -1,0 +1,109 @@
+"""The verdicts of a test run over all of its processes, and what is printed of them at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from statecheck.execution.verdict import Status
+from statecheck.kernels import coverage
+from statecheck.kernels.coverage import How
+from statecheck.suite import declared
+from statecheck.suite.declared import DeclaredDefects
+
+_COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
+_WORST_FIRST = (
+    Status.FALSIFIED,
+    Status.UNEXPECTED_PASS,
+    Status.ERROR,
+    Status.KNOWN,
+    Status.PASSED,
+    Status.NOT_TESTED,
+    Status.NOT_APPLICABLE,
+)
+_SHOWN = (
+    Status.PASSED,
+    Status.FALSIFIED,
+    Status.UNEXPECTED_PASS,
+    Status.ERROR,
+    Status.KNOWN,
+    Status.NOT_APPLICABLE,
+    Status.NOT_TESTED,
+)
+PROPERTY, VERDICT, UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
+LAUNCHED, TRIED = "statecheck launches", "statecheck tried"
+"""Names of the user properties in which the report of a test carries these from process to process."""
+_NAMES = 8
+
+
+class Summary:
+    """The verdicts of a test run, of every process of it."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[str, tuple[str, Status]] = {}
+        self._unchecked: set[str] = set()
+        self._launches: Counter[How] = Counter()
+        self.defects = DeclaredDefects()
+        self._tried: set[str] = set()
+        self.others = 0
+        """Tests that were run and are about no property."""
+
+    def add(self, report: pytest.TestReport) -> None:
+        told = [(str(name), str(value)) for name, value in report.user_properties]
+        of = dict(told)
+        if VERDICT in of:
+            self._verdicts[report.nodeid] = of[PROPERTY], Status(of[VERDICT])
+            if of.get(TRIED) == str(True):
+                self._tried.add(of[PROPERTY])
+        elif report.when == "call" and report.nodeid not in self._verdicts:
+            self.others += 1
+        self._unchecked.update(value for name, value in told if name == UNCHECKED)
+        if of.get(VERDICT) and report.when != "teardown":
+            self.defects.add(value for name, value in told if name == declared.KEY)
+        if report.when == "call":
+            # What comes after it has it too.
+            for *how, times in (json.loads(value) for name, value in told if name == LAUNCHED):
+                self._launches[How(*how)] += times
+
+    @property
+    def is_void(self) -> bool:
+        """Whether there were properties to test, and not one of them was."""
+        found = [status for _, status in self._verdicts.values()]
+        return bool(found) and not any(status in _COMPARED for status in found)
+
+    @property
+    def untested(self) -> dict[str, bool]:
+        """Applicable properties that were not tested, and whether there were enough examples to say that it was no chance."""
+        found = (name for name, status in self._by_property().items() if status is Status.NOT_TESTED)
+        return {name: name in self._tried for name in sorted(found)}
+
+    def lines(self) -> Iterable[str]:
+        if not self._verdicts:
+            return
+        counted = Counter(self._by_property().values())
+        told = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
+        yield f"statecheck: {told}"
+        if self.is_void:
+            yield "statecheck: nothing was compared, so nothing is known about this subject"
+        if self.untested:
+            yield f"statecheck: not tested: {_named(list(self.untested))}"
+        if self._unchecked:
+            names = sorted(self._unchecked)
+            yield f"statecheck: seen but not compared, since no rule knows it: {_named(names)}"
+        if self._launches:
+            yield f"statecheck: kernels: {coverage.summary(self._launches)}"
+        yield from self.defects.lines()
+
+    def _by_property(self) -> dict[str, Status]:
+        """The worst of each property's tests."""
+        found: dict[str, Status] = {}
+        for name, status in self._verdicts.values():
+            found[name] = min(status, found.get(name, status), key=_WORST_FIRST.index)
+        return found
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMES]) + (f", and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
