@@ -61,40 +61,35 @@ def log(*lines: str, case: str = "/a.json", kernel: str = KERNEL) -> str:
 # Its lines.
 
 
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [(RAW, "read after write race"), (WAR, "write after read race"), (WAW, "write after write race")],
-)
-def test_a_report_names_kind_kernel_line_and_case(message: str, kind: str) -> None:
-    (found,) = parse(log(assertion(message)), {KERNEL}).findings
-    assert (found.kind, found.kernel, found.place, found.case) == (kind, KERNEL, f"{FILE}:88", "/a.json")
-    assert (found.own, found.launch) == (True, "/out/0.pickle")
+FINDINGS: dict[str, tuple[str, dict[str, object]]] = {
+    "kind, kernel, line, case and launch": (
+        log(assertion(RAW)),
+        {"kind": "read after write race", "kernel": KERNEL, "place": f"{FILE}:88", "case": "/a.json", "own": True, "launch": "/out/0.pickle"},
+    ),
+    "write after read": (log(assertion(WAR)), {"kind": "write after read race"}),
+    "write after write, by many programs": (
+        log(*(assertion(WAW, block=block) for block in range(5))),
+        {"kind": "write after write race", "count": 5},
+    ),
+    "the launch that was announced last": (
+        log(f"LAUNCH {KERNEL} /out/1.pickle", assertion(WAW), kernel="first_kernel"),
+        {"kernel": KERNEL, "launch": "/out/1.pickle"},
+    ),
+    "a kernel of others": (log(assertion(WAW), kernel="triton_poi_fused"), {"own": False}),
+    "no line": (log(assertion(WAW, line=0).replace(FILE, "<unknown>")), {"kind": "write after write race", "place": ""}),
+    "an assertion of the kernel itself": (
+        log(assertion("block >= 0", function=KERNEL)),
+        {"kind": "assertion failed: block >= 0"},
+    ),
+}  # fmt: skip
 
 
-def test_a_report_is_of_the_launch_that_was_announced_last() -> None:
-    text = log("LAUNCH other_kernel /out/1.pickle", assertion(WAW), kernel="first_kernel")
-    assert [one.kernel for one in parse(text, {"other_kernel"}).findings] == ["other_kernel"]
-
-
-def test_the_same_line_seen_by_many_programs_is_counted_once() -> None:
-    (found,) = parse(log(*(assertion(WAW, block=block) for block in range(5))), {KERNEL}).findings
-    assert found.count == 5
-
-
-def test_a_report_on_a_kernel_of_others_is_not_the_subjects() -> None:
-    (found,) = parse(log(assertion(WAW), kernel="triton_poi_fused"), {KERNEL}).findings
-    assert not found.own
-
-
-def test_a_report_without_a_line_is_understood() -> None:
-    (found,) = parse(log(assertion(WAW, line=0).replace(FILE, "<unknown>")), {KERNEL}).findings
-    assert (found.kind, found.place) == ("write after write race", "")
-
-
-def test_an_assertion_of_the_kernel_itself_is_a_finding_and_no_race() -> None:
-    (found,) = parse(log(assertion("block >= 0", function=KERNEL)), {KERNEL}).findings
-    assert found.kind == "assertion failed: block >= 0"
-    assert judge(found, Opinion(), shares_words=True) == found
+@pytest.mark.parametrize(("text", "fields"), FINDINGS.values(), ids=FINDINGS)
+def test_a_log_is_parsed_into_a_finding(text: str, fields: dict[str, object]) -> None:
+    (finding,) = parse(text, {KERNEL}).findings
+    assert {name: getattr(finding, name) for name in fields} == fields
+    if "race" not in finding.kind:
+        assert judge(finding, Opinion(), shares_words=True) == finding
 
 
 @pytest.mark.parametrize(
@@ -127,24 +122,13 @@ def seen(name: str) -> CellSanitizer:
 
 
 @pytest.mark.usefixtures("executed")
-@pytest.mark.parametrize("name", ["write_write", "read_write"])
-def test_a_control_that_has_to_be_reported_has_a_race(name: str) -> None:
-    assert [one.kernel for one in seen(name).races] == [f"{name}_control"]
-
-
-@pytest.mark.usefixtures("executed")
-def test_the_controls_that_are_right_share_neither_bytes_nor_words() -> None:
-    watch = seen("right")
-    assert (watch.races, watch.shared) == ([], [])
-    assert watch.launches == 2
-
-
-@pytest.mark.usefixtures("executed")
-def test_the_control_of_shared_words_shares_no_byte() -> None:
-    watch = seen("shared_word")
-    assert watch.races == []
-    assert [one.kernel for one in watch.shared] == ["shared_word_control"]
-    assert "touch different bytes of the same 4" in watch.shared[0].message
+def test_each_control_shares_what_it_should() -> None:
+    assert [one.kernel for one in seen("write_write").races] == ["write_write_control"]
+    assert [one.kernel for one in seen("read_write").races] == ["read_write_control"]
+    right, words = seen("right"), seen("shared_word")
+    assert (right.races, right.shared, right.launches) == ([], [], 2)
+    assert (words.races, [one.kernel for one in words.shared]) == ([], ["shared_word_control"])
+    assert "touch different bytes of the same 4" in words.shared[0].message
 
 
 def find(
@@ -227,36 +211,35 @@ RACE = Race(KERNEL, ("align.py:88", "align.py:88"), "programs share a byte")
 SAME = Opinion(shared=[SHARED])
 
 
-def verdict(opinion: Opinion, *, shares_words: bool = True) -> str:
-    return judge(REPORT, opinion, shares_words=shares_words).verdict
+VERDICTS: dict[str, tuple[Opinion, bool, str, str]] = {
+    "ours sees it": (replace(SAME, races=[RACE]), True, FINDING, "ours says: race; programs share a byte"),
+    "a shared word at the line": (SAME, True, FALSE_ALARM, "programs share a word"),
+    "without the control": (SAME, False, UNDECIDED, "Triton's says: race; "),
+    "nothing shared": (
+        Opinion(),
+        True,
+        UNDECIDED,
+        "ours says: no race, and no word of 4 bytes that two programs share at this line",
+    ),
+    "shared elsewhere": (
+        Opinion(shared=[replace(SHARED, places=("align.py:8", "align.py:9"))]),
+        True,
+        UNDECIDED,
+        "no word of 4 bytes",
+    ),
+    "not launched": (
+        Opinion(reason="hang: no answer"),
+        True,
+        UNDECIDED,
+        "Triton's says: race; ours could not make the launch: hang: no answer",
+    ),
+}
 
 
-def test_a_race_that_ours_sees_as_well_is_a_finding() -> None:
-    found = judge(REPORT, replace(SAME, races=[RACE]), shares_words=True)
-    assert (found.verdict, found.opinion) == (FINDING, "ours says: race; programs share a byte")
-
-
-def test_a_shared_word_at_the_same_line_is_a_false_alarm() -> None:
-    assert verdict(SAME) == FALSE_ALARM
-
-
-@pytest.mark.parametrize(
-    ("opinion", "why"),
-    [
-        (Opinion(), "ours says: no race, and no word of 4 bytes that two programs share at this line"),
-        (Opinion(shared=[replace(SHARED, places=("align.py:8", "align.py:9"))]), "no word of 4 bytes"),
-        (Opinion(reason="hang: no answer"), "ours could not make the launch: hang: no answer"),
-    ],
-)
-def test_whatever_is_not_shown_to_be_one_is_undecided_and_says_why(opinion: Opinion, why: str) -> None:
-    found = judge(REPORT, opinion, shares_words=True)
-    assert found.verdict == UNDECIDED
-    assert found.opinion.startswith("Triton's says: race; ")
-    assert why in found.opinion
-
-
-def test_without_the_control_a_shared_word_excuses_nothing() -> None:
-    assert verdict(SAME, shares_words=False) == UNDECIDED
+@pytest.mark.parametrize(("opinion", "shares_words", "verdict", "why"), VERDICTS.values(), ids=VERDICTS)
+def test_a_report_is_judged(opinion: Opinion, shares_words: bool, verdict: str, why: str) -> None:
+    found = judge(REPORT, opinion, shares_words=shares_words)
+    assert (found.verdict, why in found.opinion) == (verdict, True)
 
 
 @lru_cache
