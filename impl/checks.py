@@ -1,7 +1,7 @@
 """Refusals: one grammar for every error that bad input causes, and the checks that raise it.
 
-A message reads `argument = seen, but should be expected [function]`, so that whoever meets it knows
-what was passed, what is allowed and which function said so.
+A message reads `argument = seen, but should be expected [function]`, so that a reader knows
+what was passed, what is allowed and which function refused it.
 """
 
 from collections.abc import Container

@@ -48,13 +48,15 @@ def classes() -> dict[str, list[str]]:
 def complaints() -> list[str]:
     """A line for each name that several classes have without a reason, and for each reason that is out of date."""
     several = {name: files for name, files in classes().items() if len(files) > 1}
-    told = [
+    complaints = [
         f"class {name}: defined in {' and '.join(files)}, but should be in one module, or in SHARED_NAMES"
         for name, files in several.items()
         if name not in SHARED_NAMES
     ]
     stale = sorted(SHARED_NAMES.keys() - several)
-    return told + [f"class {name}: in SHARED_NAMES, but should have several definitions" for name in stale]
+    return complaints + [
+        f"class {name}: in SHARED_NAMES, but should have several definitions" for name in stale
+    ]
 
 
 if __name__ == "__main__":

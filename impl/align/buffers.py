@@ -19,8 +19,8 @@ class CpuGpuBuffer:
     """The same tensor twice, `cpu` on the host and `gpu` on the device, both zero at first.
 
     `np`: the NumPy view of `cpu`; without `with_numpy` there is no such attribute. `pin_memory` is heeded
-    where there is CUDA. Copies do not wait for the device: whoever rewrites `cpu` while one may still be
-    under way, or reads `cpu` after `copy_to_cpu`, has to wait first.
+    where there is CUDA. Copies do not wait for the device: a caller that rewrites `cpu` while one may still
+    be under way, or reads `cpu` after `copy_to_cpu`, has to wait first.
 
     Raises ValueError naming `size` if there is no dimension or a negative one, and naming `dtype` if NumPy
     does not have it (bfloat16) and `with_numpy` is set. Source: contract 1.8.

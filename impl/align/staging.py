@@ -73,16 +73,16 @@ def stage_postprocess_inputs_to_gpu(
 
 def staging_buffers(ctx: MambaSpecDecodeGPUContext, place: str, function: str) -> list[CpuGpuBuffer]:
     """The context's buffers of running columns, scheduled, computed and draft tokens."""
-    found = {
+    buffers = {
         "mamba_state_idx_buf": ctx.mamba_state_idx_buf,
         "num_scheduled_tokens_buf": ctx.num_scheduled_tokens_buf,
         "num_computed_tokens_buf": ctx.num_computed_tokens_buf,
         "num_draft_tokens_buf": ctx.num_draft_tokens_buf,
     }
-    for name, buffer in found.items():
+    for name, buffer in buffers.items():
         if buffer is None:
             refuse(f"{place}.{name}", None, "a CpuGpuBuffer", function)
-    return [buffer for buffer in found.values() if buffer is not None]
+    return [buffer for buffer in buffers.values() if buffer is not None]
 
 
 def batch_ids(req_ids: Sequence[str], num_reqs: int, function: str) -> Sequence[str]:

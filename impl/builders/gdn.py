@@ -67,7 +67,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self.spec_state_indices_tensor = empty(rows, 1 + self.num_spec)
         self.non_spec_state_indices_tensor = empty(rows)
         self.spec_sequence_masks = empty(rows, dtype=torch.bool)
-        # Whatever the step, its tokens are these: nobody writes here again.
+        # The tokens of every step are these; nothing is written here again.
         self.spec_token_indx = torch.arange(rows, dtype=torch.int32, device=device)
         self.non_spec_token_indx = empty(rows)
         self._tokens = BufferPrefixes(self.spec_token_indx)
@@ -122,7 +122,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
 
         A row is speculative if it is no prefill and has drafts, none included, or a single token; the latter
         only where `is_prefilling` or `seq_lens_cpu_upper_bound` tells prefills apart. Without counts no row
-        is, which is right if nobody accepted more than one token.
+        is, which is right if no row accepted more than one token.
 
         Raises ValueError naming the attribute of `common_attn_metadata` that is not in order (see
         `BatchReader`); `is_prefilling` (a decode without prior state); `num_decode_draft_tokens_cpu` (form,

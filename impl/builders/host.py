@@ -118,7 +118,7 @@ class BatchReader:
 
 def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str) -> Queries:
     lengths = starts[1:] - starts[:-1]
-    # The array is kept for later batches, so that nobody may write to it.
+    # The array is kept for later batches, so it must not change.
     lengths.flags.writeable = False
     shortest, longest = extremes(lengths)
     filled = _rows_before_padding(starts, lengths, shortest, function)

@@ -181,7 +181,7 @@ def bound_states(
         rule = "be get_conv_copy_spec or get_temporal_copy_spec"
         require(kind is not None, f"mamba_state_copy_funcs[{index}]", kind, rule)
     _, first = mamba_groups(groups)
-    found: list[StateTensor] = []
+    states_read: list[StateTensor] = []
     for group, names in enumerate(group.layer_names for group in groups if group.spec is not None):
         for name in names:
             require(name in layers, "forward_context", tuple(layers), f"have the layer {name!r}")
@@ -194,8 +194,8 @@ def bound_states(
                 _require_view(view, kind, f"{place}[{index}]")
                 state = view.state(kind, group)
                 _require_rows(state, layout, 1 + first.num_speculative_blocks, f"{place}[{index}]")
-                found.append(state)
-    return tuple(found)
+                states_read.append(state)
+    return tuple(states_read)
 
 
 @rule

@@ -53,14 +53,14 @@ def after_step(row: int, run: int, first: int, last: int, count: int, block_size
     A row whose boundary lies in its running column has used up its accepted tokens: the state comes to
     the front, so the next count is 1, whether or not it was there already. Source: contract 2.2.
     """
-    found = boundary(first, last, block_size)
-    if found is None:
+    crossed = boundary(first, last, block_size)
+    if crossed is None:
         return AfterStep(count, None)
-    if found.column == run:
+    if crossed.column == run:
         count = 1
-        if found.bias == 0:
+        if crossed.bias == 0:
             return AfterStep(count, None)
-    return AfterStep(count, Move(row, run, found.column, found.bias))
+    return AfterStep(count, Move(row, run, crossed.column, crossed.bias))
 
 
 @rule

@@ -92,8 +92,8 @@ def copies_of(
 def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move, profile: Profile) -> Copy:
     """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
 
-    Empty where a column is a sentinel or outside the row, or a block is the null block: nobody's bytes
-    are read, and nobody's are overwritten. Refused where the profile says that callers see to it.
+    Empty where a column is a sentinel or outside the row, or a block is the null block: no other
+    request's bytes are read or overwritten. Refused where the profile says that callers see to it.
     """
     assert move.bias >= 0, f"{move} goes back in time"
     src_col = source_column(state.kind, move)
@@ -203,7 +203,7 @@ def _written(name: str, pool: Pool, contents: Sequence[tuple[int, bytes]]) -> Po
 
 
 def _assert_independent(copies: Sequence[Copy]) -> None:
-    """Copies run in any order, so memory that one writes is nobody else's to write or read."""
+    """Copies run in any order, so no copy reads or writes what another one writes."""
     reads, writes = [], []
     for owner, copy in enumerate(copies):
         for (source_pool, source), (target_pool, target), length in copy:

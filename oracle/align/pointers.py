@@ -50,7 +50,7 @@ def require_all_columns(
 
 
 def require_columns(blocks: Sequence[int], state: StateTensor, src_col: int, dst_col: int, bias: int) -> None:
-    """Refuse columns that the request does not have, and blocks that nobody owns in any of them."""
+    """Refuse columns that the request does not have, and blocks without an owner in any of them."""
     columns = len(blocks)
     require(src_col < columns, "src_col", src_col, f"be < {columns}, the request's columns")
     require(dst_col < columns, "dst_col", dst_col, f"be < {columns}, the request's columns")

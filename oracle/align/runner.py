@@ -121,7 +121,7 @@ def require_blocks(
     requests: Mapping[str, RunnerRequest],
     states: Sequence[StateTensor],
 ) -> None:
-    """Refuse copies from or to columns that a request does not have, or blocks that nobody owns.
+    """Refuse copies from or to columns that a request does not have, or blocks without an owner.
 
     Named `block_ids`, with the column where that one is the matter. Source: contract 4, `preprocess_mamba`.
     """
@@ -142,11 +142,11 @@ def listed(
     layout: str,
 ) -> list[Entry]:
     """The plan as pointer lists. Source: document 4, `preprocess_mamba`."""
-    found: list[Entry] = []
+    written: list[Entry] = []
     for move in plan.moves:
         blocks = requests[req_ids[move.row]].block_ids
-        found.extend(entries(states, layout, blocks, move.src_col, move.dst_col, move.bias))
-    return found
+        written.extend(entries(states, layout, blocks, move.src_col, move.dst_col, move.bias))
+    return written
 
 
 def copied_by_lists(

@@ -94,7 +94,7 @@ def is_spec_row(step: BuilderStep, config: BuilderConfig, row: StepRow) -> bool:
     """Whether a row reads its state at the offset of the tokens that it accepted in the last step.
 
     That is any decode with drafts, none included; and where the host can tell decodes from prompt
-    chunks, also a decode that nobody offered drafts to, since it may still have accepted some.
+    chunks, also a decode without drafts, since it may still have accepted some.
     Releases that tell by the drafts alone read the same state where one token was accepted.
     """
     if config.num_spec == 0 or not step.has_accepted or not is_decode(step, row):

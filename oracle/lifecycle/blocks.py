@@ -15,9 +15,9 @@ class OutOfBlocks(Exception):
 
 
 class BlockPool:
-    """Blocks 1 to `num_blocks` - 1; block 0 is the null block, which is nobody's.
+    """Blocks 1 to `num_blocks` - 1; block 0 is the null block, which has no owner.
 
-    A block that nobody holds is free. If it is registered it can still be hit, until it is taken for something else:
+    A block without an owner is free. If it is registered it can still be hit, until it is taken for something else:
     then, or when it is freed without being registered, whatever it held is gone. Source: contract 2.8.
     """
 
@@ -30,7 +30,7 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks that nobody holds, those that can still be hit among them."""
+        """Blocks without an owner, those that can still be hit among them."""
         return len(self._free)
 
     def take(self, count: int) -> list[int]:
@@ -86,7 +86,7 @@ class BlockPool:
         return next(iter(self._found.get(key, ())), None)
 
     def forget_all(self) -> None:
-        """Empty the prefix cache; what nobody holds is gone with it."""
+        """Empty the prefix cache; what has no owner is gone with it."""
         for block in list(self.registered):
             self._forget(block)
             if block in self._free:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from oracle.lifecycle.named_states import advanced, next_token
 
 Found = tuple[str, int, tuple[int, ...]]
-"""Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for nobody's."""
+"""Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request."""
 
 
 @dataclass
@@ -48,11 +48,11 @@ class KnownStates:
 
     Args:
         requests: by their names; see `add`.
-        strangers: states that are no request's, and what they were made of: a state, and a token.
+        others: states of no request, and what they were made of: a state, and a token.
     """
 
     requests: dict[str, LiveRequest] = field(default_factory=dict)
-    strangers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    others: dict[int, tuple[int, int]] = field(default_factory=dict)
     _index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     _order: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -65,7 +65,7 @@ class KnownStates:
         """What the forward makes of a state, drafts that are rejected among it."""
         for token in tokens:
             before, state = state, advanced(state, token)
-            self.strangers[state] = before, token
+            self.others[state] = before, token
 
     def found(self, state: int, first: str = "") -> Found:
         """Whose it is: that of request `first`, where several have it."""
@@ -77,9 +77,9 @@ class KnownStates:
             if owners:
                 name = first if first in owners else min(owners, key=self._order.__getitem__)
                 return name, owners[name], tuple(more)
-            if state not in self.strangers:
+            if state not in self.others:
                 return "?", 0, ()
-            state, token = self.strangers[state]
+            state, token = self.others[state]
             more.insert(0, token)
 
     def meaning(self, state: int) -> str:

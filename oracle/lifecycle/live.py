@@ -109,9 +109,7 @@ class LiveLaws:
     def _attention(self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner]) -> Iterator[Broken]:
         wanted = [request.state(at + 1) for at in range(request.computed)]
         for layer, keys in enumerate(row.keys):
-            wrong = [
-                at for at, (found, right) in enumerate(zip(keys, wanted, strict=False)) if found != right
-            ]
+            wrong = [at for at, (key, right) in enumerate(zip(keys, wanted, strict=False)) if key != right]
             if wrong:
                 key = keys[wrong[0]]
                 column = request.id, 0, wrong[0] // self.block_sizes[0]
@@ -127,10 +125,10 @@ class LiveLaws:
     def _groups(
         self, request: LiveRequest, row: ForwardRow, places: tuple[int, ...], owned: set[Any]
     ) -> Iterator[Broken]:
-        told = Counter(access.group for access in row.groups)
+        runs = Counter(access.group for access in row.groups)
         for group in range(1, len(self.block_sizes)):
-            if told[group] != 1:
-                seen = f"group {group} runs {request.id} {told[group]} times"
+            if runs[group] != 1:
+                seen = f"group {group} runs {request.id} {runs[group]} times"
                 yield "metadata", seen, "should run it once", {"request": request.id}
         for access in row.groups:
             if tuple(access.tokens) != places:
@@ -195,7 +193,7 @@ class LiveLaws:
                 yield (
                     "published",
                     f"block {block} of group {group} may be hit",
-                    "should be of somebody's tokens",
+                    "should be of a request's tokens",
                     {"group": group, "block": block},
                 )
                 continue
@@ -213,28 +211,28 @@ class LiveLaws:
     def _contents(self, law: str, what: str, of: Stored) -> Iterator[Broken]:
         """What of (group, block, request, tokens, contents) is not the state after so many tokens of the request."""
         group, block, name, count, contents = of
-        for kind, found in contents:
-            wrong = self._wrong(self.requests[name], group, count, kind, found)
+        for kind, content in contents:
+            wrong = self._wrong(self.requests[name], group, count, kind, content)
             if wrong:
                 conv = kind == "conv"
-                told = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
+                states = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
                 yield (
                     law,
-                    f"block {block} of group {group}, {what} as {count} tokens of {name}, holds {told}",
+                    f"block {block} of group {group}, {what} as {count} tokens of {name}, holds {states}",
                     "should hold the state after exactly these",
                     self._about(name, count, wrong, (group, block), conv=conv),
                 )
                 break
 
-    def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, found: Any) -> Sequence[int]:
+    def _wrong(self, request: LiveRequest, group: int, count: int, kind: str, content: Any) -> Sequence[int]:
         """What stands in a block instead of the state after `count` tokens; nothing where it is that one."""
         if kind == "keys":
             first = (count - 1) // self.block_sizes[group] * self.block_sizes[group]
-            pairs = zip(found, range(first, count), strict=False)
+            pairs = zip(content, range(first, count), strict=False)
             return next(([key] for key, at in pairs if key != request.state(at + 1)), [])
         if kind == "temporal":
-            return [] if found == request.state(count) else [found]
-        return [] if tuple(found) == request.window(count, self.window) else found
+            return [] if content == request.state(count) else [content]
+        return [] if tuple(content) == request.window(count, self.window) else content
 
     def _outputs(self, seen: ObservedStep) -> Iterator[Broken]:
         """What requests say is what they say with every feature off."""

@@ -17,11 +17,11 @@ def advanced(state: int, token: int) -> int:
 
 def states_after(tokens: Iterable[int]) -> list[int]:
     """The state after each of the tokens."""
-    state, found = 0, []
+    state, states = 0, []
     for token in tokens:
         state = advanced(state, token)
-        found.append(state)
-    return found
+        states.append(state)
+    return states
 
 
 def next_token(state: int) -> int:

@@ -41,12 +41,14 @@ def _owned_twice(seen: ObservedStep) -> Iterator[Broken]:
     for name, group, column, block in seen.owners_after:
         owners.setdefault(block, []).append((name, group, column))
     shared = {block for _, block, *_ in seen.published}
-    for block, found in owners.items():
-        names, groups, columns = (set(one) for one in zip(*found, strict=True))
+    for block, columns_held in owners.items():
+        names, groups, columns = (set(one) for one in zip(*columns_held, strict=True))
         about = {"group": min(groups), "block": block}
-        if len(names) < len(found) or len(groups) > 1 or (_ATTENTION in groups and len(columns) > 1):
-            places = ", ".join(f"column {column} of {name} in group {group}" for name, group, column in found)
+        if len(names) < len(columns_held) or len(groups) > 1 or (_ATTENTION in groups and len(columns) > 1):
+            places = ", ".join(
+                f"column {column} of {name} in group {group}" for name, group, column in columns_held
+            )
             yield "owned", f"block {block} is {places}", "should be one column of one group", about
-        if len(found) > 1 and block not in shared:
+        if len(columns_held) > 1 and block not in shared:
             wanted = "should have one, as no published prefix"
-            yield "owned", f"block {block} has {len(found)} owners", wanted, about
+            yield "owned", f"block {block} has {len(columns_held)} owners", wanted, about

@@ -8,7 +8,7 @@ from oracle.rules import rule
 class Prefixes:
     """Equal sequences of tokens have equal numbers, different ones different numbers; the empty one is 0.
 
-    The state after a prefix is a value identified by that prefix, whoever computed it, in whatever steps.
+    The state after a prefix is a value identified by that prefix, whichever request computed it, in whatever steps.
     Source: contract 2.1, S_n and C_n.
     """
 
@@ -30,11 +30,11 @@ class Prefixes:
 
     def path(self, prefix: int, tokens: Iterable[int]) -> list[int]:
         """The prefixes after each of `tokens`, which follow `prefix`."""
-        found = []
+        prefixes = []
         for token in tokens:
             prefix = self.extended(prefix, token)
-            found.append(prefix)
-        return found
+            prefixes.append(prefix)
+        return prefixes
 
     def length(self, prefix: int) -> int:
         """How many tokens it has."""
@@ -46,11 +46,11 @@ class Prefixes:
 
     def tokens(self, prefix: int) -> list[int]:
         """The tokens that it is a number for."""
-        found = []
+        tokens = []
         while prefix:
-            found.append(self._tokens[prefix])
+            tokens.append(self._tokens[prefix])
             prefix = self._parents[prefix]
-        return found[::-1]
+        return tokens[::-1]
 
     @rule
     def last(self, prefix: int, count: int) -> list[int]:
@@ -58,8 +58,8 @@ class Prefixes:
 
         These identify the rows of a conv window: a token's conv input depends on all tokens up to it.
         """
-        found = []
+        prefixes = []
         for _ in range(count):
-            found.append(prefix)
+            prefixes.append(prefix)
             prefix = self._parents[prefix]
-        return found[::-1]
+        return prefixes[::-1]

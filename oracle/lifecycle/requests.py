@@ -109,7 +109,7 @@ class SchedulerStep:
     """What a scheduler hands to a worker.
 
     `finished`, `preempted`: ids since the step before. Requests that a reset of the prefix cache preempted are in `reset`
-    and not among the latter: a worker that keeps rows is never told that they are gone, they just come back as resumed.
+    and not among the latter: a worker that keeps rows does not learn that they are gone; they come back as resumed.
     `lost` are the blocks whose contents
     are gone before the step begins; `registered` those that hold a full prefix once it has ended.
     """

@@ -60,7 +60,7 @@ class Scheduler:
 
     @rule
     def reset(self) -> None:
-        """Empty the prefix cache, for which every running request is preempted, and no worker is told."""
+        """Empty the prefix cache, for which every running request is preempted; workers do not learn of it."""
         self._reset += [request.id for request in self.running]
         for request in reversed(self.running):
             self._wait_again(request)
@@ -83,9 +83,9 @@ class Scheduler:
                 rows += self._come_in(request, wished[request.id])
         for row in rows:
             self.requests[row.id].seen = True
-        told = tuple(self._finished), tuple(preempted_now), tuple(self._reset)
+        gone = tuple(self._finished), tuple(preempted_now), tuple(self._reset)
         self._finished, self._reset = [], []
-        return SchedulerStep(tuple(rows), *told, tuple(self.pool.drain()), self._registered)
+        return SchedulerStep(tuple(rows), *gone, tuple(self.pool.drain()), self._registered)
 
     def commit(self, step: SchedulerStep, sampled: Mapping[str, Sequence[int]]) -> None:
         """What a step's requests sampled: accepted drafts and a token more, or nothing in the middle of a prompt."""
@@ -150,8 +150,8 @@ class Scheduler:
         request.computed = (len(hit[0]) if hit else 0) * self.geometry.block_size
         length, drafts = self._length(request, wish)
         taken = sum(not self.pool.holders(block) for blocks in hit for block in blocks if block != NULL_BLOCK)
-        for own, found in zip(request.lists, hit, strict=False):
-            own.hit(found)
+        for own, columns in zip(request.lists, hit, strict=False):
+            own.hit(columns)
         if length == 0 or not self.has_room(request, length, taken):
             request.forget_blocks()
             return []
@@ -181,9 +181,9 @@ class Scheduler:
             return []
         groups = range(self.geometry.num_groups)
         for count in range((len(request.tokens) - 1) // self.geometry.block_size, 0, -1):
-            found = [self._columns(request, group, count) for group in groups]
-            if all(found):
-                return found
+            columns = [self._columns(request, group, count) for group in groups]
+            if all(columns):
+                return columns
         return []
 
     def _columns(self, request: Request, group: int, count: int) -> list[int]:
@@ -221,7 +221,7 @@ class Scheduler:
     ) -> ScheduledRequest:
         first, known = request.computed, length - len(drafts)
         comes_in = not request.lists[0].allocated
-        told = [0 if comes_in else len(blocks.returned) for blocks in request.lists]
+        sent = [0 if comes_in else len(blocks.returned) for blocks in request.lists]
         self._allocate(request, first + length)
         self._register(request, first + known)
         prefixes = request.prefixes[first + 1 : first + 1 + known]
@@ -235,7 +235,7 @@ class Scheduler:
             drafts,
             (*request.tokens[first : first + known], *drafts),
             (*prefixes, *self.prefixes.path(prefixes[-1], drafts)),
-            tuple(tuple(one.returned[start:]) for one, start in zip(request.lists, told, strict=True)),
+            tuple(tuple(blocks.returned[start:]) for blocks, start in zip(request.lists, sent, strict=True)),
             is_new=not request.seen,
             is_resumed=request.seen and comes_in,
             is_prefilling=is_prefilling,

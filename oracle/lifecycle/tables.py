@@ -9,9 +9,9 @@ from oracle.types import cdiv
 
 @dataclass
 class BlockList:
-    """`columns[j]` is the block of column j; `returned` are the ids in the order in which the worker was told them.
+    """`columns[j]` is the block of column j; `returned` are the ids in the order in which the worker got them.
 
-    The worker appends what it is told and is never told that a column has moved or was freed, so its list keeps
+    The worker appends the ids that it gets and does not learn that a column has moved or was freed, so its list keeps
     aliases in such columns. `last_state` is the column whose state the next step starts from, while it has to be kept
     although the request has gone on to another column; -1 without one. Source: contract 2.8.
     """

@@ -1,6 +1,6 @@
 """Situations by name: which of the cases that rules tell apart there are, and which have come up.
 
-Whoever looks for mistakes asks after every example what was reached, and learns in the end what never was. What was
+A campaign asks after every example what was reached, and knows in the end what never was. What was
 reached is kept by process, and not for threads.
 """
 
@@ -63,6 +63,6 @@ def declared() -> dict[str, Situation]:
 
 def take() -> frozenset[str]:
     """The names of the situations that were reached since the last call."""
-    found = frozenset(_REACHED)
+    situations = frozenset(_REACHED)
     _REACHED.clear()
-    return found
+    return situations

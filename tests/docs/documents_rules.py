@@ -71,7 +71,7 @@ def _drafts(intact: ModuleType) -> Names:
 
 
 def _first_tokens(intact: ModuleType) -> Names:
-    """Documents 1 and 3: a row is a decode for being short; nobody looks at who is still in his prompt."""
+    """Documents 1 and 3: a row is a decode for being short; whether it is still in its prompt does not count."""
     kinds = ("Mamba1", "Mamba2", "GDN")
     bases = [getattr(intact, f"{kind}AttentionMetadataBuilder") for kind in kinds]
     return {base.__name__: _by_length_alone(base) for base in bases}
@@ -81,10 +81,10 @@ def _by_length_alone(base: Any) -> type:
     class Builder(base):
         def build(self, common_prefix_len: int, common_attn_metadata: Any, *args: Any, **kwargs: Any) -> Any:
             m = common_attn_metadata
-            # Nobody is said to be in his prompt; saying nothing would be refused.
+            # No row is marked as in its prompt; without marks the batch would be refused.
             unmarked = torch.zeros(m.num_reqs, dtype=torch.bool)
-            told = replace(m, is_prefilling=unmarked, seq_lens_cpu_upper_bound=None)
-            return super().build(common_prefix_len, told, *args, **kwargs)
+            marked = replace(m, is_prefilling=unmarked, seq_lens_cpu_upper_bound=None)
+            return super().build(common_prefix_len, marked, *args, **kwargs)
 
     return _named(base, Builder)
 

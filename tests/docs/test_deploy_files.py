@@ -67,8 +67,8 @@ def test_the_options_that_files_and_people_rely_on_exist(
 ) -> None:
     with pytest.raises(SystemExit):
         cli.main([command, "--help"])
-    told = capsys.readouterr().out
-    assert [one for one in PROMISED[command] if one not in told] == []
+    printed = capsys.readouterr().out
+    assert [option for option in PROMISED[command] if option not in printed] == []
 
 
 @needs_schemas

@@ -1,4 +1,4 @@
-"""Whoever decides by one of the documents' own rules, where ours differ, is found out by the machines in a few steps."""
+"""A subject that follows one of the documents' own rules, where ours differ, fails a state machine within a few steps."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RowsForget(ByRow):
 
 @dataclass(eq=False)
 class PromptsAlone(ByRow):
-    """Whoever is past the tokens of his prompt is not prefilling, though he may replay others. Contract 1.6."""
+    """A request past the tokens of its prompt is not prefilling, though it may replay others. Contract 1.6."""
 
     _prompts: dict[str, int] = field(default_factory=dict)
 

@@ -80,14 +80,14 @@ def _content(
     return {
         "environment": numbers.environment(),
         "unit": "microseconds",
-        "peer": _spelled(peer),
+        "peer": _name_of(peer),
         "device": device or None,
         "host": [asdict(row) for row in host],
         "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
     }
 
 
-def _spelled(peer: Subject | None) -> str | None:
+def _name_of(peer: Subject | None) -> str | None:
     """A release by its name, a file by its path."""
     if peer is None:
         return None

@@ -97,13 +97,13 @@ class BenchCache:
 
     def states(self, layer: int) -> list[torch.Tensor]:
         """The layer's conv and temporal states, as a model holds them: [blocks, *shape]."""
-        pool, found, offset = self.pools[layer], [], 0
+        pool, states, offset = self.pools[layer], [], 0
         for shape, dtype in self._states:
             blocks = pool.view(dtype).view(1 + self.rows * _USED, -1)
             first, size = offset // dtype.itemsize, prod(shape)
-            found.append(blocks[:, first : first + size].unflatten(1, shape))
+            states.append(blocks[:, first : first + size].unflatten(1, shape))
             offset += size * dtype.itemsize
-        return found
+        return states
 
     def forward_context(self) -> dict[str, Any]:
         return {

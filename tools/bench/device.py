@@ -183,7 +183,7 @@ def _times(
 
 def same_results(cache: BenchCache, load_: CopyLoad, ours: Side, theirs: Side) -> bool:
     """Whether two sides leave the same bytes in all pools, and the same counts, from the same beginning."""
-    expected = [found.clone() for found in _result(cache, load_, ours)]
+    expected = [tensor.clone() for tensor in _result(cache, load_, ours)]
     return all(map(torch.equal, expected, _result(cache, load_, theirs)))
 
 

@@ -12,8 +12,8 @@ _PLAIN_WIDTH = 120
 
 def console() -> Console:
     """Of the terminal, or of a file as wide as the tables."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:

@@ -257,7 +257,7 @@ ROWS: tuple[tuple[str, str, str, str, tuple[Step, ...]], ...] = (
     (
         "contract 1.8, `collect_mamba_copy_meta`, room",
         "lists for 1 request, 2 requests",
-        "`IndexError` in the middle of the second request; the first copy is done by whoever catches it",
+        "`IndexError` in the middle of the second request; a caller that catches it has the first copy done",
         "`ValueError` naming `bufs.offset`, before anything of the request is written",
         _written_down(0, 1, times=2),
     ),
@@ -266,7 +266,7 @@ ROWS: tuple[tuple[str, str, str, str, tuple[Step, ...]], ...] = (
         "2 requests, of which `requests` does not have the second",
         (
             "`KeyError` after the first one's column is remembered and its count is 1, with the copy not made: tried again, "
-            "it reads a column that nobody wrote"
+            "it reads a column that was never written"
         ),
         "`ValueError` naming `requests['r1']`, before anything is changed",
         _without_second(TWO_ROWS),

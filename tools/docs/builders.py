@@ -43,7 +43,7 @@ ROWS = (
     (
         "document 1, `_compute_common_metadata`, rows in their prompt",
         "1 request: the first token of its prompt",
-        "a decode: it reads a state that nobody wrote",
+        "a decode: it reads a state that was never written",
         (
             "a prefill, where `is_prefilling` or `seq_lens_cpu_upper_bound` tells; otherwise a precondition, checked for "
             "host tensors"
@@ -158,7 +158,7 @@ ROWS = (
     (
         "document 3, `build`, rows in their prompt",
         "1 request: the first token of its prompt",
-        "a decode: it reads a state that nobody wrote",
+        "a decode: it reads a state that was never written",
         "a prefill, as in document 1's row",
         _built(GDN, PROMPT),
     ),

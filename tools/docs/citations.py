@@ -55,14 +55,14 @@ def complaints(root: Path = ROOT) -> list[str]:
     if not (root / RULES).exists():
         return [f"{RULES}: missing, but should have the rules that are cited"]
     missing = [folder for folder in FOLDERS if not (root / folder).is_dir()]
-    told = [f"{folder}: missing, but its citations should be checked" for folder in missing]
+    dead = [f"{folder}: missing, but its citations should be checked" for folder in missing]
     known = rules(root)
     for path in _files(root):
         text, place = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        told += [f"{place}:{line}" for line in _dead_citations(text, known)]
+        dead += [f"{place}:{line}" for line in _dead_citations(text, known)]
         if path.suffix == ".md":
-            told += [f"{place}:{line}" for line in _dead_links(text, path, root)]
-    return told
+            dead += [f"{place}:{line}" for line in _dead_links(text, path, root)]
+    return dead
 
 
 def rules(root: Path = ROOT) -> dict[str, str]:
@@ -119,12 +119,12 @@ def _rule_of(kind: str, number: str) -> str:
 
 def _numbers(text: str) -> list[str]:
     """The numbers of a list, with those that a range leaves out."""
-    found = re.findall(_NUMBER, text)
+    numbers = re.findall(_NUMBER, text)
     for first, last in _RANGE.findall(text):
         (chapter, _, low), (_, _, high) = first.rpartition("."), last.rpartition(".")
         between = [f"{chapter}.{at}" if chapter else str(at) for at in range(int(low) + 1, int(high))]
-        found[found.index(first) + 1 : found.index(first) + 1] = between
-    return found
+        numbers[numbers.index(first) + 1 : numbers.index(first) + 1] = between
+    return numbers
 
 
 def _without_code_blocks(text: str) -> str:

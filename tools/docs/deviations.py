@@ -201,7 +201,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "document 2, both copy specifications",
         "blocks `[0]`",
-        "copies the null block, which holds nobody's state",
+        "copies the null block, which holds no request's state",
         "`ValueError` naming `block_ids[0]`",
         (_copy("get_temporal_copy_spec", [0], 1),),
     ),
@@ -221,7 +221,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
     Deviation(
         "contract 1.2, `split_decodes_and_prefills`, releases that dropped that shortcut",
-        "lengths 1, 0, threshold 1, uniform, short extends are prefills, nobody in a prompt",
+        "lengths 1, 0, threshold 1, uniform, short extends are prefills, no row in a prompt",
         "the padding row becomes a prefill, and a full graph no longer fits",
         "2 decodes: padding of a uniform batch stays what it pads",
         (_split((1, 0), (False, False), 1, require_uniform=True, treat_short_extends_as_decodes=False),),

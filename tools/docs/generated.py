@@ -30,19 +30,19 @@ def run_table(write: bool, check: bool) -> int:
         1 if a symbol lacks a room, or a file is out of date or has no place for a part, or a citation or link leads nowhere.
     """
     tested = load_properties()
-    found = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
+    complaints = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
     ours = {"symbols": symbols.table(tested), "properties": property_table.table(tested)}
     parts = ours | {"deviations": deviations.table()} | _saved()
     for name, text in parts.items():
-        if write and not found:
-            found += part(name).write(text)
+        if write and not complaints:
+            complaints += part(name).write(text)
         elif check:
-            found += part(name).differences(text, command_line("table", write=True))
+            complaints += part(name).differences(text, command_line("table", write=True))
         elif not write:
             print(text, end="\n\n")
-    for complaint in found:
+    for complaint in complaints:
         print(complaint, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if complaints else 0
 
 
 def _saved() -> dict[str, str]:

@@ -75,14 +75,14 @@ def _has_rule(symbol: Symbol, subject: Subject) -> bool:
     return not rule or (hasattr(module, rule) and _comes_from(getattr(module, rule), module.__name__))
 
 
-def _comes_from(found: Any, module: str) -> bool:
+def _comes_from(defined: Any, module: str) -> bool:
     """Constants and aliases do not know where they were made; they are taken at their word."""
-    return not (inspect.isroutine(found) or inspect.isclass(found)) or found.__module__ == module
+    return not (inspect.isroutine(defined) or inspect.isclass(defined)) or defined.__module__ == module
 
 
-def _is_plain(found: Any) -> bool:
+def _is_plain(defined: Any) -> bool:
     """Whether there is nothing to have a rule about: an alias, or a class with fields only."""
-    members = vars(found) if inspect.isclass(found) else {}
+    members = vars(defined) if inspect.isclass(defined) else {}
     return not any(
         callable(member) or isinstance(member, property) for name, member in members.items() if name[0] != "_"
     )

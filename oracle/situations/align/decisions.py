@@ -40,13 +40,13 @@ FORGOTTEN = _declare("a remembered row without all its drafts is forgotten")
 
 def at_boundary(run: int, first: int, last: int, block_size: int) -> set[Situation]:
     """What a row is that ran in column `run` and has the states after `first` to `last` tokens to choose from."""
-    found = boundary(first, last, block_size)
-    if found is None:
+    crossed = boundary(first, last, block_size)
+    if crossed is None:
         return set()
     behind = (ON_BOUNDARY, ONE_BEHIND, SEVERAL_BEHIND)[min(last % block_size, 2)]
-    if found.column == run:
-        return {behind, COLLAPSED if found.bias else AT_FRONT}
-    return {behind, PUBLISHED_BIAS if found.bias else PUBLISHED}
+    if crossed.column == run:
+        return {behind, COLLAPSED if crossed.bias else AT_FRONT}
+    return {behind, PUBLISHED_BIAS if crossed.bias else PUBLISHED}
 
 
 @watches(after_step)
@@ -80,8 +80,8 @@ def _live(_: object, mapping: Sequence[int]) -> None:
 def at_slots(mapping: Sequence[int]) -> set[Situation]:
     """What a batch is whose rows have these slots, negative where a row has none."""
     live = [slot for slot in mapping if slot >= 0]
-    found = {NO_SLOT} if len(live) < len(mapping) else set()
-    return found | {OUT_OF_ORDER} if live != sorted(live) else found
+    situations = {NO_SLOT} if len(live) < len(mapping) else set()
+    return situations | {OUT_OF_ORDER} if live != sorted(live) else situations
 
 
 @watches(before_step)
@@ -95,8 +95,8 @@ def at_change(previous: int, run: int, count: int) -> set[Situation]:
         return {FRESH}
     if previous == run:
         return {STAYS_OFFSET} if count > 1 else set()
-    found = {BACK} if run < previous else {LEAPS} if run > previous + 1 else set()
-    return found | {COMES_OFFSET} if count > 1 else found
+    situations = {BACK} if run < previous else {LEAPS} if run > previous + 1 else set()
+    return situations | {COMES_OFFSET} if count > 1 else situations
 
 
 @watches(advanced)

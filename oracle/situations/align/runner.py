@@ -11,7 +11,7 @@ _declare = situations_of("align.runner")
 FINISHED = _declare("the column of a finished request is forgotten")
 PREEMPTED = _declare("the column of a preempted request is forgotten")
 RESUMED = _declare("the column of a request that comes back is forgotten")
-UNTOLD = _declare("nobody says which requests were preempted")
+NOT_SAID = _declare("the runner does not say which requests were preempted")
 NO_ROW = _declare("a step of a runner without rows")
 NOT_REMEMBERED = _declare("a request that is not remembered goes on from computed tokens")
 SOME_MOVE = _declare("some rows bring their state along, and some stay")
@@ -23,7 +23,7 @@ def _cleaned(_: object, state_idx: Mapping[str, int], forgotten: Forgotten) -> N
     FINISHED.reached_if(state_idx.keys() & set(forgotten.finished))
     PREEMPTED.reached_if(state_idx.keys() & set(forgotten.preempted or ()))
     RESUMED.reached_if(state_idx.keys() & set(forgotten.resumed))
-    UNTOLD.reached_if(forgotten.preempted is None)
+    NOT_SAID.reached_if(forgotten.preempted is None)
 
 
 @watches(previous_column)

@@ -13,7 +13,7 @@ SPEC_MIXED = _declare("rows with drafts beside prompts")
 PLAIN_DECODE = _declare(
     "a decode that may not have accepted drafts counts as a prefill beside rows with drafts"
 )
-SPEC_ALONE = _declare("a decode that nobody offered drafts is read behind those that it accepted")
+SPEC_ALONE = _declare("a decode without drafts is read behind those that it accepted")
 SPEC_NONE = _declare("a decode that was offered no draft counts as one with drafts")
 SPEC_PADDED = _declare("padded rows stand behind those with drafts in a full graph")
 SPEC_PADDED_MIXED = _declare("padded rows stand behind prompts and rows with drafts")

@@ -149,7 +149,7 @@ def test_profilers_see_later_launches(
     device: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    load_, context, launches = DRIVERS["run_fused_precopy"], fresh(), []
+    load_, context, launches = DRIVERS["run_fused_precopy"], fresh(), list[Any]()
     left_by(cache, context, load_, vectors_of(load_, device))
     monkeypatch.setattr(getattr(knobs.runtime, name), "calls", [launches.append])
     left_by(cache, context, load_, vectors_of(load_, device))

@@ -182,15 +182,15 @@ def test_a_peer_that_leaves_other_bytes_is_told(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("get_conv_copy_spec = print", "MambaSpecDecodeGPUContext.create"),
         ("from tests.tools.bench.index_copy_peer import MambaSpecDecodeGPUContext", "get_conv_copy_spec"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_peer_without_a_name_or_with_an_error_is_refused(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_peer_without_a_name_or_with_an_error_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         load_peer(file(tmp_path, text))
 
 
@@ -198,9 +198,9 @@ def test_a_peer_that_is_no_file_is_refused_before_anything_is_timed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--peer", "nowhere.py"]) == MISCONFIGURED
-    told = capsys.readouterr()
-    assert "nowhere.py" in told.err
-    assert not told.out
+    printed = capsys.readouterr()
+    assert "nowhere.py" in printed.err
+    assert not printed.out
 
 
 def test_a_peer_without_counts_is_refused(tmp_path: Path, device: str) -> None:
