@@ -57,7 +57,19 @@ class ExampleWalk:
         for number, (step, modules) in enumerate(self.steps.items(), 1):
             lines += [f"{number}. {step}", *(f"     {module}" for module in modules)]
         rooms = {step: dict.fromkeys(map(room_of, modules)) for step, modules in self.steps.items()}
-        return "\n".join([*lines, _counted("modules", self.steps), _counted("rooms", rooms)])
+        return "\n".join(
+            [*lines, "", *_drawn(rooms), "", _counted("modules", self.steps), _counted("rooms", rooms)]
+        )
+
+
+def _drawn(rooms: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """A row for each room, in the order in which the walk enters them, and a column for each step."""
+    names = list(dict.fromkeys(room for visited in rooms.values() for room in visited))
+    width = max(map(len, names))
+    yield f"{'':{width}}  " + " ".join(f"{number:>2}" for number in range(1, len(rooms) + 1))
+    for name in names:
+        marks = " ".join(" ●" if name in visited else " ·" for visited in rooms.values())
+        yield f"{name:{width}}  {marks}"
 
 
 def _counted(what: str, steps: Mapping[str, Iterable[str]]) -> str:
