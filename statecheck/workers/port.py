@@ -15,10 +15,10 @@ from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import INTERPRETED, Coverage, How
 from statecheck.subject.surroundings import note
-from statecheck.workers.crew import Crew
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.log import State, StepLog
-from statecheck.workers.shared import SharedCrew
+from statecheck.workers.shared_workers import SharedWorkers
+from statecheck.workers.worker_process import WorkerWithSpare
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
@@ -71,7 +71,7 @@ class InWorker:
         self.device = device
         self.faults: Counter[str] = Counter()
         self._subject = subject
-        self._crew = SharedCrew(share) if share else Crew(device, subject, spare=spare)
+        self._workers = SharedWorkers(share) if share else WorkerWithSpare(device, subject, spare=spare)
         self._patience = Patience(time_limit)
         self._owns_log = isinstance(log, Path)
         self._log = StepLog(log, self._about()) if isinstance(log, Path) else log
@@ -102,17 +102,17 @@ class InWorker:
         Raises:
             Exception: what the subject raises when it is imported, or RuntimeError where no worker gets ready.
         """
-        self._crew.worker()
+        self._workers.worker()
 
     @property
     def restarts(self) -> int:
         """How many workers have been replaced."""
-        return self._crew.replaced
+        return self._workers.replaced
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The workers there are, the one that is asked first."""
-        return self._crew.pids
+        return self._workers.pids
 
     @property
     def server_pid(self) -> int:
@@ -215,11 +215,11 @@ class InWorker:
         begins = messages[0][0]
         if self._log is not None:
             self._log.enter(State.ASKED)
-        worker = self._crew.worker(fresh=begins)
+        worker = self._workers.worker(fresh=begins)
         started = monotonic()
         limit = self._patience.limit * len(messages)
         outcomes, meanwhile = worker.ask(
-            limit, "example", self._crew.number, begins, tuple(one[1:] for one in messages)
+            limit, "example", self._workers.number, begins, tuple(one[1:] for one in messages)
         )
         self._covered += meanwhile.covered
         for what, sentence in meanwhile.remarks.items():
@@ -264,7 +264,7 @@ class InWorker:
 
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""
-        self._crew.close()
+        self._workers.close()
         if self._log is not None and self._owns_log:
             self._log.close()
             self._log = None

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Listener
 
 from statecheck.case.faults import Faulted
-from statecheck.workers.crew import Crew, WorkerProcess
 from statecheck.workers.forking import die_with_parent
 from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.wire import ANEW, FAULT, GONE, answer
+from statecheck.workers.worker_process import WorkerProcess, WorkerWithSpare
 
 HEAD = struct.Struct("<d?")
 """Before a request: its time limit in seconds, and whether an example begins with it."""
@@ -31,10 +31,10 @@ _FORGET_SECONDS = 10.0
 
 
 @dataclass
-class _Seat:
+class _SharedWorker:
     """A worker with a spare one, and whose turn it is. `generation` counts the workers that there were."""
 
-    crew: Crew
+    workers: WorkerWithSpare
     turn: threading.Lock = field(default_factory=threading.Lock)
     current: WorkerProcess | None = None
     generation: int = 0
@@ -45,7 +45,7 @@ class _Seat:
         if self.gone is not None and time.monotonic() < self.gone[0]:
             raise RuntimeError(self.gone[1])
         try:
-            found = self.crew.worker()
+            found = self.workers.worker()
         except Exception as error:
             self.gone = time.monotonic() + _GONE_SECONDS, str(error)
             raise RuntimeError(str(error)) from error
@@ -81,7 +81,7 @@ class Share:
     """
 
     def __init__(self, device: str, subject: str, workers: int) -> None:
-        self._seats = [_Seat(Crew(device, subject)) for _ in range(workers)]
+        self._shared = [_SharedWorker(WorkerWithSpare(device, subject)) for _ in range(workers)]
         self._clients = 0
 
     def serve(self, listener: Listener) -> None:
@@ -89,27 +89,32 @@ class Share:
         while True:
             client = listener.accept()
             number, self._clients = self._clients, self._clients + 1
-            seat = self._seats[number % len(self._seats)]
-            threading.Thread(target=_serve, args=(number, seat, client), daemon=True).start()
+            shared = self._shared[number % len(self._shared)]
+            threading.Thread(target=_serve, args=(number, shared, client), daemon=True).start()
 
 
-def _serve(number: int, seat: _Seat, client: Connection) -> None:
+def _serve(number: int, shared: _SharedWorker, client: Connection) -> None:
     """One client, until it is gone."""
     generation = -1
     with contextlib.suppress(EOFError, OSError):
         client.send_bytes(NUMBER.pack(number))
         while True:
             message = client.recv_bytes()
-            with seat.turn:
-                generation, reply = seat.asked(generation, message, client)
+            with shared.turn:
+                generation, reply = shared.asked(generation, message, client)
             client.send_bytes(reply)
     client.close()
-    with seat.turn:
-        seat.forget(number)
+    with shared.turn:
+        shared.forget(number)
 
 
 def main(
-    descriptor: int, surroundings: Surroundings, device: str, subject: str, workers: int, address: str
+    descriptor: int,
+    surroundings: Surroundings,
+    device: str,
+    subject: str,
+    workers: int,
+    address: str,
 ) -> None:
     """The life of a process that is forked for this; it ends with its parent, and its workers with it."""
     os.close(descriptor)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from statecheck.case.faults import Fault
-from statecheck.workers.pool import run_in_worker
+from statecheck.workers.run_in_worker import run_in_worker
 from tests.gallery.exhibit import Twin
 from tests.gallery.exhibits import BY_NAME
 

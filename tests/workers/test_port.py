@@ -22,10 +22,10 @@ from statecheck.execution.port import InProcess, Port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.compilations import Compilation
 from statecheck.workers import fork_wire, forkserver
-from statecheck.workers.crew import WorkerProcess
 from statecheck.workers.fork_wire import Fork
 from statecheck.workers.port import InWorker
 from statecheck.workers.wire import request
+from statecheck.workers.worker_process import WorkerProcess
 from subjects import load
 from tests.breakages.broken import FAULTY, ROOT, module
 
@@ -252,7 +252,7 @@ def test_compiling_does_not_count_as_hanging(faulty: str, device: str) -> None:
 
 def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(port: InWorker) -> None:
     added(port, 1)
-    worker = port._crew.worker()
+    worker = port._workers.worker()
     assert isinstance(worker, WorkerProcess)
     worker._send(request("example", 0, True, ((False, (call("add_one", x=10),)),)))
     port.begin()

@@ -17,7 +17,7 @@ from statecheck.case.values import Device, Let, Name, Raised, Returned, Tensor, 
 from statecheck.execution.example import Bench
 from statecheck.workers.forkserver import Forked
 from statecheck.workers.port import InWorker
-from statecheck.workers.shared import DeviceGone
+from statecheck.workers.shared_workers import DeviceGone
 from tests.breakages.broken import FAULTY, module
 
 

@@ -17,7 +17,7 @@ from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified, Tally
 from statecheck.kernels.compilations import Kernels, added, take
 from statecheck.kernels.coverage import Coverage
-from statecheck.workers.shared import DeviceGone
+from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _CUT_SHORT = "**The time was up before this input was shrunk to the end.**"

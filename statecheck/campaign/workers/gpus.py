@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from statecheck.workers.crew import surroundings
 from statecheck.workers.fork_wire import Fork
 from statecheck.workers.forkserver import SHARE, Forked, fork
+from statecheck.workers.worker_process import surroundings
 
 _STARTS = 5
 

@@ -14,10 +14,10 @@ from statecheck.campaign.plan import ENGINE
 from statecheck.campaign.workers.clock import ActivityClock
 from statecheck.campaign.workers.gpus import Gpu
 from statecheck.campaign.workers.tasks import CallTimeout, NoHeartbeat, Setting, Task, WorkerReady
-from statecheck.workers.crew import surroundings
 from statecheck.workers.fork_wire import Fork
 from statecheck.workers.forkserver import Forked, fork
 from statecheck.workers.log import Activity, LogReader, State
+from statecheck.workers.worker_process import surroundings
 
 _STOP_SECONDS = 5.0
 START_SECONDS = 180.0

@@ -39,7 +39,7 @@ from statecheck.subject.own_code import OwnCode
 from statecheck.subject.surroundings import OpenFiles, need, take_remarks
 from statecheck.workers.log import WORKER, StepLog, running_path
 from statecheck.workers.server import Surroundings, move_to
-from statecheck.workers.shared import DeviceGone
+from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
     from statecheck.execution.port import Port

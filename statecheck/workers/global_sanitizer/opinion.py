@@ -11,7 +11,7 @@ from typing import Any
 from statecheck.kernels.gpu_launch import CannotLaunch, launch_again
 from statecheck.kernels.sanitizer.cells import CellSanitizer, Race
 from statecheck.subject import load
-from statecheck.workers.pool import run_in_worker
+from statecheck.workers.run_in_worker import run_in_worker
 
 WORD = 4
 """Bytes that Triton's sanitizer takes for one place."""

@@ -9,7 +9,7 @@ import torch
 
 from statecheck.case.faults import Fault
 from statecheck.execution.example import Bench
-from statecheck.workers.pool import run_in_worker
+from statecheck.workers.run_in_worker import run_in_worker
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A client's side of workers that are shared: in place of a crew of its own."""
+"""A client's side of workers that several processes share, in place of workers of its own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class DeviceGone(BaseException):
     """No worker gets ready on the device any more. No `Exception`: whoever searches must not take it for a failing example."""
 
 
-class SharedCrew:
-    """What `Crew` is for a port, at the socket `address` of a `share`."""
+class SharedWorkers:
+    """What `WorkerWithSpare` is for a port, at the socket `address` of a `share`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -38,7 +38,7 @@ class SharedCrew:
         self._way: Connection | None = None
         self.number = 0
 
-    def worker(self, *, fresh: bool = True) -> SharedCrew:  # noqa: ARG002 - whoever shares it sees to that
+    def worker(self, *, fresh: bool = True) -> SharedWorkers:  # noqa: ARG002 - whoever shares it sees to that
         """Raises DeviceGone where nobody is at the address."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         while self._way is None:

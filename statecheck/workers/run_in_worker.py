@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from statecheck.case.faults import Fault, Faulted
-from statecheck.workers.crew import Crew, surroundings
+from statecheck.workers.worker_process import WorkerWithSpare, surroundings
 
 _lock = threading.Lock()
 
@@ -26,7 +26,7 @@ def run_in_worker(function: str, *arguments: Any, device: str, time_limit: float
     if ":" not in function:
         raise ValueError(f"function = {function!r}, but should be package.module:function [run_in_worker]")
     with _lock:
-        worker = _crew(device).worker()
+        worker = _workers(device).worker()
         try:
             return worker.ask(time_limit, "function", surroundings(), function, arguments)[0]
         except Faulted as faulted:
@@ -34,7 +34,7 @@ def run_in_worker(function: str, *arguments: Any, device: str, time_limit: float
 
 
 @cache
-def _crew(device: str) -> Crew:
-    crew = Crew(device)
-    atexit.register(crew.close)
-    return crew
+def _workers(device: str) -> WorkerWithSpare:
+    workers = WorkerWithSpare(device)
+    atexit.register(workers.close)
+    return workers

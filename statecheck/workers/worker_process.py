@@ -1,4 +1,4 @@
-"""The parent's side of workers: one that is asked, and a spare one that takes over when it comes to its end."""
+"""The parent's side of a worker process: it sends requests, notices that the process died or hangs, and has a spare one ready."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class WorkerProcess:
         return self._server.end(self.pid, patience)
 
 
-class Crew:
-    """Workers for one device and subject, of which one at a time is asked. Nothing is started before it is needed."""
+class WorkerWithSpare:
+    """A worker for one device and subject, and a spare one for when it dies. Nothing is started before it is needed."""
 
     def __init__(self, device: str, subject: str = "", *, spare: bool = True) -> None:
         self.device = device
