@@ -12,7 +12,7 @@ from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.earlier import failure_in
 from statecheck.case.failure import Failure
 from statecheck.case.findings import FINDINGS
-from statecheck.case.former_names import name_today
+from statecheck.case.former_names import FORMER_FUNCTIONS, name_today
 from statecheck.case.rules import check_cost, check_names
 from statecheck.case.suspect import Suspect
 from statecheck.case.timeline import Timeline
@@ -133,10 +133,19 @@ class Case:
         try:
             case: Case = DECODER.build(cls, content)
             case._check()
-            case = replace(case, property_name=name_today(case.property_name))
+            case = case._with_names_of_today()
         except ValueError as error:
             raise ValueError(f"{error} [Case.from_json]") from error
         return case._with_failure(message) if schema < _STRUCTURED else case
+
+    def _with_names_of_today(self) -> Case:
+        steps = tuple(
+            replace(step, function=FORMER_FUNCTIONS.get(step.function, step.function))
+            if isinstance(step, Call)
+            else step
+            for step in self.steps
+        )
+        return replace(self, property_name=name_today(self.property_name), steps=steps)
 
     def _with_failure(self, message: Any) -> Case:
         """The case with the failure that its message describes, as earlier schemas have it."""

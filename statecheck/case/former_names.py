@@ -1,4 +1,4 @@
-"""Properties that had another name once: files of that time still mean them."""
+"""Properties and functions that had another name once: files of that time still mean them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ FORMER_NAMES = {
     _LISTED: "a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing",
 }
 """A property's name today, by the name that it had."""
+FORMER_FUNCTIONS = {"harness.sing": "harness.canary_identity"}
+"""A function of the harness that cases call, by the name that it had."""
 _FIRST = {name: former for former, name in FORMER_NAMES.items()}
 
 

@@ -62,7 +62,7 @@ _GDN = "GDNAttentionMetadataBuilder"
 _MAMBA = ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder")
 _METADATA_RULE = "builders/base.BaseMetadata"
 _ENUMS = (f"{_CHECKS}enumerations_have_the_documented_members",)
-_THRESHOLD = (f"{_CHECKS}the_reorder_threshold_is_that_of_the_contract_and_of_the_oracle_for_state_builders",)
+_THRESHOLD = (f"{_CHECKS}the_reorder_threshold_of_state_builders_is_that_of_contract_and_oracle",)
 _BUILD, _CAPTURE, _UPDATE = "build", "build_for_cudagraph_capture", "update_block_table"
 _RULE = "builders/base.base_metadata"
 

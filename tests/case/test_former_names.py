@@ -15,8 +15,10 @@ from statecheck.campaign.record_parts import BucketRecord, KnownRecord, Property
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import Case
 from statecheck.case.former_names import FORMER_NAMES
+from statecheck.case.values import call
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject.deviation import KnownDeviation, Symptom
+from tests.breakages.broken import a_case
 
 FORMER, TODAY = next(iter(FORMER_NAMES.items()))
 OF_A_CAMPAIGN = sorted((rooms.FOLDER / "corpus").glob("requests_without_copies_live*.json"))
@@ -62,3 +64,9 @@ def test_an_earlier_campaign_is_read_with_the_names_of_today() -> None:
     record = CampaignRecord.from_json(earlier.to_json())
     names = record.properties[0].name, record.buckets[0].property, *record.known[0].properties
     assert set(names) == {TODAY}
+
+
+def test_calls_of_a_saved_case_name_the_functions_of_today() -> None:
+    case = a_case(steps=(call("harness.canary_identity", x=1),))
+    data = json.loads(case.to_json().replace("harness.canary_identity", "harness.sing"))
+    assert Case.from_data(data).steps == case.steps

@@ -150,8 +150,8 @@ def test_a_class_that_the_subject_only_imports_is_not_built() -> None:
 
 
 def test_a_script_calls_nothing_that_the_subject_only_imports(tmp_path: Path) -> None:
-    (tmp_path / "my_port.py").write_text("from os import system\n", encoding="utf-8")
-    case = a_case(subject="my_port", steps=(call("system", command=f"touch {MARKER}"),))
+    (tmp_path / "imports_system.py").write_text("from os import system\n", encoding="utf-8")
+    case = a_case(subject="imports_system", steps=(call("system", command=f"touch {MARKER}"),))
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -36,6 +36,4 @@ OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "capture": capture,
     "replay": replay,
     "canary_identity": canary_identity,
-    # Its name in cases that were saved before.
-    "sing": canary_identity,
 }
