@@ -6,7 +6,7 @@ import importlib
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +39,13 @@ class Breakage:
         return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new)
 
 
-def planted_in(file: str, *defects: tuple[str, str, str, tuple[str, ...]]) -> Iterator[Breakage]:
-    """Defects of one file of the implementation: of each the name, the old text, the new one, and ids of properties."""
-    return (Breakage(name, file, old, new, caught_by) for name, old, new, caught_by in defects)
+def planted(defects: Mapping[str, Mapping[str, tuple[str, str, str]]]) -> tuple[Breakage, ...]:
+    """Defects by file of the implementation and name: the old text, the new text, and the ids of properties, with spaces between."""
+    return tuple(
+        Breakage(name, file, old, new, tuple(caught_by.split()))
+        for file, named in defects.items()
+        for name, (old, new, caught_by) in named.items()
+    )
 
 
 def implementation() -> Path:

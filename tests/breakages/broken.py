@@ -319,7 +319,6 @@ SUBJECT = Subject(
 
 EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
 PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
-ELEMENTWISE = "ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype"
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 FATES = {
     EXACT: "FALSIFIED",
