@@ -34,7 +34,7 @@ def same_bytes(trial: Trial, pool: str, seen: bytes, wanted: bytes, at: Iterable
         says="precopying changes nothing outside of the states of requests"),
 )  # fmt: skip
 def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
-    """The null block, blocks of nobody, and what lies between states and pages keep their bytes."""
+    """The null block, blocks of no request, and what lies between states and pages keep their bytes."""
     left = trial.leaves(*steps(batch))
     for pool in batch.setup.pools:
         before, after = batch.cache.contents(pool), bytes(left[pool].elements)

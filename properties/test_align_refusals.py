@@ -264,7 +264,7 @@ BAD_CONTEXTS = (
         "an unknown copy function",
         initialize(mamba_state_copy_funcs=(Function("get_conv_copy_spec"), Function("cdiv"))),
     ),
-    BadSteps("a layer that nobody knows", initialize(forward_context={})),
+    BadSteps("an unknown layer", initialize(forward_context={})),
     BadSteps(
         "more states than copy functions",
         initialize(mamba_state_copy_funcs=(Function("get_conv_copy_spec"),)),
@@ -322,9 +322,7 @@ BAD_STEPS = (
     BadSteps(
         "prefix caching is off", preprocess(cache_config=record("CacheConfig", enable_prefix_caching=False))
     ),
-    BadSteps(
-        "a request that nobody knows", preprocess(requests={"r1": requests_of(STEP.cache, STEP.rows)["r1"]})
-    ),
+    BadSteps("an unknown request", preprocess(requests={"r1": requests_of(STEP.cache, STEP.rows)["r1"]})),
     BadSteps("a request that is not scheduled", preprocess(scheduler_output=scheduler_output(STEP.rows[1:]))),
     BadSteps("an accepted count of 0", with_counts(0, 1, 1)),
     BadSteps("a negative accepted count", with_counts(2, -1, 1)),
@@ -370,7 +368,7 @@ BAD_COPIES = (
     BadSteps("a null block behind the bias", collected(0, 2, 1, blocks=[1, 0, 3])),
     BadSteps("a block past the pool", collected(0, 1, blocks=[1, 99])),
     BadSteps("a copy without its function", collected(0, 1, copy_funcs=(Function("get_conv_copy_spec"),))),
-    BadSteps("a copy of a layer that nobody knows", collected(0, 1, forward_context={})),
+    BadSteps("a copy of an unknown layer", collected(0, 1, forward_context={})),
     BadSteps("a copy too many", (*collected(0, 1), collected(0, 1)[-1])),
     BadSteps("sources as a matrix", memcpy(src_ptrs=int64([[0, 0]]))),
     BadSteps("fewer targets than sources", memcpy(dst_ptrs=int64([0]))),
@@ -394,8 +392,8 @@ BAD_HOST_CALLS = (
                 "a row that is not scheduled",
                 {"scheduler_output": scheduler_output(STEP.rows[1:])},
             ),
-            (STAGE, "a row that nobody knows", {"requests": requests_of(STEP.cache, STEP.rows[1:])}),
-            (STAGE_METADATA, "a row that nobody knows", {"requests": requests_of(STEP.cache, STEP.rows[1:])}),
+            (STAGE, "an unknown row", {"requests": requests_of(STEP.cache, STEP.rows[1:])}),
+            (STAGE_METADATA, "an unknown row", {"requests": requests_of(STEP.cache, STEP.rows[1:])}),
             (STAGE, "more rows than ids", {"num_reqs": 3}),
             (STAGE_COLUMNS, "more rows than ids", {"num_reqs": 3}),
             (STAGE_METADATA, "a negative number of rows", {"num_reqs": -1}),
@@ -526,7 +524,7 @@ def test_columns_and_blocks_that_a_request_does_not_have_are_never_written_down(
 def test_drafts_that_a_block_or_a_window_has_no_room_for_are_refused(
     trial: Trial, block_size: int, num_spec: int, rows: int, layout: str
 ) -> None:
-    """Two boundaries in one step, or tokens that no conv row is left for, could not be told apart later."""
+    """Two boundaries in one step, or tokens that no conv row is left for, could not be distinguished later."""
     conv = Kept("conv", (rows, 2) if layout == "SD" else (2, rows))
     setup = Setup((Group((conv, TEMPORAL)),), ("conv", "temporal"), block_size, num_spec, layout)
     made = setup.create(2), copy_buffers(setup, 2), buffers(setup, 2)

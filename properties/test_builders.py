@@ -191,7 +191,7 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     session=sessions(**FULL).map(accepted),
 )
 def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
-    """Whatever a runner leaves in the table rows of padding, no kernel is told to touch a block for them."""
+    """Whatever a runner leaves in the table rows of padding, no kernel touches a block for them."""
     found, step = built(trial, session), session.steps[0]
     requests, fields = len(step.requests), dict(found.fields)
     spec = fields.get("num_spec_decodes", 0)
@@ -204,6 +204,7 @@ def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> N
         tensor = fields.get(name)
         if isinstance(tensor, Tensor):
             width = tensor.shape[1] if len(tensor.shape) == 2 else 1
+            # Of a tensor that lacks rows the slice behind them is empty, and would pass.
             seen, wanted = f"{name} has {tensor.shape[0]} rows", f"should have at least {rows}"
             trial.holds(tensor.shape[0] >= rows, seen, wanted, place=f"rows of {name}")
             tail = set(tensor.values()[rows * width :])

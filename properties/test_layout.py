@@ -131,6 +131,7 @@ def test_an_accepted_count_below_one_is_refused(trial: Trial, copy: Copy, accept
     "copy-spec/accepted-above-drafts", "refusal", CONV, TEMPORAL, copy=conv_copies(), more=st.integers(1, 3)
 )
 def test_an_accepted_count_above_one_and_the_drafts_is_refused(trial: Trial, copy: Copy, more: int) -> None:
+    # A row has a block for the running token and for each draft: one more accepted token has none to be read from.
     left = len(copy.block_ids) - copy.cur_block_idx
     bad = replace(copy, num_accepted_tokens=left + more)
     trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
@@ -159,6 +160,7 @@ def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: i
     block=st.sampled_from((0, -1, -7, 1)),
 )
 def test_a_block_that_nobody_owns_is_refused(trial: Trial, copy: Copy, block: int) -> None:
+    # 1 stands for the first id behind the pool.
     unowned = block if block <= 0 else copy.state.num_blocks - 1 + block
     bad = replace(copy, block_ids=(unowned,), cur_block_idx=0, num_accepted_tokens=1)
     trial.agrees(bad.call(CONV), bad.call(TEMPORAL))

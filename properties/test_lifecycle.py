@@ -110,7 +110,7 @@ class Scenarios(TrialMachine):
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), order=st.permutations(range(4)), padding=st.integers(0, 2))
     def step(self, data: st.DataObject, order: list[int], padding: int) -> None:
-        """Everybody for himself."""
+        """Each request takes a turn of its own."""
         drawn = data.draw(st.lists(turns(self.num_spec), min_size=1, max_size=4), label="turns")
         ids = [request.id for request in self.alive]
         ordered = sorted(ids, key=lambda request: order[ids.index(request) % len(order)])
@@ -124,7 +124,7 @@ class Scenarios(TrialMachine):
     @precondition(lambda self: self.alive and self.num_spec)
     @rule(rejected=st.integers(0, 3))
     def speculate(self, rejected: int) -> None:
-        """Everybody drafts as much as possible."""
+        """All requests draft as much as possible."""
         self.take(lambda *_: Turn(drafts=self.num_spec, accepted=max(0, self.num_spec - rejected)))
 
     @precondition(lambda self: self.alive and self.num_spec)
@@ -143,7 +143,7 @@ class Scenarios(TrialMachine):
     @precondition(lambda self: self.alive and self.num_spec)
     @rule()
     def draft_in_vain(self) -> None:
-        """Everybody drafts as much as possible, for nothing, and then not at all: some go back a column."""
+        """All requests draft as much as possible, for nothing, and then not at all: some go back a column."""
         self.take(lambda *_: Turn(drafts=self.num_spec))
         self.take()
 
@@ -181,9 +181,9 @@ class Scenarios(TrialMachine):
     ) -> None:
         """A step in which each request takes its turn."""
         chosen = tuple((request.id, turn(number, request)) for number, request in enumerate(self.alive))
-        told = tuple(pair for pair in chosen if pair[1] != Turn())
+        turns_taken = tuple(pair for pair in chosen if pair[1] != Turn())
         preempted, self.leaving = tuple(sorted(self.leaving)), set()
-        self.happens(EngineStep(told, preempted, order, padding))
+        self.happens(EngineStep(turns_taken, preempted, order, padding))
 
     def happens(self, event: Event) -> None:
         """Let it happen, and report what breaks a law."""

@@ -55,7 +55,7 @@ class LiveRun:
                 self.step(event)
 
     def add(self, event: LiveAdd) -> None:
-        """A request whose prompt begins as what another one has said and was told by then."""
+        """A request whose prompt begins like the tokens of another one so far."""
         before = list(self.tokens.values())
         shared = before[event.like % len(before)][: event.shared] if before else []
         prompt = (*shared, *range(self.fresh + 1, self.fresh + event.own + 1))

@@ -47,7 +47,7 @@ class Checks:
         return touched
 
     def _owner(self, pool: str, block: int, byte: int, writable: Collection[tuple[int, int]]) -> int | None:
-        """The group that may write this byte. The null block is nobody's, but may be written."""
+        """The group that may write this byte. No request has the null block, but it may be written."""
         groups = range(self.mirror.world.num_groups)
         found = (
             group

@@ -23,7 +23,7 @@ class Read:
 
 
 class Model(Protocol):
-    """Computes states, and the token that follows each; 0 where nobody asks for one."""
+    """Computes states, and the token that follows each; 0 where none is asked for."""
 
     def right(self, place: StatePlace, prefix: int) -> bytes | None:
         """The temporal state after the prefix, or the conv row of its last token; None where that is not known."""
@@ -59,7 +59,7 @@ class Fingerprints:
 
     def run(
         self,
-        read: Read,  # noqa: ARG002 - whoever runs it has compared what was read
+        read: Read,  # noqa: ARG002 - what was read has been compared already
         tokens: Sequence[int],
         prefixes: Sequence[int],
     ) -> tuple[Written, list[int]]:
@@ -74,7 +74,7 @@ class Recurrences:
     places: Sequence[StatePlace]
     recurrent: Recurrent
 
-    def right(self, place: StatePlace, prefix: int) -> bytes | None:  # noqa: ARG002 - nobody tells but the tokens
+    def right(self, place: StatePlace, prefix: int) -> bytes | None:  # noqa: ARG002 - only the tokens tell
         return None
 
     def run(

@@ -108,7 +108,7 @@ class Mirror:
         return [place for place in self.places if place.group == group]
 
     def poison(self, block: int) -> None:
-        """The block's pages, whoever kept states there."""
+        """The block's pages, of every group."""
         for name, page in self.pages.items():
             self.pools[name][block * page : (block + 1) * page] = NEVER
 

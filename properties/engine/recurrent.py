@@ -1,6 +1,6 @@
 """A tiny hybrid language model with real recurrences, to hold the state management of a serving engine against.
 
-It works on state bytes, one token at a time: whoever feeds it the state of a wrong prefix gets other text, as from a real model.
+It works on state bytes, one token at a time: from the state of a wrong prefix it gives other text, as from a real model.
 One token is the same operations on the same shapes however tokens are grouped, so that results can be compared bit by bit.
 """
 

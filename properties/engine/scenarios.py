@@ -11,12 +11,12 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
 from properties.engine.recurrent import Recurrent
-from properties.engine.report.words import tokens as told
+from properties.engine.report.words import tokens as token_count
 from properties.engine.runners import Execute
 from properties.engine.world import World
 
 FIRST_SAMPLE = 1_000_000
-"""Tokens from here on are nobody's prompt."""
+"""Tokens from here on are in no prompt."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Scenario:
         self.engine.step(wishes, sampler, preempted=preempted, priority=priority, padding=event.padding)
 
     def new_tokens(self, count: int) -> tuple[int, ...]:
-        """Tokens that nobody has had before."""
+        """Tokens that no request has had before."""
         self.tokens += count
         return tuple(range(self.tokens - count, self.tokens))
 
@@ -195,7 +195,7 @@ class GreedyScenario(Scenario):
             said = request.tokens[request.num_prompt :]
             for number, (token, wanted) in enumerate(zip(said, self.one_run(request), strict=False)):
                 if token != wanted:
-                    after = told(request.num_prompt + number)
+                    after = token_count(request.num_prompt + number)
                     raise Violation(
                         Flaw(
                             f"after step {self.engine.steps - 1}, what {request.id} says after {after} = {token}",

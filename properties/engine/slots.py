@@ -61,7 +61,7 @@ class BySlot(WorkerState):
         slots = [self._slots[row.id] for row in batch.rows]
         return list(table_by_slot(table[: len(slots)], slots, len(table), (0,) * self.world.width))
 
-    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - told before
+    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None:  # noqa: ARG002 - known before
         for table in self._tables:
             for number in range(len(batch.rows), len(batch.rows) + batch.padding):
                 table[number] = (0,) * self.world.width

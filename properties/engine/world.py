@@ -13,7 +13,7 @@ from properties.strategies.situations import NamedSituations
 from statecheck.case.values import Let, Step, Tensor
 
 NEVER = 0xEE
-"""What every byte of a page holds that nobody has written since the block was used before."""
+"""What every byte of a page holds that was not written since the block was used before."""
 
 
 @dataclass(frozen=True)

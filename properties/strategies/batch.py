@@ -15,7 +15,7 @@ from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Record, Tensor, Value, boolean, int32, record
 
 POISON = 0x7EADBEE
-"""Fills memory that nobody may read; no block has this id."""
+"""Fills memory that may not be read; no block has this id."""
 
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.layer_state import LayerState
 from properties.engine.models import Fingerprints, Model, Recurrences
 from properties.engine.places import Bytes, Mirror, StatePlace
-from properties.engine.report.words import tokens as told
+from properties.engine.report.words import tokens as token_count
 from properties.engine.world import NEVER
 
 Pools = Mapping[str, Bytes]
@@ -55,12 +55,14 @@ class Contents:
         # A temporal state says more than a row of a window.
         wrong = min(self._wrong(places, block, held), key=lambda one: one[2] is not None, default=None)
         if wrong is None:
-            return Content(told(self._length(prefix)), prefix)
+            return Content(token_count(self._length(prefix)), prefix)
         if set(_bytes_of(places, block)) == {NEVER}:
             return Content(_unknown(wrong[1]), None, prefix)
         place, found, row, promised = wrong
         source = self._meaning(place, found)
-        return Content(told(self._length(source)) if source else _unknown(found), source, promised, row)
+        return Content(
+            token_count(self._length(source)) if source else _unknown(found), source, promised, row
+        )
 
     def _seen(self, place: StatePlace, pools: Pools) -> StatePlace:
         """The place in a copy of its pool."""
@@ -120,7 +122,7 @@ class Contents:
 
 
 def _unpromised(places: list[StatePlace], block: int) -> str:
-    """What is there that nobody relies on."""
+    """What is there without a promise."""
     found = _bytes_of(places, block)
     return "stale" if any(found) and set(found) != {NEVER} else _unknown(found)
 

@@ -13,7 +13,7 @@ from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import ForwardBatch
 from properties.engine.report.contents import Content, Contents, Pools
-from properties.engine.report.words import tokens as told
+from properties.engine.report.words import tokens as token_count
 from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
@@ -31,7 +31,7 @@ class Snapshot:
     published: frozenset[int]
     present: tuple[str, ...]
     pools: Pools | None = None
-    """The pools once they were looked at; None where the moment was not over, or nobody looks at them."""
+    """The pools once they were looked at; None where the moment was not over, or they are not looked at."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Story:
     def after(self, step: int, batch: ForwardBatch, accepted: Mapping[str, int]) -> None:
         """The moment after everything."""
         counts = ", ".join(f"{row.id} accepts {accepted[row.id]}" for row in batch.rows if row.samples)
-        self._keep(f"step {step}, after it: {counts or 'nobody samples'}", batch)
+        self._keep(f"step {step}, after it: {counts or 'no request samples'}", batch)
 
     def _keep(self, title: str, batch: ForwardBatch) -> None:
         ids = tuple(row.id for row in batch.rows)
@@ -103,7 +103,7 @@ class Story:
         part, expected = ("" if found.row is None else f"row {found.row}: "), ""
         if found.promised is not None:
             count = self.scheduler.prefixes.length(found.promised)
-            expected = f"{told(count)} {self._owner(found.promised)}" if count else "zeros"
+            expected = f"{token_count(count)} {self._owner(found.promised)}" if count else "zeros"
         wrong = accused or bool(expected)
         published = block in snapshot.published
         return Cell(block, part + found.words, tokens, owner, published, wrong, expected)
@@ -112,7 +112,7 @@ class Story:
         if self.contents is not None and snapshot.pools is not None:
             return self.contents.of(snapshot.pools, group, block, held)
         prefix = held.temporal if held.temporal is not None else held.window.end if held.window else None
-        words = "no promise" if prefix is None else told(self.scheduler.prefixes.length(prefix))
+        words = "no promise" if prefix is None else token_count(self.scheduler.prefixes.length(prefix))
         return Content(words, prefix)
 
     def _owner(self, prefix: int) -> str:

@@ -54,7 +54,7 @@ class Words:
             for request in self.scheduler.requests.values():
                 if count < len(request.prefixes) and request.prefixes[count] == ancestor:
                     return f"{request.id} and its drafts"
-        return "nobody"
+        return "no request"
 
     def source(self, place: StatePlace, found: bytes) -> int | None:
         """The prefix whose state these bytes are, in any layer."""
@@ -68,7 +68,7 @@ class Words:
         if not any(found):
             return "zeros"
         if set(found) == {NEVER}:
-            return "what nobody has written"
+            return "memory that was never written"
         shown = found[:_SHOWN].hex(" ")
         return f"{shown}{' ...' if len(found) > _SHOWN else ''}, which is no state"
 
@@ -99,12 +99,12 @@ class Words:
         return f"block {block} {self.owner(block)}"
 
     def owner(self, block: int) -> str:
-        """Whose a block is that was written to, although it is nobody's in this step."""
+        """Whose a block is that was written to, although no request of this step may write it."""
         for group in range(self.scheduler.geometry.num_groups):
             holder = self.holder(group, block)
             if not holder.startswith("which"):
                 known = block in self.scheduler.pool.registered
                 return f"is {holder}{', which the prefix cache has published' if known else ''}"
         if block in self.scheduler.pool.registered:
-            return "is published by the prefix cache, and nobody's"
+            return "is published by the prefix cache, and held by no request"
         return "is free"

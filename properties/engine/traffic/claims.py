@@ -1,4 +1,4 @@
-"""Pools of recurrent state on a device that are told which prefixes they should hold, and are asked once per step."""
+"""Pools of recurrent state on a device, with claims about the prefixes that they hold, which are checked once per step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def seed_of(prefix: int) -> int:
 class Claim:
     """A block, or one of its conv rows, holds the state after `prefix`; `when` says when, and who relies on it.
 
-    `stays`: nobody writes to it before claims are answered, so that what is there instead is there still.
+    `stays`: it is not written before claims are answered, so that what is there instead is there still.
     """
 
     group: int
@@ -40,7 +40,7 @@ Refuted = tuple[Claim, int, int]
 
 
 class ClaimedPools(StatePools):
-    """Pools that are told claims, which are compared at once and answered later, so that nobody waits in between."""
+    """Pools with claims, which are compared at once and answered later, so that the host does not wait in between."""
 
     def __init__(self, layers: Sequence[Sequence[tuple[str, torch.Tensor]]], **form: Any) -> None:
         super().__init__(layers, **form)
@@ -75,8 +75,8 @@ class ClaimedPools(StatePools):
         asked, self._asked = self._asked, []
         if not asked:
             return None
-        told = torch.cat([wrong.flatten() for _, _, wrong in asked]).cpu()
-        parts = told.split([wrong.numel() for _, _, wrong in asked])
+        answers = torch.cat([wrong.flatten() for _, _, wrong in asked]).cpu()
+        parts = answers.split([wrong.numel() for _, _, wrong in asked])
         for (claims, states, _), part in zip(asked, parts, strict=True):
             found = part.view(len(states), len(claims)).T.nonzero().tolist()
             if found:

@@ -38,7 +38,7 @@ _RECENT = 64
 
 @dataclass(frozen=True)
 class UnseenSetup(Setup):
-    """A setup whose pools no call observes: nobody copies gigabytes to look at them."""
+    """A setup whose pools no call observes: gigabytes are not copied to look at them."""
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class Direct(InProcess):
     def _wait(self) -> None:
         """What has been started goes on."""
 
-    def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:  # noqa: ARG002 - memory that nobody observes is not looked at
+    def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:  # noqa: ARG002 - memory that is not observed is not looked at
         if call.observes:
             super()._wait()
         return (), tuple(
@@ -158,7 +158,7 @@ class DeviceForward(Kernels):
                 raise Violation(Flaw(what, group, block, place="written"))
 
     def _store(self, group: int, temporal: dict[int, int], rows: dict[tuple[int, int], int]) -> None:
-        """Write states by block, and conv rows by block and row; the null block is written by nobody."""
+        """Write states by block, and conv rows by block and row; the null block is never written."""
         states = {block: seed_of(prefix) for block, prefix in temporal.items() if block > NULL_BLOCK}
         self.cache.pools.write_temporal(group, list(states), list(states.values()))
         if self.cache.window:
@@ -192,8 +192,8 @@ class DeviceEngine(Engine):
 
     def _check(
         self,
-        pools: Mapping[str, bytes] | None,  # noqa: ARG002 - nobody looks at gigabytes
-        writable: set[tuple[int, int]],  # noqa: ARG002 - as above; what a stray copy breaks is found by whoever relies on it
+        pools: Mapping[str, bytes] | None,  # noqa: ARG002 - gigabytes are not looked at
+        writable: set[tuple[int, int]],  # noqa: ARG002 - as above; what a stray copy breaks is found where it is read
         when: str,
         touched: set[tuple[int, int]] | None = None,
     ) -> None:

@@ -168,7 +168,7 @@ def _wanted(options: ReplayOptions, device: str) -> str:
 
 
 def _small(options: ReplayOptions, longest: int) -> World:
-    """Two kinds of layers that use the same memory in turn, with bytes between their states that are nobody's."""
+    """Two kinds of layers that use the same memory in turn, with bytes between their states that belong to none."""
     conv = (3 + options.num_spec, 3)
     states = (
         Kept("conv", conv if options.layout == "SD" else conv[::-1], CONV),

@@ -66,8 +66,8 @@ def _axis(root: Element, first: int, end: int, scale: float, y: float) -> None:
 
 
 def _legend(root: Element, occurring: Sequence[str], y: float) -> None:
-    told = [which for which in _MARKS if which in occurring]
-    for number, which in enumerate(told):
+    shown = [which for which in _MARKS if which in occurring]
+    for number, which in enumerate(shown):
         _write(root, _LEFT + 140 * number, y, _MARKS[which], "start")
         _write(root, _LEFT + 140 * number + 16, y, which, "start")
 

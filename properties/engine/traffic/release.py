@@ -242,7 +242,7 @@ def replay_release(
 
 
 def _serve(serving: ReleaseServing, progress: Progress) -> str:
-    """Until everybody has been served, the engine raises, or the user has enough; which of them it was."""
+    """Until all requests have been served, the engine raises, or the user has enough; which of them it was."""
     try:
         while not serving.is_over:
             serving.step()

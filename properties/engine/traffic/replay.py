@@ -25,9 +25,9 @@ from properties.engine.traffic.report import (
     finish,
     print_headline,
     sizes,
+    step_record,
     tell_no_engine,
     tell_violation,
-    told,
 )
 from properties.engine.traffic.requests import Arrival, arrivals, summary
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
@@ -46,7 +46,7 @@ SHORT_BLOCKS = 4
 
 @dataclass(eq=False)
 class Serving:
-    """An engine that serves requests in the order of their arrival; whatever nobody has recorded, `rng` decides."""
+    """An engine that serves requests in the order of their arrival; what is not recorded, `rng` decides."""
 
     engine: Engine
     arriving: Iterator[Arrival]
@@ -139,7 +139,7 @@ class Serving:
         return min(most, self.rng.randint(1, SHORT_BLOCKS) * self.options.tokens_per_block)
 
     def _new_tokens(self, count: int) -> tuple[int, ...]:
-        """Tokens that nobody has had before; those of prompts are not negative."""
+        """Tokens that no request has had before; those of prompts are not negative."""
         self._fresh -= count
         return tuple(range(self._fresh, self._fresh + count))
 
@@ -180,7 +180,7 @@ class Serving:
             self.histories.preempted(self._now, request)
         for row in scheduled.rows:
             self._count_row(row, columns)
-        self.recent.append(told(self._now, scheduled, self._sampled))
+        self.recent.append(step_record(self._now, scheduled, self._sampled))
 
     @property
     def _now(self) -> int:
@@ -274,7 +274,7 @@ def _has_its_own(options: ReplayOptions, subject: Subject, device: str) -> bool:
 
 
 def _serve(serving: Serving, progress: Progress) -> tuple[Violation | None, bool]:
-    """Until everybody has been served, a law is broken, or the user has enough."""
+    """Until all requests have been served, a law is broken, or the user has enough."""
     try:
         while not serving.is_over:
             serving.step()

@@ -29,7 +29,7 @@ from statecheck.text import visible
 
 _LINE_SECONDS = 10.0
 _MOST_SPANS = 48
-"""Bars that can be told apart."""
+"""Bars that can be distinguished."""
 _BOUNDARIES = (
     "boundary hit exactly by acceptance",
     "boundary crossed by one",
@@ -150,11 +150,13 @@ class Progress:
 
     def show(self, counts: ServedCounts) -> None:
         rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
-        told = f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
-        self._bar.update(self._task, completed=counts.finished, description=told)
+        progress = (
+            f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
+        )
+        self._bar.update(self._task, completed=counts.finished, description=progress)
         if not self._console.is_terminal and time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
-            print_text(self._console, f"{counts.finished:,} of {self._requests:,} requests, {told}")
+            print_text(self._console, f"{counts.finished:,} of {self._requests:,} requests, {progress}")
 
 
 def print_text(console: Console, text: str) -> None:
@@ -185,8 +187,8 @@ def table(content: Mapping[str, Any]) -> Table:
     return found
 
 
-def told(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """A step for whoever looks for what went wrong after it."""
+def step_record(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """A step as data, to find what went wrong after it."""
     rows = [
         {
             "request": row.id,

@@ -130,25 +130,25 @@ def _records(path: Path, limit: int | None) -> Iterator[_Record]:
 
 def _record(line: bytes, place: str) -> _Record:
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         raise _refused("line", line, "a JSON object", place) from None
-    if not isinstance(told, dict):
-        raise _refused("line", told, "a JSON object", place)
-    timestamp, input_length, output_length = (_number(told, name, place) for name in _LENGTHS)
-    return _Record(timestamp, input_length, output_length, _hash_ids(told, input_length, place))
+    if not isinstance(fields, dict):
+        raise _refused("line", fields, "a JSON object", place)
+    timestamp, input_length, output_length = (_number(fields, name, place) for name in _LENGTHS)
+    return _Record(timestamp, input_length, output_length, _hash_ids(fields, input_length, place))
 
 
-def _number(told: dict[str, Any], name: str, place: str) -> int:
-    if name not in told:
+def _number(fields: dict[str, Any], name: str, place: str) -> int:
+    if name not in fields:
         raise _refused(name, None, "there", place)
-    return _natural(name, told[name], place)
+    return _natural(name, fields[name], place)
 
 
-def _hash_ids(told: dict[str, Any], input_length: int, place: str) -> tuple[int, ...]:
-    if "hash_ids" not in told:
+def _hash_ids(fields: dict[str, Any], input_length: int, place: str) -> tuple[int, ...]:
+    if "hash_ids" not in fields:
         raise _refused("hash_ids", None, "there", place)
-    listed, most = told["hash_ids"], -(-input_length // BLOCK)
+    listed, most = fields["hash_ids"], -(-input_length // BLOCK)
     if not isinstance(listed, list):
         raise _refused("hash_ids", listed, "a list of ints", place)
     if len(listed) > most:

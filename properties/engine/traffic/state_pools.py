@@ -276,18 +276,18 @@ def _only_device(states: Sequence[_StateTensor]) -> torch.device:
 
 
 def _check_places(states: Sequence[_StateTensor], places: _Places, *, once: bool = False) -> None:
-    """Blocks, or blocks and rows, are there in each of the states, and told once where they are written to."""
+    """Blocks, or blocks and rows, are there in each of the states, and distinct where they are written to."""
     for axis, (name, numbers) in enumerate(zip(("blocks", "rows"), places, strict=False)):
         _check_length(name, numbers, places[0])
         end = min((state.view.size(axis) for state in states), default=None)
         for i, number in enumerate(numbers):
             if number < 0 or (end is not None and number >= end):
                 raise ValueError(f"{name}[{i}] = {number}, but should be >= 0 and < {end} [num_{name}]")
-    told: set[tuple[int, ...]] = set()
+    seen_places: set[tuple[int, ...]] = set()
     for i, place in enumerate(zip(*places, strict=True)):
-        if once and place in told:
+        if once and place in seen_places:
             raise ValueError(f"blocks[{i}] = {place[0]}, but should be written to once [{place}]")
-        told.add(place)
+        seen_places.add(place)
 
 
 def _checked_seeds(seeds: _Ints, blocks: _Ints) -> _Ints:

@@ -1,6 +1,6 @@
 """Which violations of a long scenario count: what a request goes on with after a wrong state is the same violation.
 
-Each is one of the request that came to a wrong state first, or of a block that nobody's request explains. What such a request
+Each is one of the request that came to a wrong state first, or of a block that no request explains. What such a request
 reads, says and publishes from then on, and requests that continue from what it has published, are not counted again.
 """
 
@@ -52,7 +52,7 @@ class Violations:
     """Requests that have come to a wrong state."""
     _wrong: set[tuple[int, int]] = field(default_factory=set)
     """Group and block of what stands in the cache and is wrong."""
-    _told: set[tuple[str, object]] = field(default_factory=set)
+    _message: set[tuple[str, object]] = field(default_factory=set)
     _begun: dict[str, int] = field(default_factory=dict)
     _latest: deque[Record] = field(default_factory=lambda: deque(maxlen=_LATEST))
     """Of the steps before, without what was broken."""
@@ -76,8 +76,8 @@ class Violations:
         """The one that a call which raised is."""
         failure = raised_instead(outcome, function=step.function, call=0, shown=step.function)
         case = self._case(failure, (step, outcome))
-        told = f"{step.function} raises {outcome.exception}: {outcome.message}"
-        violation = LiveViolation(number, "raised", "", told, self._defect(case))
+        message = f"{step.function} raises {outcome.exception}: {outcome.message}"
+        violation = LiveViolation(number, "raised", "", message, self._defect(case))
         self.found.append(violation)
         return violation
 
@@ -108,8 +108,8 @@ class Violations:
         key = law, (about.get("group"), about.get("block"), about.get("request"))
         if law == "published" and (about.get("group"), about.get("block")) in self._wrong:
             return False
-        first = law == "published" or key not in self._told
-        self._told.add(key)
+        first = law == "published" or key not in self._message
+        self._message.add(key)
         return first
 
     def _case(self, failure: Failure, last: tuple[Call, Returned | Raised], request: str = "") -> Case:

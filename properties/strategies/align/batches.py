@@ -61,10 +61,10 @@ CROWDS = (32, 64)
 """As many requests as a kernel may look at together."""
 
 
-def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, nobody: U) -> tuple[T | U, ...]:
-    """The rows of a block table by slot, from the rows of a batch and their slots; `nobody` in a slot that none of them has."""
+def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, unused: U) -> tuple[T | U, ...]:
+    """The rows of a block table by slot, from the rows of a batch and their slots; `unused` in a slot that none of them has."""
     found = dict(zip(slots, values, strict=True))
-    return tuple(found.get(slot, nobody) for slot in range(size))
+    return tuple(found.get(slot, unused) for slot in range(size))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Batch(NamedSituations):
 
     @property
     def table_order(self) -> tuple[int | None, ...]:
-        """The request of each row of the block tables, None for one that is nobody's."""
+        """The request of each row of the block tables, None for a row of no request."""
         if self.profile.tables_by_slot:
             return table_by_slot(self.row_order, self.slots, self.capacity, None)
         return (*self.row_order, *(None,) * (self.capacity - self.num_reqs))

@@ -78,7 +78,7 @@ class Cache:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of a pool, one that nobody uses at the end among them."""
+        """Blocks of a pool, an unused one at the end among them."""
         return max(self.labels) + (1 if self.filling.sparse else 2)
 
     def block(self, group: int, request: int, column: int) -> int:

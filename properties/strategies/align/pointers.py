@@ -90,7 +90,7 @@ def do_copies(pools: Sequence[str], *, schedule: str = "") -> Call:
 
 
 def copy_again(pools: Sequence[str], *, schedule: str = "") -> Call:
-    """Do the copies that the device's lists hold; entries that nobody wrote have size 0."""
+    """Do the copies that the device's lists hold; entries that were not written have size 0."""
     return call(
         MEMCPY,
         src_ptrs=Attribute(Name("copy_bufs"), "src_ptrs.gpu"),

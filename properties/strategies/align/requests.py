@@ -245,7 +245,7 @@ def _new(size: int, spec: int) -> st.SearchStrategy[Starting]:
 
 
 def hits(size: int, spec: int) -> st.SearchStrategy[Starting]:
-    """New and resumed requests whose first blocks are in the cache; nobody remembers their column."""
+    """New and resumed requests whose first blocks are in the cache; their column is not remembered."""
     lengths = _lengths(size, spec)
 
     @st.composite

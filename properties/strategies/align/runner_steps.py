@@ -127,7 +127,7 @@ class RunnerStep(NamedSituations):
         return {
             **named((runner.NO_ROW, runner.SOME_MOVE), [runner.at_moves(len(moving), len(self.requests))]),
             **named((decisions.FRESH, decisions.COMES_OFFSET, decisions.BACK), changes),
-            "nobody moves": bool(self.requests) and not moving,
+            "no request moves": bool(self.requests) and not moving,
             "self copy of the temporal state": any(
                 one.previous(size) + one.bias == one.running(size) for one in moving
             ),

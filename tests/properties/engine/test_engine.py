@@ -137,7 +137,7 @@ class Part:
 
 @dataclass(eq=False)
 class Driven:
-    """An engine that is told in short words what happens.
+    """An engine that is driven by short words.
 
     `new a 10`: a prompt of 10 tokens. `like b a 8 2`: b's prompt begins with 8 tokens of a. `step a b-4 c+2=3`: a step in
     which b computes at most 4 tokens, and c has 2 drafts and an accepted count of 3. `pad` and `swap` are steps with a row of padding and
@@ -224,7 +224,7 @@ TWO = "new a 10; new b 10; step a b; step a b"
 ACCEPTED = f"{TEN}; step a+2=3"
 
 
-# What nobody tampers with.
+# Without tampering.
 
 
 @pytest.mark.parametrize("runner", ["V1", "V2"])
@@ -263,7 +263,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             1,
             nothing_copied(),
             "in step 1, before the forward, row 0 of layer0's conv state in block 2, column 2 of a = "
-            "what nobody has written, but should be that of the last of 6 tokens of a",
+            "memory that was never written, but should be that of the last of 6 tokens of a",
         ),
         case(
             "a copy of the temporal state is not made",
@@ -272,7 +272,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             1,
             copied(0, 2, TEMPORAL),
             "in step 1, before the forward, layer0's temporal state in block 2, column 2 of a = "
-            "what nobody has written, but should be the state after 8 tokens of a",
+            "memory that was never written, but should be the state after 8 tokens of a",
         ),
         case(
             "windows are copied from another request",
@@ -312,7 +312,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Bench) ->
             "but should be the state after 12 tokens of a and its drafts",
         ),
         case(
-            "a column that nobody meant to change",
+            "a column that was not to change",
             ACCEPTED,
             0,
             2,
@@ -360,11 +360,11 @@ def test_a_block_that_holds_something_else_is_named(
             "but is column 1 of b, which the prefix cache has published",
         ),
         case(
-            "a published block that nobody holds",
+            "a published block that no request holds",
             "new b 4; step b; out b; new a 4; step a",
             1,
             TEMPORAL[0],
-            "but is published by the prefix cache, and nobody's",
+            "but is published by the prefix cache, and held by no request",
         ),
     ],
 )

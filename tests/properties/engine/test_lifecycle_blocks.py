@@ -46,7 +46,7 @@ def test_the_blocks_that_have_been_free_for_longest_are_taken_first() -> None:
 
 
 def registered_pool() -> BlockPool:
-    """Of blocks 1 to 3, block 1 is registered, and nobody holds any."""
+    """Of blocks 1 to 3, block 1 is registered, and no request holds any."""
     pool = BlockPool(4)
     (block,) = pool.take(1)
     pool.register(block, (0, 9))
@@ -106,7 +106,7 @@ def chunks(*lengths: int) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "blocks", "told"),
+    ("lengths", "blocks", "worker_blocks"),
     [
         case("to 4", (4,), [1, 2, 3], [1, 2, 3]),
         case("to 12", (4, 8), [1, 0, 3, 2, 4], [1, 2, 3, 2, 4]),
@@ -114,10 +114,10 @@ def chunks(*lengths: int) -> Scenario:
     ],
 )
 def test_speculative_columns_move_behind_the_running_one_and_leave_aliases(
-    lengths: tuple[int, ...], blocks: list[int], told: list[int]
+    lengths: tuple[int, ...], blocks: list[int], worker_blocks: list[int]
 ) -> None:
     scenario = chunks(*lengths)
-    assert (scenario.blocks(), scenario.told()) == (blocks, told)
+    assert (scenario.blocks(), scenario.worker_blocks()) == (blocks, worker_blocks)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def small(num_blocks: int, *prompts: int, max_num_seqs: int = 8) -> Scenario:
     return scenario
 
 
-EVERYBODY = (Turn("a"), Turn("b"), Turn("c"))
+EACH_REQUEST = (Turn("a"), Turn("b"), Turn("c"))
 
 
 def ids(rows: Iterable[ScheduledRequest | Request]) -> str:
@@ -283,13 +283,13 @@ def ids(rows: Iterable[ScheduledRequest | Request]) -> str:
 
 
 def test_requests_come_in_as_long_as_there_are_blocks() -> None:
-    assert ids(small(5, 4, 4, 4).step(*EVERYBODY).rows) == "ab"
+    assert ids(small(5, 4, 4, 4).step(*EACH_REQUEST).rows) == "ab"
 
 
 def test_the_last_running_request_is_preempted_and_none_is_admitted() -> None:
     scenario = small(6, 4, 4, 1)
-    scenario.step(*EVERYBODY)
-    step = scenario.step(*EVERYBODY)
+    scenario.step(*EACH_REQUEST)
+    step = scenario.step(*EACH_REQUEST)
     assert (ids(step.rows), step.preempted, scenario.scheduler.pool.num_free) == ("a", ("b",), 2)
     assert ids(scenario.scheduler.waiting) == "bc"
     assert ids(scenario.step(Turn("c")).rows) == "c"
@@ -297,7 +297,7 @@ def test_the_last_running_request_is_preempted_and_none_is_admitted() -> None:
 
 def test_a_request_that_lacks_blocks_and_is_the_last_is_preempted_itself() -> None:
     scenario = small(5, 4, 4)
-    scenario.step(*EVERYBODY)
+    scenario.step(*EACH_REQUEST)
     step = scenario.step(Turn("b"))
     assert (step.rows, step.preempted, scenario.blocks("b")) == ((), ("b",), [])
 
@@ -330,7 +330,7 @@ def test_a_resumed_request_replays_what_it_has_sampled() -> None:
     assert (row.computed, row.length, row.is_resumed, row.drafts != ()) == (8, 3, False, True)
 
 
-def test_a_request_that_ends_is_told_once_and_leaves_its_registered_blocks_behind() -> None:
+def test_a_request_that_ends_is_worker_blocks_once_and_leaves_its_registered_blocks_behind() -> None:
     scenario = chunks(4, 8)
     scenario.scheduler.finish("a")
     first, second = scenario.step(), scenario.step()
@@ -340,16 +340,16 @@ def test_a_request_that_ends_is_told_once_and_leaves_its_registered_blocks_behin
 
 def test_a_reset_preempts_everybody_unsaid_and_nothing_is_hit() -> None:
     scenario = small(64, 9, 9)
-    scenario.step(*EVERYBODY)
+    scenario.step(*EACH_REQUEST)
     scenario.scheduler.reset()
-    step = scenario.step(*EVERYBODY)
+    step = scenario.step(*EACH_REQUEST)
     assert (step.preempted, step.reset, step.resumed) == ((), ("a", "b"), ("a", "b"))
     assert [(row.computed, row.hit) for row in step.rows] == [(0, 0), (0, 0)]
 
 
 def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:
     scenario = small(64, 4, 4)
-    scenario.step(*EVERYBODY)
+    scenario.step(*EACH_REQUEST)
     before = scenario.blocks("b")[:]
     assert ids(scenario.step(Turn("a")).rows) == "a"
     assert (scenario.blocks("b"), ids(scenario.scheduler.running)) == (before, "ab")

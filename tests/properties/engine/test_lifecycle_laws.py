@@ -16,7 +16,7 @@ from tests.properties.strategies.test_lifecycle_examples import ALIGN, CONV_ROWS
 
 @dataclass(frozen=True)
 class Deed:
-    """Something that happens to the engine; `number` says to which request, `turns` are everybody's parts in a step."""
+    """Something that happens to the engine; `number` says to which request, `turns` are the parts of all requests in a step."""
 
     what: str
     number: int = 0
@@ -90,7 +90,7 @@ class Laws(Scenario):
         super()._execute(step, taken)
         changed = {place for place, held in self.ledger.held.items() if before.get(place) != held}
         self.written = {block for _, block in writable}
-        assert changed <= writable, f"{changed - writable} are promised, but nobody may write them"
+        assert changed <= writable, f"{changed - writable} are promised, but no request may write them"
         assert not {block for _, block in self.ledger.held} & set(step.lost) - self.written
         self.registered_blocks_are_promised_exactly()
         for row in step.rows:
@@ -111,7 +111,7 @@ class Laws(Scenario):
         assert pool.num_free == len(blocks) - len(count)
         for group, block in set(holdings):
             if block not in pool.registered:
-                assert count[block] == 1, f"{block} has two holders, but nobody can have hit it"
+                assert count[block] == 1, f"{block} has two holders, but no request can have hit it"
             else:
                 assert pool.registered[block][0] == group
 
@@ -136,9 +136,9 @@ class Laws(Scenario):
 
     def workers_know_the_blocks(self) -> None:
         for request in self.scheduler.running:
-            for blocks, told in zip(request.lists, self.ledger.tables.get(request.id, []), strict=True):
-                assert len(told) == len(blocks.columns)
-                assert all(one in (0, known) for one, known in zip(blocks.columns, told, strict=True))
+            for blocks, listed in zip(request.lists, self.ledger.tables.get(request.id, []), strict=True):
+                assert len(listed) == len(blocks.columns)
+                assert all(one in (0, known) for one, known in zip(blocks.columns, listed, strict=True))
 
 
 @given(geometries(), deeds())

@@ -160,8 +160,8 @@ def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) ->
 
 
 def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
-    told = laws()
-    told.step(prefill())
+    checker = laws()
+    checker.step(prefill())
     # Of two drafts the first is what the model says.
     right = [*PROMPT, NEXT]
     second = next_token(states_after(right)[-1])
@@ -170,26 +170,27 @@ def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
     row = ForwardRow("r0", tokens, 4, keys=(tuple(STATES),), groups=[group])
     scheduled = {"r0": Decided(4, 3, 2, begins=False)}
     said = (second, next_token(states_after([*right, second])[-1]))
-    assert told.step(replace(prefill(), scheduled=scheduled, rows=[row], outputs={"r0": said})) == []
-    assert told.requests["r0"].computed == 6
+    assert checker.step(replace(prefill(), scheduled=scheduled, rows=[row], outputs={"r0": said})) == []
+    assert checker.requests["r0"].computed == 6
 
 
 def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
-    told = laws()
-    told.requests["r0"].state(4)
-    told.known.remember(STATES[1], (7, 8))
+    checker = laws()
+    checker.requests["r0"].state(4)
+    checker.known.remember(STATES[1], (7, 8))
     assert (
-        told.known.meaning(states_after((1, 2, 7, 8))[-1]) == "the state after 2 tokens of r0 and then [7, 8]"
+        checker.known.meaning(states_after((1, 2, 7, 8))[-1])
+        == "the state after 2 tokens of r0 and then [7, 8]"
     )
-    assert told.known.meaning(5) == "what is no request's state"
+    assert checker.known.meaning(5) == "what is no request's state"
 
 
-def test_whose_wrong_state_it_is_is_told_as_data() -> None:
-    told = laws()
-    told.step(prefill())
+def test_whose_wrong_state_it_is_is_checker_as_data() -> None:
+    checker = laws()
+    checker.step(prefill())
     seen = replace(prefill(), scheduled={}, rows=[], outputs={})
     seen.published = [(1, 2, "r0", 4, [("temporal", STATES[2])])]
-    ((law, _, _, about),) = told.step(seen)
+    ((law, _, _, about),) = checker.step(seen)
     assert (law, about) == (
         "published",
         {"request": "r0", "tokens": 4, "found": (("r0", 3, ()),), "conv": False, "group": 1, "block": 2},
@@ -205,9 +206,9 @@ def test_what_is_about_no_state_tells_whose_request_it_is(change: Change) -> Non
     assert {about["request"] for *_, about in laws().step(seen)} == {"r0"}
 
 
-def test_a_state_that_requests_share_is_named_after_the_request_in_question() -> None:
-    told = laws()
-    told.add("r1", (*PROMPT, 9))
-    for request in reversed(told.requests.values()):
+def test_a_shared_state_is_named_after_the_request_that_is_asked_for() -> None:
+    checker = laws()
+    checker.add("r1", (*PROMPT, 9))
+    for request in reversed(checker.requests.values()):
         request.state(5)
-    assert [told.known.found(STATES[2], name)[0] for name in ("", "r1", "r2")] == ["r0", "r1", "r0"]
+    assert [checker.known.found(STATES[2], name)[0] for name in ("", "r1", "r2")] == ["r0", "r1", "r0"]

@@ -125,7 +125,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             "new a 10; step a",
             edited("state_indices_tensor_p", 0, 2),
             "after the forward, row 0 of layer0's conv state in block 1, column 1 of a = "
-            "what nobody has written, but should be that of the last of 6 tokens of a",
+            "memory that was never written, but should be that of the last of 6 tokens of a",
         ),
         case(
             "a draft's state goes one column too far",
@@ -133,7 +133,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             f"{TEN}; step a+1",
             edited("state_indices_tensor_d", 1, 4),
             "after the forward, layer0's temporal state in block 3, column 3 of a = "
-            "what nobody has written, but should be the state after 12 tokens of a and its drafts",
+            "memory that was never written, but should be the state after 12 tokens of a and its drafts",
         ),
         case(
             "a row of padding that is not skipped",
@@ -155,7 +155,7 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             "new a 9; step a",
             edited("block_idx_first_scheduled_token_p", 0, 1),
             "after the forward, row 0 of layer0's conv state in block 1, column 0 of a = "
-            "what nobody has written, but should be that of the last of 2 tokens of a",
+            "memory that was never written, but should be that of the last of 2 tokens of a",
         ),
     ],
 )

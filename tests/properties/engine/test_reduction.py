@@ -186,7 +186,7 @@ def three_in_a_step(_: World, past: Sequence[Past]) -> bool:
     return len(past[-1][0].rows) == 3
 
 
-def everybody(requests: str, turn: Turn) -> EngineStep:
+def each_request(requests: str, turn: Turn) -> EngineStep:
     return EngineStep(tuple((request, turn) for request in requests))
 
 
@@ -199,22 +199,22 @@ COME = (
 LONG: tuple[Event, ...] = (
     *COME,
     *(EngineStep(order=("z", "x"), padding=1),) * 4,
-    everybody("y", HOPES),
+    each_request("y", HOPES),
     EngineStep(preempted=("y",)),
-    everybody("yz", HOPES),
+    each_request("yz", HOPES),
     EngineStep((("x", Turn(skipped=True, blocks=1)), ("z", HOPES))),
     Reset(),
     *(EngineStep(padding=2),) * 4,
     Finish("z"),
     EngineStep(),
-    *(everybody("xy", HOPES),) * 4,
+    *(each_request("xy", HOPES),) * 4,
     EngineStep((("x", PROVES), ("y", HOPES))),
     *(EngineStep(order=("y",)),) * 4,
 )
 
 
-SLOW = (Arrive("x", (1, 2, 3)), *(EngineStep(),) * 8, everybody("x", PROVES))
-NEAR = (Arrive("x", tuple(range(10))), EngineStep(), EngineStep(), everybody("x", PROVES))
+SLOW = (Arrive("x", (1, 2, 3)), *(EngineStep(),) * 8, each_request("x", PROVES))
+NEAR = (Arrive("x", tuple(range(10))), EngineStep(), EngineStep(), each_request("x", PROVES))
 
 
 def steps(found: Failing) -> list[EngineStep]:
@@ -266,7 +266,7 @@ def scripts(draw: st.DrawFn) -> tuple[Event, ...]:
         st.integers(0, 2),
     )
     more = st.lists(steps | steps | st.builds(Finish, names) | st.just(Reset()), max_size=12)
-    return (*COME, *draw(more), *(everybody("xyz", PROVES), EngineStep()) * 2)
+    return (*COME, *draw(more), *(each_request("xyz", PROVES), EngineStep()) * 2)
 
 
 @pytest.mark.parametrize("law", [no_drafts_after_two, passes_second_block, three_in_a_step])
@@ -331,7 +331,7 @@ TWINS = (
     Arrive("b", (50, 40)),
     Arrive("a", (50, 60)),
     EngineStep((("a", Turn(blocks=1)),), ("b",), ("b", "a")),
-    everybody("ab", PROVES),
+    each_request("ab", PROVES),
     EngineStep(),
 )
 
@@ -361,7 +361,7 @@ def test_a_pass_makes_progress_alone(
     assert progress(found), found.events
 
 
-def told(past: Iterable[Past]) -> list[list[tuple[str, int, int, int]]]:
+def positions(past: Iterable[Past]) -> list[list[tuple[str, int, int, int]]]:
     """Where each step's requests are, whatever their tokens."""
     return [[(row.id, row.computed, row.length, len(row.drafts)) for row in step.rows] for step, _ in past]
 
@@ -375,16 +375,16 @@ def test_a_later_beginning_keeps_boundaries_where_they_were(number: int) -> None
     events: tuple[Event, ...] = (
         *COME[:2],
         *(EngineStep(),) * 3,
-        *(everybody("xy", turn) for turn in (HOPES, PROVES) * 4),
+        *(each_request("xy", turn) for turn in (HOPES, PROVES) * 4),
     )
     assert decoding(executed(events[:number]))
     whole = executed(events)
     later = [
-        told(executed(candidate).past)
+        positions(executed(candidate).past)
         for _, candidate in reduction._later_beginnings(Failing(LAVISH, whole, Flaw("")))
         if candidate[-(len(events) - number) :] == events[number:]
     ]
-    tail = told(whole.past)[number - 2 :]
+    tail = positions(whole.past)[number - 2 :]
     assert any(found[-len(tail) :] == tail for found in later)
 
 
@@ -479,7 +479,7 @@ DRAWN_OUT: tuple[Event, ...] = (
     *(EngineStep(),) * 3,
     Finish("z"),
     *(EngineStep(padding=2),) * 4,
-    *(everybody("xy", PROVES),) * 4,
+    *(each_request("xy", PROVES),) * 4,
 )
 
 
@@ -568,7 +568,7 @@ def test_a_subject_that_forgets_is_not_taken_for_one_that_raises(port: InProcess
 def test_new_requests_with_the_prompts_of_a_moment_are_soon_where_it_found_the_old(
     data: st.DataObject, world: World
 ) -> None:
-    more = data.draw(st.lists(st.builds(everybody, st.just("xyz"), turns(3)), max_size=8))
+    more = data.draw(st.lists(st.builds(each_request, st.just("xyz"), turns(3)), max_size=8))
     for computed, prompt in decoded(world, (*COME, EngineStep(), *more, EngineStep())):
         assert len(prompt) == computed
         assert reached(world, prompt) == computed
@@ -598,7 +598,7 @@ def reached(world: World, prompt: tuple[int, ...]) -> int:
 def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
     scenario = executed((*COME, EngineStep(), Finish("x")))
     tokens = list(scenario.requests["x"].tokens)
-    for event in (Finish("x"), EngineStep((("x", PROVES),), ("x",), ("x",)), Finish("x"), Finish("nobody")):
+    for event in (Finish("x"), EngineStep((("x", PROVES),), ("x",), ("x",)), Finish("x"), Finish("unknown")):
         scenario.happens(event)
     assert (scenario.requests["x"].stage, scenario.requests["x"].tokens) == (Stage.FINISHED, tokens)
     assert [request.id for request in scenario.live] == ["y", "z"]
@@ -606,7 +606,7 @@ def test_what_happens_to_a_request_that_has_ended_does_not() -> None:
 
 
 def test_a_request_that_is_as_long_as_it_may_get_ends_by_itself() -> None:
-    scenario = executed((*COME[:1], *(everybody("x", PROVES),) * 30))
+    scenario = executed((*COME[:1], *(each_request("x", PROVES),) * 30))
     assert scenario.requests["x"].stage is Stage.FINISHED
     assert LAVISH.max_model_len - 2 <= len(scenario.requests["x"].tokens) <= LAVISH.max_model_len
 
@@ -626,9 +626,10 @@ SPOKEN: tuple[Event, ...] = (
     Arrive("x", (1, 2, 3, 4, 5, 6)),
     Arrive("y", (7, 5, 3)),
     *(EngineStep(),) * 2,
-    *(everybody("xy", PROVES), everybody("x", HOPES), everybody("y", Turn(drafts=2, accepted=1))) * 2,
+    *(each_request("xy", PROVES), each_request("x", HOPES), each_request("y", Turn(drafts=2, accepted=1)))
+    * 2,
     EngineStep(preempted=("x",)),
-    *(everybody("xy", PROVES),) * 2,
+    *(each_request("xy", PROVES),) * 2,
 )
 
 

@@ -87,7 +87,7 @@ class LiveEngine:
         owners = tuple((name, group, 0, 3 * number + group + 1) for number, name in enumerate(self.requests) for group in (0, 1, 2))
         held = tuple(((name, self.requests[name][0], ()),) for name, *_ in owners)
         findings = tuple(
-            ("read", "the forward of " + name + " reads nobody's", "should read its own",
+            ("read", "the forward of " + name + " reads no request's state", "should read its own",
              dict(request=name, tokens=4, found=(("?", 0, ()),), conv=False, group=1, block=2))
             for name in self.requests if name == NUMBER
         )
@@ -112,8 +112,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str = "") -> st
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
-    told = {"timestamp": 0, "input_length": 1500, "output_length": 200, "hash_ids": [0, 1, 2]}
-    path.write_text("\n".join([json.dumps(told)] * REQUESTS), encoding="utf-8")
+    request = {"timestamp": 0, "input_length": 1500, "output_length": 200, "hash_ids": [0, 1, 2]}
+    path.write_text("\n".join([json.dumps(request)] * REQUESTS), encoding="utf-8")
     return path
 
 
@@ -144,10 +144,10 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
     assert (code, content["outcome"]) == (CLEAN, "clean")
     assert (counts["arrived"], counts["finished"], counts["sampled"]) == (REQUESTS, REQUESTS, 4 * REQUESTS)
     assert (counts["hits"], counts["hit_tokens"], counts["violations"]) == (1, 16, 0)
-    told = capsys.readouterr().out
-    assert "its own engine, runner V2" in told
-    assert "async scheduling, 3 drafts" in told
-    assert "steps/s" in told
+    output = capsys.readouterr().out
+    assert "its own engine, runner V2" in output
+    assert "async scheduling, 3 drafts" in output
+    assert "steps/s" in output
 
 
 @pytest.mark.slow
@@ -174,9 +174,9 @@ def test_a_violation_that_is_not_declared_is_told_once_and_drawn(
     assert (content["counts"]["violations"], content["counts"]["declared_violations"]) == (1, 0)
     (one,) = content["violations"]
     assert (one["law"], one["request"], one["defect"], one["step"]) == ("read", "r1", "", 0)
-    assert "VIOLATION in step 0, read: the forward of r1 reads nobody's" in capsys.readouterr().out
+    assert "VIOLATION in step 0, read: the forward of r1 reads no request's state" in capsys.readouterr().out
     picture = (tmp_path / "replay" / "violation.svg").read_text(encoding="utf-8")
-    assert "reads nobody" in picture
+    assert "reads no request" in picture
     assert "r0" not in picture
 
 
@@ -219,7 +219,7 @@ def test_what_is_interrupted_leaves_what_is_known(
 
 @pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--runner", "V1"), "runner = 'V1', but should be one that the release has [replay-trace]: it has no first runner"),
         (("--blocks", "15"), "blocks = 15, but should be >= 16, those of the longest request [replay-trace]"),
@@ -233,11 +233,11 @@ def test_what_is_interrupted_leaves_what_is_known(
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:  # fmt: skip
     code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch), *options)
     assert (code, content) == (MISCONFIGURED, {})
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("on_cpu")

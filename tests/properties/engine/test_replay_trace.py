@@ -77,13 +77,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(REQUESTS):
         known = [0, *range(100 * (number % 3) + 1, 100 * (number % 3) + 2 + number // 3)]
         length = 512 * (len(known) - 1) + rng.randint(1, 512)
-        told = {
+        request = {
             "timestamp": number,
             "input_length": length,
             "output_length": rng.randint(64, 640),
             "hash_ids": known,
         }
-        lines.append(json.dumps(told))
+        lines.append(json.dumps(request))
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 
@@ -379,9 +379,9 @@ TIMELINE = {"request": "r", "spans": [[0, 5, 0, 2], [9, 6, 1, 3]], "events": [(2
 def test_a_request_s_blocks_over_time_are_drawn(tmp_path: Path) -> None:
     assert draw({"timeline": TIMELINE}, tmp_path / "timeline.svg").startswith("drawn ")
     root = parsed((tmp_path / "timeline.svg").read_text(encoding="utf-8"))
-    told = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     # Columns 0 and 9, a block in each, and an event that the legend names.
-    assert [told.count(words) for words in ("0", "9", "5", "6", "boundary", "preempted")] == [
+    assert [texts.count(words) for words in ("0", "9", "5", "6", "boundary", "preempted")] == [
         2,
         1,
         1,

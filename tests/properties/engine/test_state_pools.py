@@ -100,10 +100,10 @@ class Pools:
             start += row * tensor.stride(along)
         else:
             count, step = tensor[0].numel(), 1
-        told = stream(*what, count * size)
+        written = stream(*what, count * size)
         for j in range(count):
             at = (start + j * step) * size
-            buffer[at : at + size] = told[j * size : (j + 1) * size]
+            buffer[at : at + size] = written[j * size : (j + 1) * size]
 
 
 def raw(tensor: torch.Tensor) -> torch.Tensor:

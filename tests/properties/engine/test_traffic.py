@@ -24,7 +24,7 @@ def line(n: int, ids: Iterable[int], *, out: int = 1, at: int = 0) -> dict[str, 
 
 def trace(path: Path, *lines: object) -> Path:
     """A trace of these lines: text as it is, with \\udcXX for a byte that is no text, everything else as JSON."""
-    text = "".join(f"{told if isinstance(told, str) else json.dumps(told)}\n" for told in lines)
+    text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     return path
 
@@ -52,7 +52,7 @@ def test_a_request_is_read_as_it_is_written(path: Path) -> None:
     assert first == Arrival(0, 11, (2 * 7 * 512, 2 * 7 * 512 + 2, 2 * 7 * 512 + 4), 5)
 
 
-def test_requests_are_numbered_in_the_order_of_the_lines_without_blank_lines(path: Path) -> None:
+def test_requests_are_numbered_in_the_order_of_the_lines_without_blank_ones(path: Path) -> None:
     read = list(arrivals(trace(path, line(1, [0], at=5), "", line(1, [0], at=4), " "), factor=1))
     assert [(arrival.number, arrival.timestamp) for arrival in read] == [(0, 5), (1, 4)]
 
@@ -67,12 +67,12 @@ def test_lengths_are_divided_and_rounded_up_at_least_to_one(
     assert (len(read.prompt), read.output_length) == (scaled, scaled)
 
 
-@given(told=traces(), factor=st.sampled_from(FACTORS))
+@given(records=traces(), factor=st.sampled_from(FACTORS))
 def test_tokens_are_equal_exactly_where_hash_ids_and_positions_are(
-    scratch: Path, told: list[dict[str, Any]], factor: int
+    scratch: Path, records: list[dict[str, Any]], factor: int
 ) -> None:
     meant: dict[int, object] = {}
-    for arrival, request in zip(arrivals(trace(scratch, *told), factor=factor), told, strict=True):
+    for arrival, request in zip(arrivals(trace(scratch, *records), factor=factor), records, strict=True):
         for position, token in enumerate(arrival.prompt):
             block, inside = divmod(position, BLOCK // factor)
             covered = block < len(request["hash_ids"])
@@ -82,13 +82,13 @@ def test_tokens_are_equal_exactly_where_hash_ids_and_positions_are(
     assert len(set(meant.values())) == len(meant)
 
 
-@given(told=traces(), factor=st.sampled_from(FACTORS))
+@given(records=traces(), factor=st.sampled_from(FACTORS))
 def test_prompts_share_as_much_as_their_first_hash_ids(
-    scratch: Path, told: list[dict[str, Any]], factor: int
+    scratch: Path, records: list[dict[str, Any]], factor: int
 ) -> None:
-    first, *others = arrivals(trace(scratch, *told), factor=factor)
-    for other, request in zip(others, told[1:], strict=True):
-        same = common(told[0]["hash_ids"], request["hash_ids"]) * BLOCK // factor
+    first, *others = arrivals(trace(scratch, *records), factor=factor)
+    for other, request in zip(others, records[1:], strict=True):
+        same = common(records[0]["hash_ids"], request["hash_ids"]) * BLOCK // factor
         assert common(first.prompt, other.prompt) == min(same, len(first.prompt), len(other.prompt))
 
 
@@ -96,14 +96,14 @@ def common(one: Iterable[int], other: Iterable[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-@given(told=traces(), factor=st.sampled_from(FACTORS))
+@given(records=traces(), factor=st.sampled_from(FACTORS))
 def test_a_summary_counts_what_is_read_and_what_an_earlier_request_had(
-    scratch: Path, told: list[dict[str, Any]], factor: int
+    scratch: Path, records: list[dict[str, Any]], factor: int
 ) -> None:
-    read = list(arrivals(trace(scratch, *told), factor=factor))
+    read = list(arrivals(trace(scratch, *records), factor=factor))
     known: set[int] = set()
     seen = 0
-    for arrival, request in zip(read, told, strict=True):
+    for arrival, request in zip(read, records, strict=True):
         blocks = [
             arrival.prompt[at : at + BLOCK // factor] for at in range(0, len(arrival.prompt), BLOCK // factor)
         ]
@@ -114,9 +114,9 @@ def test_a_summary_counts_what_is_read_and_what_an_earlier_request_had(
 
 
 def test_a_summary_of_a_worked_example(path: Path) -> None:
-    told = summary(trace(path, line(1000, [0, 1], out=8), line(600, [0, 2], out=3)), 4)
-    assert told == Summary(requests=2, tokens_in=250 + 150, tokens_out=2 + 1, tokens_seen=128)
-    assert told.share_seen == 0.32
+    counted = summary(trace(path, line(1000, [0, 1], out=8), line(600, [0, 2], out=3)), 4)
+    assert counted == Summary(requests=2, tokens_in=250 + 150, tokens_out=2 + 1, tokens_seen=128)
+    assert counted.share_seen == 0.32
 
 
 def test_lines_are_read_as_they_are_asked_for(path: Path) -> None:
@@ -127,9 +127,9 @@ def test_lines_are_read_as_they_are_asked_for(path: Path) -> None:
 
 
 def test_a_limit_stops_before_the_next_line(path: Path) -> None:
-    told = trace(path, GOOD, GOOD, "nonsense")
-    assert len(list(arrivals(told, factor=1, limit=2))) == 2
-    assert summary(told, 1, limit=2).requests == 2
+    source = trace(path, GOOD, GOOD, "nonsense")
+    assert len(list(arrivals(source, factor=1, limit=2))) == 2
+    assert summary(source, 1, limit=2).requests == 2
 
 
 @pytest.mark.parametrize("factor", [0, -1, 3, 1024])
@@ -146,10 +146,10 @@ def test_a_limit_below_one_is_refused_at_once(path: Path) -> None:
         arrivals(path, factor=1, limit=0)
 
 
-@pytest.mark.parametrize("told", [(), ("", "  ")])
-def test_a_trace_without_requests_is_refused(path: Path, told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("records", [(), ("", "  ")])
+def test_a_trace_without_requests_is_refused(path: Path, records: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"trace = 0 requests, but should be at least 1 \[.*trace.jsonl\]"):
-        list(arrivals(trace(path, *told), factor=1))
+        list(arrivals(trace(path, *records), factor=1))
 
 
 REFUSED: list[tuple[object, str]] = [

@@ -32,9 +32,9 @@ def connected() -> ObservedStep:
 
 
 def broken_by(seen: ObservedStep) -> list[str]:
-    told = laws()
-    told.add("r1", (*PROMPT, 5))
-    return [law for law, *_ in told.step(seen)]
+    checker = laws()
+    checker.add("r1", (*PROMPT, 5))
+    return [law for law, *_ in checker.step(seen)]
 
 
 def test_a_step_that_loads_and_saves_as_it_should_breaks_nothing() -> None:

@@ -130,7 +130,7 @@ def test_bytes_of_a_shared_page_are_states_of_a_group_or_none(group: int, states
     assert [byte for byte in range(56) if mirror.is_state(POOL, group, byte)] == list(states)
 
 
-def test_bytes_that_are_new_are_told_once_by_pool_and_block() -> None:
+def test_bytes_that_are_new_are_timeline_after_once_by_pool_and_block() -> None:
     mirror = mirrored("SD")
     pools = {name: bytearray(contents) for name, contents in mirror.contents().items()}
     pools["pool0"][56] ^= 1
@@ -250,7 +250,7 @@ def pictured(trial: Bench, words: str, function: str, number: int, tamper: Tampe
     return driven.engine.story.timeline(violation.flaw), str(violation)
 
 
-def told(trial: Bench, words: str, kept: World | None = None) -> Timeline:
+def timeline_after(trial: Bench, words: str, kept: World | None = None) -> Timeline:
     """The picture of what is right."""
     return drives(trial, kept or world(), words).engine.story.timeline(Flaw("nothing is wrong"))
 
@@ -262,10 +262,10 @@ def located(timeline: Timeline) -> tuple[Spot, str]:
 
 
 def test_a_picture_has_the_moments_on_both_sides_of_each_forward_and_after_each_step(trial: Bench) -> None:
-    assert [moment.title for moment in told(trial, ACCEPTED).moments] == [
+    assert [moment.title for moment in timeline_after(trial, ACCEPTED).moments] == [
         "step 0, before the forward: a computes 8",
         "step 0, after the forward",
-        "step 0, after it: nobody samples",
+        "step 0, after it: no request samples",
         "step 1, before the forward: a computes 2",
         "step 1, after the forward",
         "step 1, after it: a accepts 1",
@@ -276,14 +276,14 @@ def test_a_picture_has_the_moments_on_both_sides_of_each_forward_and_after_each_
 
 
 def test_a_picture_has_the_last_moments_only(trial: Bench) -> None:
-    timeline = told(trial, "new a 4" + "; step a" * 12, world(mode="none"))
+    timeline = timeline_after(trial, "new a 4" + "; step a" * 12, world(mode="none"))
     assert len(timeline.moments) == KEPT
     assert timeline.moments[0].title.startswith("step 6, before the forward")
     assert timeline.moments[-1].title.startswith("step 11, after it")
 
 
 def test_cells_say_what_blocks_hold_and_whether_they_are_published(trial: Bench) -> None:
-    (row,) = told(trial, TEN).moments[-1].rows
+    (row,) = timeline_after(trial, TEN).moments[-1].rows
     assert (row.request, row.group, row.run) == ("a", 0, 2)
     assert row.cells == (
         Cell(0, ""),
@@ -295,7 +295,7 @@ def test_cells_say_what_blocks_hold_and_whether_they_are_published(trial: Bench)
 
 
 def test_states_of_rejected_drafts_are_nobodys(trial: Bench) -> None:
-    (row,) = told(trial, f"{TEN}; step a+2").moments[-1].rows
+    (row,) = timeline_after(trial, f"{TEN}; step a+2").moments[-1].rows
     assert [(cell.tokens, cell.owner) for cell in row.cells[3:]] == [
         (11, "a"),
         (12, "drafts"),
@@ -306,7 +306,7 @@ def test_states_of_rejected_drafts_are_nobodys(trial: Bench) -> None:
 def test_every_request_of_a_step_has_a_row_for_each_group(trial: Bench) -> None:
     group = Group((Kept("conv", (5, 2), "bfloat16"),))
     two = replace(world(), setup=Setup((group, group), ("conv",), 4, 2), kinds=("mamba2", "mamba2"))
-    timeline = told(trial, "new a 4; new b 4; step a b; step b", two)
+    timeline = timeline_after(trial, "new a 4; new b 4; step a b; step b", two)
     assert [(row.request, row.group) for row in timeline.moments[1].rows] == [
         ("a", 0),
         ("a", 1),
@@ -317,13 +317,13 @@ def test_every_request_of_a_step_has_a_row_for_each_group(trial: Bench) -> None:
 
 
 def test_copies_in_front_of_forwards_are_arrows(trial: Bench) -> None:
-    arrows = told(trial, ACCEPTED).arrows
+    arrows = timeline_after(trial, ACCEPTED).arrows
     assert arrows[:2] == (Arrow(3, "a", 0, 1, 2), Arrow(6, "a", 0, 2, 3))
 
 
 def test_a_copy_behind_the_forward_is_an_arrow(trial: Bench) -> None:
     # Contract 2.9, E2: the second draft ends block 2, and its state is two columns behind that one.
-    assert told(trial, ACCEPTED).arrows[2:] == (Arrow(8, "a", 0, 4, 2),)
+    assert timeline_after(trial, ACCEPTED).arrows[2:] == (Arrow(8, "a", 0, 4, 2),)
 
 
 def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:

@@ -40,7 +40,7 @@ def case(name: str, *values: object) -> Any:
 
 @dataclass
 class Scenario:
-    """One request: `table` has its blocks, column j's is block j + 1 unless told; `run` is -1 where nothing was run yet.
+    """One request: `table` has its blocks, column j's is block j + 1 unless it is given; `run` is -1 where nothing was run yet.
 
     A step copies, forwards and copies again, with V1's rules or V2's; `forward` is the model's part of it.
     """
@@ -310,7 +310,7 @@ def test_a_step_ends_with_a_count_and_a_copy(
 
 
 def test_slots_after_a_v2_step_are_those_of_the_batch() -> None:
-    # Slot 1 crosses, slot 3 ends in place, slots 0 and 2 are of nobody in this batch and would be due.
+    # Slot 1 crosses, slot 3 ends in place, slots 0 and 2 are of no request in this batch and would be due.
     counts, columns, computed = [3, 3, 3, 3], [9, 3, 9, 1], [8, 13, 8, 8]
     found = decisions.after_v2_steps([3, -1, 1], counts, columns, computed, BLOCK, DOCUMENTS)
     assert found == {3: AfterStep(1, Move(0, 1, 1, 2)), 1: AfterStep(3, Move(2, 3, 2, 1))}
@@ -339,7 +339,7 @@ def test_a_step_starts_with_a_copy_where_the_column_changes(
 
 
 def test_the_preprocess_kernel_advances_the_slots_of_its_rows() -> None:
-    # Rows: slot 2 crosses with bias 2, slot 0 is new, a row without a slot, slot 3 stays; slot 1 is of nobody.
+    # Rows: slot 2 crosses with bias 2, slot 0 is new, a row without a slot, slot 3 stays; slot 1 is of no request.
     before = Slots((-1, 7, 4, 3), (1, 2, 3, 3), (50, 51, 52, 53), (60, 61, 62, 63))
     found = decisions.advanced(before, [2, 0, -1, 3], [0, 3, 8, 10, 13], [0, 99, 19, 13], BLOCK, DOCUMENTS)
     assert found == Slots((1, 7, 5, 3), (1, 2, 1, 3), (-1, 51, 4, 3), (0, 61, 2, 2))

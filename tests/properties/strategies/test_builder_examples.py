@@ -49,13 +49,13 @@ def full(mode: str = "none", num_spec: int = 0, **changes: Any) -> BuilderConfig
     return config(mode, num_spec, full_cudagraphs=True, **changes)
 
 
-def row(query_len: int, computed: int = 0, blocks: Sequence[int] = (5, 6, 7), **told: Any) -> StepRow:
-    return StepRow(query_len, computed + query_len, tuple(blocks), **told)
+def row(query_len: int, computed: int = 0, blocks: Sequence[int] = (5, 6, 7), **given: Any) -> StepRow:
+    return StepRow(query_len, computed + query_len, tuple(blocks), **given)
 
 
-def padding(blocks: Sequence[int] = (9, 9, 9), **told: Any) -> StepRow:
+def padding(blocks: Sequence[int] = (9, 9, 9), **given: Any) -> StepRow:
     """A row whose blocks somebody forgot to reset."""
-    return StepRow(0, 0, tuple(blocks), **told)
+    return StepRow(0, 0, tuple(blocks), **given)
 
 
 def step(*rows: StepRow, **changes: Any) -> BuilderStep:
@@ -187,7 +187,7 @@ def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderSte
         base_metadata(bad, config(num_spec=2))
 
 
-def test_padding_is_skipped_among_decodes_and_goes_to_the_null_block_among_prefills() -> None:
+def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills() -> None:
     decodes = base_metadata(step(row(1, 4, accepted=1), padding(accepted=7)), config(num_spec=1))
     assert decodes.state_indices_tensor_d == ((5, 6), (-1, -1))
     prefills = base_metadata(step(row(1, 4), row(2), padding(), padding()), config())
@@ -216,7 +216,7 @@ def test_align_keeps_the_column_of_the_last_token_and_one_per_draft() -> None:
     ("computed", "query_len", "expected"),
     [(0, 5, (0, 0, 1)), (4, 1, (0, 1, 1)), (5, 3, (1, 1, 1)), (5, 4, (1, 1, 2)), (8, 1, (1, 2, 2)), (0, 0, (0, 0, 0))],
 )  # fmt: skip
-def test_all_names_the_columns_of_last_computed_and_first_and_last_scheduled_token(
+def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
     computed: int, query_len: int, expected: tuple[int, int, int]
 ) -> None:
     chunk = StepRow(query_len, computed + query_len, (1, 2, 3, 4), prefilling=True)
@@ -246,13 +246,13 @@ def test_a_full_graph_reads_decodes_from_the_builders_buffers() -> None:
     metadata = base_metadata(step(row(1, 4), padding(), num_actual_tokens=4), full())
     assert metadata.owned == {"state_indices_tensor_d"}
     assert metadata.state_indices_tensor_d == ((5,), (-1,))
-    told = step(row(2, 4, accepted=2), row(1, 6, accepted=1), padding(accepted=5))
-    speculative = base_metadata(told, full(num_spec=2))
+    given = step(row(2, 4, accepted=2), row(1, 6, accepted=1), padding(accepted=5))
+    speculative = base_metadata(given, full(num_spec=2))
     assert speculative.owned == {"state_indices_tensor_d", *SPEC}
     assert speculative.state_indices_tensor_d == ((5, 6, 7), (5, 6, 7), (-1, -1, -1))
     assert speculative.query_start_loc_d == (0, 2, 3, 3)
     assert speculative.num_accepted_tokens == (2, 1, 1)
-    kept = base_metadata(told, full("all", 2))
+    kept = base_metadata(given, full("all", 2))
     assert kept.owned == {"state_indices_tensor_d", *SPEC, *BLOCK_INDICES}
     assert kept.block_idx_last_scheduled_token == (1, 1, 0)
     assert kept.block_idx_last_computed_token == (0, 1, 0)
@@ -270,10 +270,10 @@ def test_a_full_graph_reads_decodes_from_the_builders_buffers() -> None:
 def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     num_spec: int, max_model_len: int, blocks: Sequence[int], expected: tuple[int, ...]
 ) -> None:
-    told = step(row(1, 4, blocks, accepted=1), padding(accepted=1))
-    graph = base_metadata(told, full("all", num_spec, max_model_len=max_model_len))
+    given = step(row(1, 4, blocks, accepted=1), padding(accepted=1))
+    graph = base_metadata(given, full("all", num_spec, max_model_len=max_model_len))
     assert graph.state_indices_tensor_d == (expected, (-1,) * len(expected))
-    eager = base_metadata(told, config("all", num_spec, max_model_len=max_model_len))
+    eager = base_metadata(given, config("all", num_spec, max_model_len=max_model_len))
     assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
 
 
@@ -396,7 +396,7 @@ def contract_example(**third: Any) -> BuilderStep:
     )
 
 
-def test_gdn_reads_a_row_without_drafts_at_its_accepted_count_unlike_the_document() -> None:
+def test_gdn_reads_a_row_without_drafts_at_its_accepted_offset_unlike_the_document() -> None:
     # The document makes the third row a prefill that reads column 0, and loses its count of 3: two
     # prefills of six tokens, (0,0),(1,0) as chunks. Told that the row is no prompt, we keep its count.
     metadata = gdn_metadata(contract_example(), config(num_spec=2))
@@ -424,7 +424,7 @@ def test_gdn_reads_a_row_without_drafts_at_its_accepted_count_unlike_the_documen
     assert programs(metadata.conv) == ((1, 0), (0,), (0,))
 
 
-def test_gdn_gives_the_documents_outcome_for_a_row_marked_as_a_prompt_chunk() -> None:
+def test_gdn_gives_the_documents_outcome_for_a_known_prompt_chunk() -> None:
     metadata = gdn_metadata(contract_example(prefilling=True, accepted=1), config(num_spec=2))
     assert split_of(metadata) == (0, 2, 0, 6)
     assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 5)
@@ -439,7 +439,7 @@ def test_gdn_gives_the_documents_outcome_for_a_row_marked_as_a_prompt_chunk() ->
     assert programs(metadata.conv) == ((1, 1, 0), (0, 1), (0, 0))
 
 
-def test_gdn_gives_the_documents_outcome_without_marks_if_nothing_was_accepted() -> None:
+def test_gdn_gives_the_documents_outcome_for_unmarked_decodes_that_accepted_nothing() -> None:
     untold = replace(contract_example(accepted=1), has_prefilling=False)
     metadata = gdn_metadata(untold, config(num_spec=2))
     assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 2, 0, 6), 2)
@@ -502,10 +502,10 @@ def test_gdn_batches_that_drafted_nothing_are_speculative_where_decodes_are_know
 
 
 def speculative_batch() -> BuilderStep:
-    told: dict[str, Any] = {"prefilling": False, "drafts": 1}
+    given: dict[str, Any] = {"prefilling": False, "drafts": 1}
     return step(
-        row(2, 4, (1, 2, 3), accepted=2, **told),
-        row(2, 8, (4, 5, 6), accepted=3, **told),
+        row(2, 4, (1, 2, 3), accepted=2, **given),
+        row(2, 8, (4, 5, 6), accepted=3, **given),
         padding(prefilling=False, accepted=9, drafts=-1),
         num_actual_tokens=8,
     )

@@ -52,7 +52,7 @@ class Scenario:
         self.fresh = count(1000)
 
     def new(self, number: int) -> list[int]:
-        """Tokens that nobody has had."""
+        """Tokens that no request has had."""
         return [next(self.fresh) for _ in range(number)]
 
     def arrive(self, request: str, prompt: int | Sequence[int]) -> Scenario:
@@ -105,7 +105,7 @@ class Scenario:
         """The scheduler's block list."""
         return self.scheduler.requests[request].lists[0].columns
 
-    def told(self, request: str = "a") -> list[int]:
+    def worker_blocks(self, request: str = "a") -> list[int]:
         """The worker's block list."""
         return self.ledger.tables[request][0]
 
@@ -143,7 +143,7 @@ def test_a_prompt_whose_budget_is_below_a_block_is_not_scheduled() -> None:
 class Worked:
     """A step worked by hand: what is scheduled, the running column, and what columns hold at its three moments.
 
-    `registered` is by column the number of tokens; `kept` is the same as `forward` unless told.
+    `registered` is by column the number of tokens; `kept` is the same as `forward` unless it is given.
     """
 
     tokens: int
@@ -361,7 +361,7 @@ def test_e8_a_resumed_request_hits_its_own_block_and_replays_what_is_behind_it()
     scenario, row = preempted_after_a_prompt_of_seven()
     assert (row.computed, row.length, row.hit, row.drafts) == (4, 4, 1, ())
     assert (row.is_new, row.is_resumed, row.is_prefilling, row.samples) == (False, True, True, True)
-    assert (scenario.told(), row.new_blocks) == (scenario.blocks(), (tuple(scenario.blocks()),))
+    assert (scenario.worker_blocks(), row.new_blocks) == (scenario.blocks(), (tuple(scenario.blocks()),))
 
 
 # What the ledger promises, beyond the examples.
@@ -370,7 +370,7 @@ def test_e8_a_resumed_request_hits_its_own_block_and_replays_what_is_behind_it()
 def test_a_decode_promises_nothing_new_of_conv_rows_in_speculative_columns() -> None:
     scenario = after(UP_TO_THE_BOUNDARY[:2], 5)
     window = ConvRows(3)
-    scenario.ledger.held[0, scenario.told()[2]] = Held(2, window)
+    scenario.ledger.held[0, scenario.worker_blocks()[2]] = Held(2, window)
     scenario.step(Turn(drafts=2, accepts=1))
     assert scenario.ledger.at("a", 0, 2).window is window
     assert scenario.scheduler.prefixes.length(scenario.ledger.at("a", 0, 2).temporal or 0) == 7

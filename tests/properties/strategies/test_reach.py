@@ -297,7 +297,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     },
     "runner steps": {
         runner.NO_ROW.name: 0.4,
-        "nobody moves": 8,
+        "no request moves": 8,
         runner.SOME_MOVE.name: 8,
         decisions.COMES_OFFSET.name: 8,
         "self copy of the temporal state": 4,

@@ -23,7 +23,7 @@ def halves() -> Any:
     return half
 
 
-def test_a_watcher_sees_the_answer_and_its_arguments_however_they_are_given() -> None:
+def test_a_watcher_sees_the_answer_and_the_arguments_that_it_names() -> None:
     half, seen = halves(), list[tuple[int, ...]]()
 
     @watches(half)
