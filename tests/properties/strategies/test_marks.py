@@ -17,10 +17,11 @@ from oracle.situations.registry import Situation, declared, situations_of, take
 from oracle.types import cdiv
 from properties.strategies.chunks import Packed
 from statecheck.campaign import marks
-from statecheck.campaign.marks import asked_bench, expected, explored, noted, reachable
+from statecheck.campaign.marks import expected, noted, reachable
 from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
+from tools.marks import asked_bench, explored, rows, write
 
 SECONDS, EXAMPLES = 30.0, 600
 EASIEST = 8
@@ -248,11 +249,11 @@ def marks_without(name: str) -> dict[str, list[str]]:
 
 def test_a_table_lists_the_properties_that_took_the_least_first() -> None:
     found: dict[str, Any] = {CHUNKS: {EMPTY: 7, ROUNDED: 2}, "chunks_cover_every_token_once": {EMPTY: 3}}
-    assert marks.rows(found)[EMPTY] == ["chunks_cover_every_token_once", CHUNKS]
+    assert rows(found)[EMPTY] == ["chunks_cover_every_token_once", CHUNKS]
 
 
 def test_a_table_that_was_written_is_read_again(tmp_path: Path) -> None:
-    marks.write(KNOWN, tmp_path / "marks.json")
+    write(KNOWN, tmp_path / "marks.json")
     assert json.loads((tmp_path / "marks.json").read_text(encoding="utf-8")) == KNOWN
     assert (tmp_path / "marks.json").read_text(encoding="utf-8") == marks.TABLE.read_text(encoding="utf-8")
 
