@@ -46,14 +46,13 @@ def _leave(folder: Path) -> None:
 def _fresh(plan: Plan) -> tuple[Plan, int | None]:
     for number in range(1, _MOST):
         found = replace(plan, id=plan.id if number == 1 else f"{plan.id}-{number}")
-        with suppress(FileExistsError):
-            try:
-                _folder(found).mkdir(parents=True)
-            except FileExistsError:
-                raise
-            except OSError:
-                return found, None
-            return _locked(found)
+        try:
+            _folder(found).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            return found, None
+        return _locked(found)
     return _locked(plan)
 
 

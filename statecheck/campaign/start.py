@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.defects import KnownDefects
@@ -47,39 +48,34 @@ def begun(plan: Plan) -> Beginning:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
     load()
     subject, tested = loaded(plan.subject), load_properties()
+    if not plan.as_new:
+        require_narrow(subject)
     offered = machines(tested) if plan.scenarios else sorted(tested)
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
-    scenarios = frozenset(machines(tested))
+    marks = expected(chosen, plan.device)
     corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
-    if not plan.as_new:
-        require_narrow(subject)
+    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan), corpus)
     declared = () if plan.as_new else subject.known_deviations
-    return Beginning(
-        subject,
-        _empty_record(plan),
-        Ledger(
-            [tested[name] for name in names], skipped, expected(chosen, plan.device), first_seen(plan), corpus
-        ),
-        KnownDefects(declared, selected=bool(plan.only) or plan.scenarios, profile=subject.profile),
-        scenarios,
-    )
+    selected = bool(plan.only) or plan.scenarios
+    defects = KnownDefects(declared, selected=selected, profile=subject.profile)
+    return Beginning(subject, _empty_record(plan), ledger, defects, frozenset(machines(tested)))
 
 
 def _empty_record(plan: Plan) -> CampaignRecord:
     from statecheck.report.environment import environment
 
     return CampaignRecord(
-        plan.id,
-        plan.subject,
-        plan.device,
-        plan.commit,
-        plan.only,
-        plan.shard,
-        plan.shards,
-        device_names(plan.device, plan.gpus),
-        plan.engines,
-        dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        id=plan.id,
+        subject=plan.subject,
+        device=plan.device,
+        commit=plan.commit,
+        only=plan.only,
+        shard=plan.shard,
+        shards=plan.shards,
+        gpus=device_names(plan.device, plan.gpus),
+        engines=plan.engines,
+        began=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         first_round=plan.first_round,
         budget=plan.budget,
         examples_wanted=plan.examples,
@@ -114,37 +110,35 @@ def first_seen(plan: Plan) -> dict[str, str]:
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """While it is entered, SIGTERM, with which schedulers end a job, and SIGHUP, with which a terminal goes, are Ctrl-C.
+    """Take SIGTERM, with which schedulers end a job, and SIGHUP, of a closed terminal, for Ctrl-C.
 
-    In the main thread only, and not where they are ignored already, as under nohup.
+    Not where they are ignored already, as under nohup.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signals = [signal.SIGTERM, signal.SIGHUP]
-    signals = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
-    before = [signal.signal(one, interrupt) for one in signals]
-    try:
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    with _handled([one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN], interrupt):
         yield
-    finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While it is entered, nothing that asks the campaign to end is heard: it is ending, and what it found is written down."""
+    """Ignore signals that ask the campaign to end: it is ending, and writes down what it found."""
+    with _handled([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(numbers: list[signal.Signals], handler: Any) -> Iterator[None]:
+    """Set the handler of these signals for a while; outside of the main thread nothing is set."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.signal(one, signal.SIG_IGN) for one in signals]
+    before = [signal.signal(number, handler) for number in numbers]
     try:
         yield
     finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
+        for number, previous in zip(numbers, before, strict=True):
+            signal.signal(number, previous)

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from statecheck.campaign.claim import claimed
-from statecheck.campaign.pages.console import Unbreakable, finish
 from statecheck.campaign.plan import ENGINE, Plan
 from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.terminal.output import Unbreakable, finish
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import seconds
 from statecheck.execution.offers import listed
@@ -213,11 +213,11 @@ def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
     return told.exit_code
 
 
-def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
-    """The plan of a campaign with fresh randomness, whose findings are kept beside its reports.
+def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
+    """The plan that the options of all campaigns describe.
 
     Args:
-        workers: processes that search.
+        engines: processes that search.
         more: other fields of `Plan`.
 
     Raises:
@@ -225,23 +225,27 @@ def plan_of(options: argparse.Namespace, workers: int, **more: Any) -> Plan:
     """
     commit = commit_of(home())
     plan = Plan(
-        name_by_time(commit),
-        options.subject,
-        options.only,
-        options.device,
-        engines=workers,
+        id=name_by_time(commit),
+        subject=options.subject,
+        only=options.only,
+        device=options.device,
+        engines=engines,
         commit=commit,
         reports=str(options.reports),
-        kept=str(options.reports / "corpus"),
         isolated=options.isolated,
         time_limit=seconds(options.time_limit, "time_limit"),
         sanitized=options.sanitized,
-        seed=fresh_seed(options.seed),
         as_new=options.as_new,
         require=listed(options.require),
         fail_on_untested=options.fail_on_untested,
     )
     return replace(plan, **more)
+
+
+def fresh_plan(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
+    """As `plan_of`, with fresh randomness and with failing cases beside the reports."""
+    kept, seed = str(options.reports / "corpus"), fresh_seed(options.seed)
+    return plan_of(options, engines, kept=kept, seed=seed, **more)
 
 
 def fresh_seed(asked: int | None) -> int:

@@ -7,13 +7,12 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from statecheck.cli.bisect import add_bisect
-from statecheck.cli.campaign import console, plan_of, run_campaign
+from statecheck.cli.campaign import console, fresh_plan, run_campaign
 from statecheck.cli.compatibility import add_compatibility, go_on_in_release
-from statecheck.cli.completion import add_completion
-from statecheck.cli.examples import add_examples
+from statecheck.cli.help import add_completion, add_examples
 from statecheck.cli.merge import add_merge
 from statecheck.cli.nightly import add_nightly
 from statecheck.cli.options import (
@@ -34,8 +33,6 @@ from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCON
 from statecheck.text import command_lines
 from statecheck.text.command_lines import by_make, python
 from statecheck.text.terminal import said, say
-
-_PLAIN_WIDTH = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,6 +82,27 @@ def parser() -> CommandParser:
     program = f"{python()} -m statecheck" if by_make() else command_lines.program()
     parser = CommandParser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_fuzz(commands)
+    _add_replay(commands)
+    add_bisect(commands)
+    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
+    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
+    demo.set_defaults(run=_demo)
+    add_test(commands)
+    add_nightly(commands)
+    add_merge(commands)
+    add_replay_trace(commands)
+    add_traces(commands)
+    add_sanitize(commands)
+    add_sanitize_gpu(commands)
+    add_vectors(commands)
+    add_compatibility(commands)
+    add_completion(commands, parser)
+    add_examples(commands.choices, program)
+    return parser
+
+
+def _add_fuzz(commands: Any) -> None:
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
     add_only_option(fuzz)
@@ -100,6 +118,9 @@ def parser() -> CommandParser:
     add_require_options(fuzz)
     _subject_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
+
+
+def _add_replay(commands: Any) -> None:
     replay = commands.add_parser(
         "replay",
         help="run a saved case again: FIXED, FAILED, REPRODUCED (a declared defect), NOT REPRODUCED or NOT APPLICABLE",
@@ -122,22 +143,6 @@ def parser() -> CommandParser:
     )
     _subject_options(replay)
     replay.set_defaults(run=_replay)
-    add_bisect(commands)
-    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
-    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
-    demo.set_defaults(run=_demo)
-    add_test(commands)
-    add_nightly(commands)
-    add_merge(commands)
-    add_replay_trace(commands)
-    add_traces(commands)
-    add_sanitize(commands)
-    add_sanitize_gpu(commands)
-    add_vectors(commands)
-    add_compatibility(commands)
-    add_completion(commands, parser)
-    add_examples(commands.choices, program)
-    return parser
 
 
 def _subject_options(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +159,9 @@ def _fuzz(options: argparse.Namespace) -> int:
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, "fuzz")
-    return run_campaign(plan_of(options, workers, device=device, budget=seconds(options.budget)), console())
+    return run_campaign(
+        fresh_plan(options, workers, device=device, budget=seconds(options.budget)), console()
+    )
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.campaign.shards.sharding import campaign_of, shard_of
-from statecheck.cli.campaign import commit_of, console, name_by_time, run_campaign
+from statecheck.cli.campaign import console, plan_of, run_campaign
 from statecheck.cli.options import (
     add_known_options,
     add_only_option,
@@ -22,8 +22,6 @@ from statecheck.cli.options import (
     location,
     seconds,
 )
-from statecheck.execution.offers import listed
-from statecheck.rooms import home
 
 _MOST_WORKERS = 8
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
@@ -96,49 +94,49 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     """
     from statecheck.execution.port import choose_device
 
+    _require_one_amount(options)
+    # This machine may be the one of a cluster that has no GPU.
+    elsewhere = options.ray and options.device == "cuda"
+    device = "cuda" if elsewhere else choose_device(options.device)
+    gpus = () if options.ray else _gpus(options.gpus, device)
+    isolated = device != "cpu" if options.isolated is None else options.isolated
+    workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
+    shard, shards = shard_of(environment, options.shard)
+    name = _name(options, environment, shards)
+    plan = plan_of(
+        options,
+        engines,
+        device=device,
+        gpus=gpus,
+        workers=workers,
+        shard=shard,
+        shards=shards,
+        budget=seconds(options.budget or "8h") if options.examples is None else None,
+        examples=options.examples,
+        corpus=str(options.corpus),
+        **({"id": name} if name else {}),
+    )
+    return replace(plan, first_round=_first_round(plan))
+
+
+def _require_one_amount(options: argparse.Namespace) -> None:
     if options.budget is not None and options.examples is not None:
         raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
     if options.ray and (options.gpus or options.resume):
         raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus or resume [nightly]")
-    # This machine may be the one of a cluster that has no GPU.
-    elsewhere = options.ray and options.device == "cuda"
-    device = "cuda" if elsewhere else choose_device(options.device)
-    gpus = () if options.ray else _gpus(options.gpus, device)
-    shard, shards = shard_of(environment, options.shard)
-    name = options.id or campaign_of(environment)
+
+
+def _name(options: argparse.Namespace, environment: Mapping[str, str], shards: int) -> str:
+    """The name that was given, or that of the scheduler's job; "" for a name by the time."""
     if options.id:
         require_id(options.id, "id")
+    name: str = options.id or campaign_of(environment)
     if shards > 1 and not (name or options.resume):
         rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
         raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
-    isolated = device != "cpu" if options.isolated is None else options.isolated
-    workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
-    commit = commit_of(home())
-    plan = Plan(
-        name or name_by_time(commit),
-        options.subject,
-        options.only,
-        device,
-        gpus,
-        engines,
-        seconds(options.budget or "8h") if options.examples is None else None,
-        options.examples,
-        commit,
-        shard,
-        shards,
-        reports=str(options.reports),
-        corpus=str(options.corpus),
-        isolated=options.isolated,
-        time_limit=seconds(options.time_limit, "time_limit"),
-        sanitized=options.sanitized,
-        workers=workers,
-        as_new=options.as_new,
-        require=listed(options.require),
-        fail_on_untested=options.fail_on_untested,
-    )
-    return replace(plan, first_round=_first_round(plan))
+    return name
 
 
 def _gpus(text: str, device: str) -> tuple[str, ...]:

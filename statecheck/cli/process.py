@@ -10,7 +10,7 @@ from collections.abc import Callable
 from statecheck.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
 
 try:
-    from statecheck.campaign.pages.console import Unbreakable, finish, prepare
+    from statecheck.campaign.terminal.output import Unbreakable, finish, prepare
     from statecheck.cli.main import main
     from statecheck.text.command_lines import by_make, remembered
 except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from statecheck.cli.campaign import console, plan_of, run_campaign
+from statecheck.cli.campaign import console, fresh_plan, run_campaign
 from statecheck.cli.options import (
     add_known_options,
     add_only_option,
@@ -63,7 +63,7 @@ def run_traces(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} = {value}, but should be >= 1 [traces]")
-    plan = plan_of(
+    plan = fresh_plan(
         options,
         require_processes("workers", cores() if options.workers is None else options.workers, "traces"),
         device=choose_device(options.device),

@@ -21,8 +21,8 @@ from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison, compared, find_previous
 from statecheck.case import Case
 from statecheck.case.values import call
+from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
-from statecheck.cli import nightly as cli_nightly
 from tests.breakages.broken import EXACT, ROUNDS_UP, module
 from tests.subjects.pretended import COMMIT
 
@@ -93,7 +93,7 @@ def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **varia
         for variable, value in variables.items():
             patch.setenv(variable, value)
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
-        patch.setattr(cli_nightly, "commit_of", lambda root: COMMIT)
+        patch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
         with module(folder, "toy_of_nights", source) as subject:
             code = cli.main([*arguments(folder, name, subject), *options])
     return Night(code, told.getvalue(), name, folder)

@@ -17,8 +17,8 @@ import pytest
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
+from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
-from statecheck.cli import nightly as cli_nightly
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.nightly import planned
 from statecheck.execution.selection import cores
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("signals_are_heard")
 def _nowhere_special(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in SURROUNDINGS.split():
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(cli_nightly, "commit_of", lambda root: COMMIT)
+    monkeypatch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
 
 
 def refused(folder: Path, *options: str) -> int:

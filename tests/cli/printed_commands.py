@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from statecheck.cli.examples import EXAMPLES
+from statecheck.cli.help import EXAMPLES
 from tests.breakages.broken import ROOT
 
 DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "vectors/*.md", "tests/*.md")

@@ -57,7 +57,7 @@ class Part:
 
 
 def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
-    """The shards of one campaign, added up; those that are missing are told in `troubles`.
+    """The shards of one campaign, added up; `troubles` names those that are missing.
 
     Args:
         names: what people call the records, such as their files.
@@ -99,36 +99,54 @@ def added(parts: Sequence[Part]) -> CampaignRecord:
     Of behaviours the largest count is taken: how many of them two parts have in common is not known.
     """
     records = [part.record for part in parts]
-    buckets = _buckets(parts)
     return replace(
-        records[0],
-        commit=_told(one.commit for one in records),
-        shard=0,
-        shards=1,
-        gpus={_place(part, key): name for part in parts for key, name in part.record.gpus.items()},
-        engines=sum(one.engines for one in records),
-        began=min((one.began for one in records), key=_moment),
-        seconds=max(part.after + part.record.seconds for part in parts),
-        budget=max((one.budget for one in records if one.budget is not None), default=None),
-        examples_wanted=_total(one.examples_wanted for one in records),
-        rounds=sum(one.rounds for one in records),
-        complete=all(one.complete for one in records),
-        interrupted=any(one.interrupted for one in records),
-        fail_on_untested=any(one.fail_on_untested for one in records),
-        environment=_environment(records),
-        properties=_grouped(_each(records, "properties"), lambda one: one.name, _property),
-        buckets=buckets,
-        marks=_grouped(_marks(parts), lambda one: one.name, _mark),
-        corpus=_grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
-        known=_grouped(_each(records, "known"), lambda one: one.id, _known),
-        kernels=_kernels(records),
-        launched=records_of(coverage_of(_each(records, "launched"))),
-        faults=_summed(one.faults for one in records),
-        troubles=_troubles(parts),
-        remarks=[*dict.fromkeys(_each(records, "remarks"))],
-        canary=_told(one.canary for one in records) if all(one.canary for one in records) else "",
-        series=_series(parts, buckets),
+        records[0], shard=0, shards=1, **_amounts(parts), **_surroundings(parts), **_results(parts)
     )
+
+
+def _amounts(parts: Sequence[Part]) -> dict[str, Any]:
+    """How much was run, and whether all of it."""
+    records = [part.record for part in parts]
+    return {
+        "engines": sum(one.engines for one in records),
+        "seconds": max(part.after + part.record.seconds for part in parts),
+        "budget": max((one.budget for one in records if one.budget is not None), default=None),
+        "examples_wanted": _total(one.examples_wanted for one in records),
+        "rounds": sum(one.rounds for one in records),
+        "complete": all(one.complete for one in records),
+        "interrupted": any(one.interrupted for one in records),
+        "fail_on_untested": any(one.fail_on_untested for one in records),
+    }
+
+
+def _surroundings(parts: Sequence[Part]) -> dict[str, Any]:
+    """Where and with what the parts ran, and what went wrong on their own side."""
+    records = [part.record for part in parts]
+    return {
+        "commit": _joined(one.commit for one in records),
+        "gpus": {f"{part.name}: {key}": name for part in parts for key, name in part.record.gpus.items()},
+        "began": min((one.began for one in records), key=_moment),
+        "environment": _environment(records),
+        "troubles": _troubles(parts),
+        "remarks": [*dict.fromkeys(_each(records, "remarks"))],
+        "canary": _joined(one.canary for one in records) if all(one.canary for one in records) else "",
+    }
+
+
+def _results(parts: Sequence[Part]) -> dict[str, Any]:
+    """What the parts found, reached and launched."""
+    records, buckets = [part.record for part in parts], _buckets(parts)
+    return {
+        "properties": _grouped(_each(records, "properties"), lambda one: one.name, _property),
+        "buckets": buckets,
+        "marks": _grouped(_marks(parts), lambda one: one.name, _mark),
+        "corpus": _grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
+        "known": _grouped(_each(records, "known"), lambda one: one.id, _known),
+        "kernels": _kernels(records),
+        "launched": records_of(coverage_of(_each(records, "launched"))),
+        "faults": _summed(one.faults for one in records),
+        "series": _series(parts, buckets),
+    }
 
 
 def _each(records: Iterable[CampaignRecord], name: str) -> list[Any]:
@@ -145,18 +163,14 @@ def _grouped(
     return [together(group) for group in groups.values()]
 
 
-def _told(texts: Iterable[str]) -> str:
-    """Each of them once, as most often all are equal."""
+def _joined(texts: Iterable[str]) -> str:
+    """Each text once; most often all are equal."""
     return " | ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _total(numbers: Iterable[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
-
-
-def _place(part: Part, key: str) -> str:
-    return f"{part.name}: {key}"
 
 
 def _moment(began: str) -> datetime:
@@ -170,7 +184,7 @@ def _moment(began: str) -> datetime:
 
 def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
     names = dict.fromkeys(name for one in records for name in one.environment)
-    return {name: _told(one.environment.get(name, "") for one in records) for name in names}
+    return {name: _joined(one.environment.get(name, "") for one in records) for name in names}
 
 
 def _rank(order: Sequence[str], value: str) -> int:
@@ -264,12 +278,12 @@ def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
 
 
 def _troubles(parts: Sequence[Part]) -> list[str]:
-    commits = _told(part.record.commit for part in parts)
-    told = [f"{part.name}: {text}" for part in parts for text in part.record.troubles]
+    commits = _joined(part.record.commit for part in parts)
+    troubles = [f"{part.name}: {text}" for part in parts for text in part.record.troubles]
     if any(part.record.canary for part in parts):
         lacking = [part.name for part in parts if not part.record.canary]
-        told += [f"{name}: the canary was not found" for name in lacking]
-    return told if " | " not in commits else [f"the parts ran different commits: {commits}", *told]
+        troubles += [f"{name}: the canary was not found" for name in lacking]
+    return troubles if " | " not in commits else [f"the parts ran different commits: {commits}", *troubles]
 
 
 def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:

@@ -1,4 +1,4 @@
-"""Lines of a campaign that nobody may be there to read: whoever goes, and whatever is full, the campaign goes on."""
+"""Standard output that may be closed or full: the command goes on all the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def prepare() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # The next file to be opened would have this number, and what anybody prints would go there.
+            # The next file to be opened would get this number, and take what is printed.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -23,7 +23,7 @@ def prepare() -> None:
 
 
 class Unbreakable(io.TextIOBase):
-    """A stream as far as anybody listens: what cannot be written is not worth an exit code."""
+    """A stream that drops what cannot be written, so that the exit code stays that of the verdict."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -32,7 +32,7 @@ class Unbreakable(io.TextIOBase):
         try:
             return self._stream.write(text) if self._stream is not None else len(text)
         except BrokenPipeError:
-            _turn_away()
+            _redirect_to_null()
         except (OSError, ValueError):
             """A full disk, for one, or it is closed."""
         return len(text)
@@ -42,7 +42,7 @@ class Unbreakable(io.TextIOBase):
             if self._stream is not None:
                 self._stream.flush()
         except (OSError, ValueError):
-            _turn_away()
+            _redirect_to_null()
 
     def isatty(self) -> bool:
         return self._stream is not None and not self._stream.closed and self._stream.isatty()
@@ -57,28 +57,12 @@ class Unbreakable(io.TextIOBase):
         return getattr(self._stream, "encoding", None) or "utf-8"
 
 
-def say(line: str) -> None:
-    """Print a line, as far as anybody listens."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        _turn_away()
-    except OSError:
-        """A full disk, for one: the line waits for the next."""
-    except ValueError:
-        """It is closed."""
-
-
 def finish() -> None:
-    """After the last line: what could not be printed is not worth an exit code."""
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except (OSError, ValueError):
-            _turn_away()
+    """After the last line: a line that could not be printed does not change the exit code."""
+    Unbreakable(sys.stdout).flush()
 
 
-def _turn_away() -> None:
+def _redirect_to_null() -> None:
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)

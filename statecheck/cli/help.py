@@ -1,9 +1,14 @@
-"""What `--help` shows of each command: command lines that run as they stand, at the root of a checkout."""
+"""What helps people type commands: the examples of `--help`, which run at the root of a checkout, and completion in shells."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import Any
+
+from statecheck.execution.exit_codes import CLEAN
+
+_SHELLS = ("bash", "zsh", "tcsh")
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bisect": (
@@ -36,3 +41,28 @@ def add_examples(commands: Mapping[str, argparse.ArgumentParser], program: str) 
         lines = "\n".join(f"  {program} {line}" for line in EXAMPLES.get(name, ()))
         command.epilog = f"examples:\n{lines}" if lines else None
         command.formatter_class = argparse.RawDescriptionHelpFormatter
+
+
+def add_completion(commands: Any, whole: argparse.ArgumentParser) -> None:
+    """The command, among the others.
+
+    Args:
+        whole: the parser whose commands and options are completed.
+    """
+    parser = commands.add_parser(
+        "completion", help="print what makes a shell complete commands: statecheck completion bash"
+    )
+    parser.add_argument("shell", choices=_SHELLS)
+    parser.set_defaults(run=lambda options: _print(whole, options.shell))
+
+
+def _print(parser: argparse.ArgumentParser, shell: str) -> int:
+    try:
+        import shtab
+    except ImportError as error:
+        raise ValueError(
+            "shtab = missing, but should be installed to write completions [completion]"
+        ) from error
+    parser.prog = "statecheck"
+    print(shtab.complete(parser, shell=shell))
+    return CLEAN
