@@ -7,63 +7,45 @@ prints the table, for release 0.33.0, as `tests.breakages.release` does. The law
 
 from __future__ import annotations
 
-from tests.breakages.release import MAX_EXAMPLES, PlantedDefect, trials_of
+from tests.breakages.release import MAX_EXAMPLES, planted, trials_of
 from tests.breakages.scenarios import print_table
 
-_PROPERTY = "real-engine/connector-v2"
-_OURS = "subjects.vllm.engine.transfers"
-_SCHEDULER = "vllm.v1.core.sched.scheduler"
-
-CONNECTORS = (
-    PlantedDefect(
-        "the connector loads the state of another block",
-        _OURS,
-        "            kept = self.store[move.group, move.prefix]\n",
-        "            kept = next(kept for (group, _), kept in self.store.items() if group == move.group)\n",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "the connector says too early that a load is done",
-        _OURS,
-        "                self.write(one)\n",
-        "                self.write(one) if one.sync else self.begin((dataclasses.replace(one, sync=True, steps=1),), ())\n",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "the connector saves the block before the one that it was asked for",
-        _OURS,
-        "states[move.block].clone() for states",
-        "states[move.block - 1].clone() for states",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "blocks of a request that goes away are freed while they are loaded",
-        _SCHEDULER,
-        "                delay_free_blocks = (\n                    self.deferred_loads.pop",
-        "                delay_free_blocks = False and (\n                    self.deferred_loads.pop",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "blocks may be hit while they are loaded",
-        _SCHEDULER,
-        "delay_cache_blocks=load_kv_async,\n",
-        "delay_cache_blocks=False,\n",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "blocks of a request that is gone are freed while they are saved",
-        _SCHEDULER,
-        "        if not delay_free_blocks:\n            self._free_blocks(request)\n",
-        "        if True:\n            self._free_blocks(request)\n",
-        property_id=_PROPERTY,
-    ),
-    PlantedDefect(
-        "a failed load counts as one that is done",
-        _SCHEDULER,
-        "                    request.num_computed_tokens = 0\n                    self.failed_recving",
-        "                    self.failed_recving",
-        property_id=_PROPERTY,
-    ),
+CONNECTORS = planted(
+    {
+        "subjects.vllm.engine.transfers": {
+            "the connector loads the state of another block": (
+                "            kept = self.store[move.group, move.prefix]\n",
+                "            kept = next(kept for (group, _), kept in self.store.items() if group == move.group)\n",
+            ),
+            "the connector says too early that a load is done": (
+                "                self.write(one)\n",
+                "                self.write(one) if one.sync else self.begin((dataclasses.replace(one, sync=True, steps=1),), ())\n",
+            ),
+            "the connector saves the block before the one that it was asked for": (
+                "states[move.block].clone() for states",
+                "states[move.block - 1].clone() for states",
+            ),
+        },
+        "vllm.v1.core.sched.scheduler": {
+            "blocks of a request that goes away are freed while they are loaded": (
+                "                delay_free_blocks = (\n                    self.deferred_loads.pop",
+                "                delay_free_blocks = False and (\n                    self.deferred_loads.pop",
+            ),
+            "blocks may be hit while they are loaded": (
+                "delay_cache_blocks=load_kv_async,\n",
+                "delay_cache_blocks=False,\n",
+            ),
+            "blocks of a request that is gone are freed while they are saved": (
+                "        if not delay_free_blocks:\n            self._free_blocks(request)\n",
+                "        if True:\n            self._free_blocks(request)\n",
+            ),
+            "a failed load counts as one that is done": (
+                "                    request.num_computed_tokens = 0\n                    self.failed_recving",
+                "                    self.failed_recving",
+            ),
+        },
+    },
+    property_id="real-engine/connector-v2",
 )
 
 

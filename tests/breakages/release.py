@@ -14,7 +14,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -39,128 +39,120 @@ class PlantedDefect:
     module: str
     before: str
     after: str
-    release: str = RELEASE
-    property_id: str = "real-engine/v2"
+    release: str
+    property_id: str
 
 
-_SCHEDULER = "vllm.v1.core.sched.scheduler"
-_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
-_POOL = "vllm.v1.core.block_pool"
-_RUNNER = "vllm.v1.worker.gpu.model_runner"
-_HYBRID = "vllm.v1.worker.gpu.model_states.mamba_hybrid"
-_STATES = "vllm.v1.worker.gpu.states"
-_COPIES = "vllm.v1.worker.mamba_utils"
-_BUILDER = "vllm.v1.attention.backends.mamba_attn"
+def planted(
+    defects: Mapping[str, Mapping[str, tuple[str, str]]],
+    release: str = RELEASE,
+    property_id: str = "real-engine/v2",
+) -> tuple[PlantedDefect, ...]:
+    """Defects by module and name, which scenarios of that property find: the text before, and after."""
+    return tuple(
+        PlantedDefect(name, module, before, after, release, property_id)
+        for module, named in defects.items()
+        for name, (before, after) in named.items()
+    )
+
+
 EVERY_BOUNDARY = "0.31.0"
 """The last release that has it."""
 
-PLANTED = (
-    PlantedDefect(
-        "a chunk that begins inside of a block runs past its end",
-        _SCHEDULER,
-        "if start % block_size != 0 and not use_internal_checkpoint\n",
-        "if False\n",
-    ),
-    PlantedDefect(
-        "rejected drafts stay computed",
-        _SCHEDULER,
-        "request.num_computed_tokens -= num_rejected\n",
-        "request.num_computed_tokens -= max(0, num_rejected - 1)\n",
-    ),
-    PlantedDefect(
-        "a preempted request comes back where it was",
-        _SCHEDULER,
-        "request.status = RequestStatus.PREEMPTED\n        request.num_computed_tokens = 0\n",
-        "request.status = RequestStatus.PREEMPTED\n",
-    ),
-    PlantedDefect(
-        "a block of the same step is hit",
-        _MANAGER,
-        "and new_computed_blocks[-1].block_hash in self.cached_blocks_this_step\n",
-        "and False\n",
-    ),
-    PlantedDefect(
-        "the block that the next step copies from is freed",
-        _MANAGER,
-        "< cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
-        "<= cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
-    ),
-    PlantedDefect(
-        "a block that is taken keeps its hash",
-        _POOL,
-        "                self._maybe_evict_cached_block(block)\n                assert block.ref_cnt == 0\n",
-        "                assert block.ref_cnt == 0\n",
-    ),
-    PlantedDefect(
-        "a hit is not counted where the block has an owner",
-        _POOL,
-        "                self.free_block_queue.remove(block)\n            block.ref_cnt += 1\n",
-        "                self.free_block_queue.remove(block)\n                block.ref_cnt += 1\n",
-    ),
-    PlantedDefect(
-        "preempted requests keep their slots",
-        _RUNNER,
-        "finished_req_ids = finished_req_ids.union(preempted_req_ids)\n",
-        "pass\n",
-    ),
-    PlantedDefect(
-        "a request's first blocks are added to those of the slot",
-        _RUNNER,
-        "req_index, new_req_data.block_ids, overwrite=True\n",
-        "req_index, new_req_data.block_ids, overwrite=False\n",
-    ),
-    PlantedDefect(
-        "a reused slot begins with the accepted count of another request",
-        _HYBRID,
-        "        self.num_accepted_tokens_gpu[req_index].fill_(1)\n",
-        "",
-    ),
-    PlantedDefect(
-        "a hit begins in the column behind its block",
-        _HYBRID,
-        "(new_req_data.num_computed_tokens - 1) // mamba_block_size\n",
-        "new_req_data.num_computed_tokens // mamba_block_size\n",
-    ),
-    PlantedDefect(
-        "decodes without drafts lose the offset of the accepted ones",
-        _HYBRID,
-        "is_decode, num_draft_tokens_per_req, -1\n",
-        "is_decode & (num_draft_tokens_per_req > 0), num_draft_tokens_per_req, -1\n",
-    ),
-    PlantedDefect(
-        "a hit is computed anew by the worker",
-        _STATES,
-        "self.num_computed_tokens.stage_write_elem(req_idx, num_computed_tokens)\n",
-        "self.num_computed_tokens.stage_write_elem(req_idx, 0)\n",
-    ),
-    PlantedDefect(
-        "the accepted count outlives a boundary",
-        _COPIES,
-        "    tl.store(num_accepted_tokens_ptr + req_indices, 1, mask=mask & should_reset)\n",
-        "",
-    ),
+PLANTED = planted(
+    {
+        "vllm.v1.core.sched.scheduler": {
+            "a chunk that begins inside of a block runs past its end": (
+                "if start % block_size != 0 and not use_internal_checkpoint\n",
+                "if False\n",
+            ),
+            "rejected drafts stay computed": (
+                "request.num_computed_tokens -= num_rejected\n",
+                "request.num_computed_tokens -= max(0, num_rejected - 1)\n",
+            ),
+            "a preempted request comes back where it was": (
+                "request.status = RequestStatus.PREEMPTED\n        request.num_computed_tokens = 0\n",
+                "request.status = RequestStatus.PREEMPTED\n",
+            ),
+        },
+        "vllm.v1.core.single_type_kv_cache_manager": {
+            "a block of the same step is hit": (
+                "and new_computed_blocks[-1].block_hash in self.cached_blocks_this_step\n",
+                "and False\n",
+            ),
+            "the block that the next step copies from is freed": (
+                "< cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+                "<= cdiv(processed_computed_tokens, self.block_size) - 1\n            ):\n                blocks",
+            ),
+        },
+        "vllm.v1.core.block_pool": {
+            "a block that is taken keeps its hash": (
+                "                self._maybe_evict_cached_block(block)\n                assert block.ref_cnt == 0\n",
+                "                assert block.ref_cnt == 0\n",
+            ),
+            "a hit is not counted where the block has an owner": (
+                "                self.free_block_queue.remove(block)\n            block.ref_cnt += 1\n",
+                "                self.free_block_queue.remove(block)\n                block.ref_cnt += 1\n",
+            ),
+        },
+        "vllm.v1.worker.gpu.model_runner": {
+            "preempted requests keep their slots": (
+                "finished_req_ids = finished_req_ids.union(preempted_req_ids)\n",
+                "pass\n",
+            ),
+            "a request's first blocks are added to those of the slot": (
+                "req_index, new_req_data.block_ids, overwrite=True\n",
+                "req_index, new_req_data.block_ids, overwrite=False\n",
+            ),
+        },
+        "vllm.v1.worker.gpu.model_states.mamba_hybrid": {
+            "a reused slot begins with the accepted count of another request": (
+                "        self.num_accepted_tokens_gpu[req_index].fill_(1)\n",
+                "",
+            ),
+            "a hit begins in the column behind its block": (
+                "(new_req_data.num_computed_tokens - 1) // mamba_block_size\n",
+                "new_req_data.num_computed_tokens // mamba_block_size\n",
+            ),
+            "decodes without drafts lose the offset of the accepted ones": (
+                "is_decode, num_draft_tokens_per_req, -1\n",
+                "is_decode & (num_draft_tokens_per_req > 0), num_draft_tokens_per_req, -1\n",
+            ),
+        },
+        "vllm.v1.worker.gpu.states": {
+            "a hit is computed anew by the worker": (
+                "self.num_computed_tokens.stage_write_elem(req_idx, num_computed_tokens)\n",
+                "self.num_computed_tokens.stage_write_elem(req_idx, 0)\n",
+            ),
+        },
+        "vllm.v1.worker.mamba_utils": {
+            "the accepted count outlives a boundary": (
+                "    tl.store(num_accepted_tokens_ptr + req_indices, 1, mask=mask & should_reset)\n",
+                "",
+            ),
+        },
+    }
 )
 
-
-PLANTED_BOUNDARIES = tuple(
-    PlantedDefect(name, _BUILDER, before, after, EVERY_BOUNDARY, "real-engine/v1")
-    for name, before, after in (
-        (
-            "rows read the column of their last scheduled token",
-            "        return (\n            block_idx_last_computed_token,\n",
-            "        return (\n            block_idx_last_scheduled_token,\n",
-        ),
-        (
-            "the first scheduled token is in the column of the last computed one",
-            "                num_computed_tokens + mamba_block_size,\n",
-            "                num_computed_tokens + mamba_block_size - 1,\n",
-        ),
-        (
-            "a chunk inside of a block is not finished first",
-            "            if this_num_computed % chunk_size != 0:\n",
-            "            if False:\n",
-        ),
-    )
+PLANTED_BOUNDARIES = planted(
+    {
+        "vllm.v1.attention.backends.mamba_attn": {
+            "rows read the column of their last scheduled token": (
+                "        return (\n            block_idx_last_computed_token,\n",
+                "        return (\n            block_idx_last_scheduled_token,\n",
+            ),
+            "the first scheduled token is in the column of the last computed one": (
+                "                num_computed_tokens + mamba_block_size,\n",
+                "                num_computed_tokens + mamba_block_size - 1,\n",
+            ),
+            "a chunk inside of a block is not finished first": (
+                "            if this_num_computed % chunk_size != 0:\n",
+                "            if False:\n",
+            ),
+        },
+    },
+    EVERY_BOUNDARY,
+    "real-engine/v1",
 )
 
 

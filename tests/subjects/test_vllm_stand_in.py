@@ -1,4 +1,4 @@
-"""The adapter of vLLM's builders, with a stand-in for vLLM in which every name leads to an empty class."""
+"""vLLM's adapter, with a stand-in for vLLM in which every name leads to an empty class."""
 
 from __future__ import annotations
 
@@ -151,3 +151,36 @@ import subjects.vllm as subject
 print(subject.SUBJECT.has("GDNAttentionMetadataBuilder.build"), hasattr(subject, "MambaStateShapeCalculator"))
 """
     assert told("0.25.1", script) == "False False"
+
+
+WITHOUT_EXTENSIONS = """
+pretend()
+everything = sys.meta_path[0]
+found = everything.find_spec
+everything.find_spec = lambda name, *_: None if name.rpartition(".")[2].startswith("_") else found(name)
+import torch
+torch.cuda.is_available = lambda: {gpu}
+import subjects.vllm.release
+try:
+    import {names}
+    print(torch.ops._C.cutlass_scaled_mm_supports_fp8(90), torch.ops._C.cutlass_group_gemm_supported(90))
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "names", "outcome"),
+    [
+        (
+            True,
+            "vllm._C, vllm._moe_C, vllm.vllm_flash_attn._vllm_fa2_C, vllm._C_stable_libtorch",
+            "False False",
+        ),
+        (True, "vllm._version_of_tomorrow", "vllm._version_of_tomorrow"),
+        (False, "vllm._C", "vllm._C"),
+    ],
+    ids=["extensions", "not an extension", "without a GPU"],
+)
+def test_missing_extensions_can_be_imported_beside_a_gpu(gpu: bool, names: str, outcome: str) -> None:
+    assert told("0.28.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
