@@ -58,7 +58,7 @@ class Campaign:
         self.pending = pending_of(self.folder)
         start = begun(plan)
         self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
-        self._spent_before = 0.0
+        self._subject, self._spent_before = start.subject, 0.0
         if resumed is not None:
             self.ledger.resume(resumed)
             self._spent_before, self.record.began = resumed.seconds, resumed.began
@@ -130,7 +130,7 @@ class Campaign:
             plan.time_limit,
             plan.sanitized,
             as_new=plan.as_new,
-            first_seen=tuple(first_seen(plan).items()),
+            first_seen=tuple(first_seen(plan, self._subject).items()),
             steps=plan.steps,
         )
 

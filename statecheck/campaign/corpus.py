@@ -25,6 +25,7 @@ from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.port import Port
 from statecheck.subject import Subject, load
+from statecheck.subject.identity import SOURCE
 
 _LOCK_SECONDS = 2.0
 """A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
@@ -231,7 +232,9 @@ def _contents(path: Path) -> tuple[int, ...] | None:
 def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
     path, held = _place_of(path)
     if held is None or weight < _weight(held):
-        first_seen = held.first_seen if held is not None and held.first_seen else case.first_seen
+        # Of the source, it is this case's that tells whether a replay without a failure means something.
+        earlier = held.first_seen if held is not None else {}
+        first_seen = case.first_seen | {name: told for name, told in earlier.items() if name != SOURCE}
         write_whole(path, replace(case, first_seen=first_seen).to_json(), new=held is None)
     else:
         weight = _weight(held)

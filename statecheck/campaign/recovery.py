@@ -45,7 +45,7 @@ class Recovery:
                 continue
             with suppress(OSError):
                 for path, case in left_behind(pending_of(campaign)):
-                    if self._corpus().add(case, first_seen=first_seen(self._plan)).is_file():
+                    if self._corpus().add(case, first_seen=first_seen(self._plan, self._subject)).is_file():
                         _remove(path)
 
     def _corpus(self) -> Corpus:
@@ -92,7 +92,7 @@ class Recovery:
         if self._is_known(case):
             return True
         corpus = self._corpus()
-        kept = corpus.add(case, first_seen=first_seen(self._plan))
+        kept = corpus.add(case, first_seen=first_seen(self._plan, self._subject))
         on_disk = kept.is_file()
         report = self._reported(case, Path(self._plan.reports), f"**{note}**")
         buckets = (bucket_of(case).id,)

@@ -20,6 +20,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.workers.gpus import device_names
 from statecheck.execution.exit_codes import MISCONFIGURED
 from statecheck.subject import Subject
+from statecheck.subject.identity import SOURCE, source_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def begun(plan: Plan) -> Beginning:
     chosen, skipped = applicable(names, tested, subject, plan.device)
     marks = expected(chosen, plan.device)
     corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
-    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan), corpus)
+    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject), corpus)
     declared = () if plan.as_new else subject.known_deviations
     selected = bool(plan.only) or plan.scenarios
     defects = KnownDefects(declared, selected=selected, profile=subject.profile)
@@ -102,10 +103,10 @@ def loaded(name: str) -> Subject:
             return load(name)
 
 
-def first_seen(plan: Plan) -> dict[str, str]:
-    """The date and commit of what is found."""
+def first_seen(plan: Plan, subject: Subject) -> dict[str, str]:
+    """The date and commit of what is found, and which source of the subject it is found in."""
     today = dt.datetime.now().astimezone().date().isoformat()
-    return {"date": today, "commit": plan.commit or "unknown"}
+    return {"date": today, "commit": plan.commit or "unknown", SOURCE: source_of(subject)}
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Case:
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
     found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
     `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
-    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it; and `property_id` the
+    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`; and `property_id` the
     property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
     `EARLIER_CALLS`, or `CHANCE`; of the former, the first `history` calls are those that it takes, 0 where these are not known.
     """

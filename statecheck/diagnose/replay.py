@@ -20,6 +20,7 @@ from statecheck.execution.run import rules_of
 from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.coverage import How
 from statecheck.subject import Subject, load
+from statecheck.subject.identity import SOURCE, source_of
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker
 
@@ -129,6 +130,9 @@ def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict
         return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if not case.is_decisive:
         told = f"nothing failed, but the failure depends on {case.depends_on}, so that it may be there all the same"
+        return ReplayVerdict(NOT_REPRODUCED, told, case)
+    if case.subject == subject.name and case.first_seen.get(SOURCE) == source_of(subject) != "":
+        told = f"nothing failed, but the source of {subject.name} is the one in which the case was found"
         return ReplayVerdict(NOT_REPRODUCED, told, case)
     return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
 

@@ -17,11 +17,20 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
 from statecheck.case.values import Call, Raised, Refusal, Returned, Tensor, Value, call
-from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, LEFT_OUT, NOT_APPLICABLE, replay_case
+from statecheck.diagnose.replay import (
+    FAILED,
+    FIXED,
+    KNOWN,
+    LEFT_OUT,
+    NOT_APPLICABLE,
+    NOT_REPRODUCED,
+    replay_case,
+)
 from statecheck.execution.example import Bench
 from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.port import InProcess
 from statecheck.kernels.coverage import INTERPRETED, LAUNCHES, How
+from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
 
@@ -51,6 +60,17 @@ def right(x: int, y: int) -> int:
 
 def wrong(x: int, y: int) -> int:
     return x // y
+
+
+def test_a_case_is_fixed_only_where_the_source_has_changed_since(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_source", "def cdiv(x, y):\n    return -(-x // y)\n"):
+        subject = load("toy_source")
+        found_in = {SOURCE: source_of(subject)}
+        case = replace(DIVIDED, subject="toy_source", first_seen=found_in)
+        assert replay_case(case, subject, "cpu").verdict == NOT_REPRODUCED
+        assert replay_case(replace(case, subject="other"), subject, "cpu").verdict == FIXED
+        (tmp_path / "toy_source.py").write_text("def cdiv(x, y):\n    return (x + y - 1) // y\n")
+        assert replay_case(case, subject, "cpu").verdict == FIXED
 
 
 def verdict(case: Case, subject: Subject) -> tuple[str, str]:

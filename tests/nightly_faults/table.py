@@ -36,7 +36,7 @@ Tried on a port of `chunk_offsets`, in campaigns of 5 to 12 s with one worker on
 | objects that equal everything, and lie about `__index__` | FALSIFIED |
 | a list that gives other items when it is iterated than it holds | FALSIFIED |
 | replaces functions of the harness or of the rules while it is called | ERROR, INCOMPLETE, and they are put back; it was CLEAN |
-| is right the first time only, or asks whether it is in a replay | FALSIFIED; a port that behaves in replays alone makes a replay say FIXED |
+| is right the first time only, or asks whether it is in a replay | FALSIFIED; of a port that behaves in replays alone a replay says NOT REPRODUCED |
 | an import that ends the process, or never ends, or does so the second time only | exit code 3 with the reason; it was exit code 0 without a word, and a wait without end |
 | a condition of a known defect that ends its process, or never ends | the case is kept and counts as new |
 | stops the process that forks workers (SIGSTOP) | that is continued; the campaign waited without end |

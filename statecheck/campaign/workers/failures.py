@@ -94,6 +94,7 @@ class Failures:
         from statecheck.diagnose.diagnosis import diagnose, explain
 
         own = bucket_of(case).id
+        case = replace(case, first_seen=dict(self._worker.setting.first_seen))
         diagnosis = diagnose(case, self._scene())
         if self._task.shown:
             self._report_known(explain(diagnosis, self._worker.bench.subject), note)
