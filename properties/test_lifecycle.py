@@ -258,9 +258,9 @@ def broken_by(scenario: Scenario, events: tuple[Event, ...]) -> Violation | None
 
 def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
     engine, flaw = scenario.engine, error.flaw
-    suspect = replace(flaw.suspect, steps=tuple(engine.calls)) if flaw.suspect else None
+    wrong_bytes = replace(flaw.wrong_bytes, steps=tuple(engine.calls)) if flaw.wrong_bytes else None
     origin = Failing(scenario.world, scenario, flaw)
-    trial.finds(flaw.failure, engine.story.timeline(flaw), origin, suspect)
+    trial.finds(flaw.failure, engine.story.timeline(flaw), origin, wrong_bytes)
 
 
 @machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)

@@ -11,7 +11,7 @@ from properties.engine.metadata import StateAccess
 from properties.engine.models import Model
 from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import Words
-from statecheck.case.suspect import Suspect
+from statecheck.case.failure import WrongBytes
 
 
 @dataclass(eq=False)
@@ -40,9 +40,11 @@ class Checks:
                     seen = f"{when}, byte {byte} of block {block} in {pool} was written"
                     wanted = self._why(pool, block, byte, writable)
                     place = self.mirror.pages[pool] * block + byte
-                    suspect = Suspect(pool, place, belongs=self.words.belongs(block))
+                    wrong_bytes = WrongBytes(pool, place, belongs=self.words.belongs(block))
                     group = self._group_of(block)
-                    raise Violation(Flaw(seen, group, block, suspect=suspect, wanted=wanted, place="written"))
+                    raise Violation(
+                        Flaw(seen, group, block, wrong_bytes=wrong_bytes, wanted=wanted, place="written")
+                    )
                 touched.add((owner, block) if owner is not None else (0, block))
         return touched
 
@@ -112,7 +114,7 @@ class Checks:
             block,
             source,
             is_row=row is not None,
-            suspect=self._suspect(place, block, row, found, prefix),
+            wrong_bytes=self._wrong_bytes(place, block, row, found, prefix),
             wanted=f"should be {self.words.prefix(prefix, row=row is not None)}",
             place="stored",
         )
@@ -145,16 +147,18 @@ class Checks:
             block,
             source,
             is_row=place.window > 0,
-            suspect=self._suspect(place, block, read, found, prefix),
+            wrong_bytes=self._wrong_bytes(place, block, read, found, prefix),
             wanted=f"should read {self.words.prefix(prefix, row=bool(place.window))}",
             place="read",
         )
 
-    def _suspect(self, place: StatePlace, block: int, row: int | None, found: bytes, prefix: int) -> Suspect:
+    def _wrong_bytes(
+        self, place: StatePlace, block: int, row: int | None, found: bytes, prefix: int
+    ) -> WrongBytes:
         """The first byte of a state, or of a row of it, that is not what it should be."""
         right = self.model.right(place, prefix)
         assert right is not None
         at = next(at for at, pair in enumerate(zip(found, right, strict=True)) if pair[0] != pair[1])
-        return Suspect(
+        return WrongBytes(
             place.pool, self.mirror.offset(place, block, row, at), belongs=self.words.belongs(block)
         )

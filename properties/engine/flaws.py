@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from statecheck.case.failure import Failure, exception_of, kind_of_exception, stated
-from statecheck.case.suspect import Suspect
+from statecheck.case.failure import Failure, WrongBytes, exception_of, kind_of_exception, stated
 from statecheck.case.values import Raised
 
 
@@ -15,7 +14,7 @@ class Flaw:
 
     `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
     "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `raised`: the subject raised. `suspect` is the first of the wrong bytes. `request` is whose output
+    stands for the last token of it. `raised`: the subject raised. `wrong_bytes` is the first of the wrong bytes. `request` is whose output
     is wrong.
     """
 
@@ -25,7 +24,7 @@ class Flaw:
     source: int | None = None
     is_row: bool = False
     raised: bool = False
-    suspect: Suspect | None = None
+    wrong_bytes: WrongBytes | None = None
     wanted: str = field(default="", kw_only=True)
     place: str = field(default="", kw_only=True)
     function: str = field(default="", kw_only=True)

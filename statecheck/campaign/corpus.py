@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
 from statecheck.case.former_names import first_name
-from statecheck.case.places import Places, print_case
 from statecheck.data.files import HOST, in_file_name, require_inside, write_whole
 from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
@@ -56,14 +56,14 @@ class Corpus:
 
     def __init__(self, folder: Path, fallback: Path | None = None) -> None:
         self.folder = folder
-        self._places = Places(folder, fallback, prefix="statecheck-corpus-")
+        self._folders = WritableFolders(folder, fallback, prefix="statecheck-corpus-")
         self._kept: dict[str, _SeenCase] = {}
         self._swept: set[Path] = set()
 
     @property
     def troubles(self) -> list[str]:
         """What went wrong, a sentence for each folder and reason."""
-        return self._places.troubles
+        return self._folders.troubles
 
     def add(self, case: Case, *, first_seen: dict[str, str]) -> Path:
         """Keep the case, unless the one of its bucket that is kept already is no larger; the bucket's file.
@@ -82,7 +82,7 @@ class Corpus:
         return kept.path
 
     def _put(self, name: str, case: Case, weight: Weight) -> _SeenCase:
-        kept = self._places.put(lambda folder: self._put_into(folder, name, case, weight))
+        kept = self._folders.put(lambda folder: self._put_into(folder, name, case, weight))
         if kept is not None:
             return kept
         print_case(case)

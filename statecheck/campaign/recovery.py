@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
@@ -23,7 +24,8 @@ from statecheck.campaign.workers.output import last_words
 from statecheck.campaign.workers.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.case.fatal import as_fault
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import failure_of
 from statecheck.case.faults import Fault
 from statecheck.subject import Subject
 
@@ -80,7 +82,7 @@ class Recovery:
     def find_fault(self, running: Path, fault: Fault, note: str, at: float) -> bool:
         """Take the input that a worker was ended in for a finding; whether it could be."""
         try:
-            case = as_fault(Case.load(running), fault)
+            case = _as_faulted(Case.load(running), fault)
         except (OSError, ValueError):
             return False
         if self.find(case, note, at):
@@ -158,3 +160,15 @@ def _remove(path: Path) -> None:
     # Another process may have removed the folder, or put a file in its place.
     with suppress(OSError):
         path.unlink()
+
+
+def _as_faulted(case: Case, fault: Fault) -> Case:
+    """The case of an example that was ended in its last call by this fault."""
+    number = len(case.calls) - 1
+    outcome, expected, call = fault.outcome, case.expected[-1], case.calls[-1]
+    difference = outcome_difference(expected, outcome, places=False)
+    assert difference is not None
+    failure = failure_of(
+        difference, expected, outcome, function=call.function, call=number, shown=f"{call.function}(…)"
+    )
+    return replace(case, actual=(*case.actual[:-1], outcome), failure=failure)

@@ -10,11 +10,10 @@ from typing import Any
 
 from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.earlier import failure_in
-from statecheck.case.failure import Failure
+from statecheck.case.failure import Failure, WrongBytes
 from statecheck.case.findings import FINDINGS
 from statecheck.case.former_names import FORMER_FUNCTIONS, name_today
 from statecheck.case.rules import check_cost, check_names
-from statecheck.case.suspect import Suspect
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Step
 from statecheck.data.decode import format_value
@@ -25,6 +24,8 @@ SCHEMA = 11
 _READABLE = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
 """Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
+_SAVED_AS = {"wrong_bytes": "suspect"}
+"""Fields that have another name in files."""
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
 DEPENDENCIES = ("", EARLIER_CALLS, CHANCE)
 _STRUCTURED = 6
@@ -39,7 +40,7 @@ class Case:
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
-    found, `timeline` is what a picture shows, `suspect` which bytes are wrong, `finding` who wrote them, in a sentence or two,
+    found, `timeline` is what a picture shows, `wrong_bytes` which bytes are wrong, `finding` who wrote them, in a sentence or two,
     `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
     for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`; and `property_id` the
     property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
@@ -56,7 +57,7 @@ class Case:
     device: str = "cpu"
     seed: int | None = None
     timeline: Timeline | None = None
-    suspect: Suspect | None = None
+    wrong_bytes: WrongBytes | None = None
     finding: str = ""
     interleaving: str = ""
     own_calls: tuple[str, ...] = ()
@@ -100,8 +101,8 @@ class Case:
 
     def to_data(self) -> dict[str, Any]:
         """What `to_json` spells, as part of other files."""
-        content = {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
-        return {"schema": SCHEMA, **content}
+        names = self.__dataclass_fields__
+        return {"schema": SCHEMA} | {_SAVED_AS.get(name, name): encode(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, text: str) -> Case:
@@ -126,6 +127,9 @@ class Case:
         for until, removed in _UNTIL.items():
             if schema < until:
                 content = {name: item for name, item in content.items() if name not in removed}
+        for name, saved in _SAVED_AS.items():
+            if saved in content:
+                content[name] = content.pop(saved)
         message = None
         if schema < _STRUCTURED:
             message = content.pop("message", None)

@@ -1,4 +1,4 @@
-"""Values, steps, outcomes, failures, timelines and suspects as JSON."""
+"""Values, steps, outcomes, failures, timelines and wrong bytes as JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from statecheck.case import failure, suspect, tensor, timeline, values
+from statecheck.case import failure, tensor, timeline, values
 from statecheck.case.values import Value
 from statecheck.data.decode import Decoder
 
+_EARLIER_NAMES: dict[type, str] = {timeline.WrongCell: "Finding", failure.WrongBytes: "Suspect"}
+"""What saved cases call these."""
 TAGS: dict[str, type] = {
-    # Saved cases call a `WrongCell` by its earlier name.
-    "Finding" if kind is timeline.WrongCell else name: kind
-    for module in (tensor, values, timeline, suspect, failure)
+    _EARLIER_NAMES.get(kind, name): kind
+    for module in (tensor, values, timeline, failure)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
 }

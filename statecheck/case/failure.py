@@ -71,6 +71,23 @@ class Failure:
         return self.exception if self.kind in ("fault", "hang") or self.exception in FINDINGS else ""
 
 
+@dataclass(frozen=True)
+class WrongBytes:
+    """Bytes that are not what they should be at the end of a case.
+
+    Args:
+        name: what a `Let` bound; `first` and `nbytes` count bytes of its storage.
+        belongs: which request or block they belong to and why, such as "block 5 belongs to r1, because ...".
+        steps: for each call of the case, the step of an engine that it was part of; empty without an engine.
+    """
+
+    name: str
+    first: int
+    nbytes: int = 1
+    belongs: str = ""
+    steps: tuple[int, ...] = ()
+
+
 def failure_of(
     found: Difference,
     expected: Expected,

@@ -162,28 +162,28 @@ class _Inquiry:
             found = self._after(taken.expected, taken.outcome)
             if found is not None:
                 return found
-        return self._of_suspect()
+        return self._of_wrong_bytes()
 
     def _after(self, expected: Expected, outcome: Outcome) -> str | None:
         """The answer if the case ends with this call."""
         if isinstance(outcome, Raised) and outcome.exception in FINDINGS:
             return f"In {self._call(len(self.launched))}, {outcome.message}."
         difference = outcome_difference(expected, outcome, places=False)
-        if difference is None or self.case.suspect is not None:
+        if difference is None or self.case.wrong_bytes is not None:
             return None
         address = self._address(difference.place)
         return "" if address is None else self._told(f"`{difference.place}`", address)
 
-    def _of_suspect(self) -> str:
-        suspect = self.case.suspect
-        if suspect is None:
+    def _of_wrong_bytes(self) -> str:
+        wrong_bytes = self.case.wrong_bytes
+        if wrong_bytes is None:
             return ""
-        bound = self.port.bound(suspect.name)
+        bound = self.port.bound(wrong_bytes.name)
         assert isinstance(bound, Allocation)
         told = self._told(
-            f"byte {suspect.first} of `{suspect.name}`", bound.inside.data_ptr() + suspect.first
+            f"byte {wrong_bytes.first} of `{wrong_bytes.name}`", bound.inside.data_ptr() + wrong_bytes.first
         )
-        belongs = suspect.belongs[:1].upper() + suspect.belongs[1:]
+        belongs = wrong_bytes.belongs[:1].upper() + wrong_bytes.belongs[1:]
         return f"{belongs}. {told}" if belongs else told
 
     def _told(self, what: str, address: int) -> str:
@@ -199,8 +199,8 @@ class _Inquiry:
 
     def _call(self, number: int) -> str:
         """A call by its number, and the step of an engine that it is part of."""
-        suspect = self.case.suspect
-        step = f"step {suspect.steps[number - 1]}, " if suspect and suspect.steps else ""
+        wrong_bytes = self.case.wrong_bytes
+        step = f"step {wrong_bytes.steps[number - 1]}, " if wrong_bytes and wrong_bytes.steps else ""
         return f"{step}call {number} (`{self.case.calls[number - 1].function}`)"
 
     def _address(self, place: str) -> int | None:

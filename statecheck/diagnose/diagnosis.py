@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from statecheck.case import Case
 from statecheck.case.case import CHANCE, EARLIER_CALLS
-from statecheck.case.suspect import Suspect
+from statecheck.case.failure import WrongBytes
 from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.confirm import Confirmation, confirm
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
@@ -48,8 +48,8 @@ class Diagnosis:
         return self.case.depends_on
 
     @property
-    def wrong_bytes(self) -> Suspect | None:
-        return self.case.suspect
+    def wrong_bytes(self) -> WrongBytes | None:
+        return self.case.wrong_bytes
 
     @property
     def explanation(self) -> str:

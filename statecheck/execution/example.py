@@ -12,6 +12,7 @@ from oracle.profile import Profile
 from statecheck.case import Case, Failure
 from statecheck.case.compare import Difference, brief, outcome_difference, parts_compared, parts_of
 from statecheck.case.failure import (
+    WrongBytes,
     exception_of,
     failure_of,
     fatal_among,
@@ -22,7 +23,6 @@ from statecheck.case.failure import (
     stated,
 )
 from statecheck.case.form import form_difference
-from statecheck.case.suspect import Suspect
 from statecheck.case.timeline import Timeline
 from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
@@ -196,7 +196,7 @@ class Trial:
         failure: Failure,
         timeline: Timeline | None = None,
         origin: object = None,
-        suspect: Suspect | None = None,
+        wrong_bytes: WrongBytes | None = None,
     ) -> NoReturn:
         """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
 
@@ -205,7 +205,9 @@ class Trial:
             KnownFailure: the subject declares it.
         """
         self._run.settle()
-        self._ends(replace(self._case(self._by_cause(failure)), timeline=timeline, suspect=suspect), origin)
+        self._ends(
+            replace(self._case(self._by_cause(failure)), timeline=timeline, wrong_bytes=wrong_bytes), origin
+        )
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""

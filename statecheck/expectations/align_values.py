@@ -17,7 +17,7 @@ from oracle import layout
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bound_states, mamba_groups
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
-from statecheck.case.raw import as_bytes, as_elements
+from statecheck.case.tensor import as_bytes, as_elements
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,

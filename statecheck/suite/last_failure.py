@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
+from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
-from statecheck.case.places import Places, print_case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.registry import Property
@@ -28,7 +28,7 @@ class LastFailure:
         self.reported: Case | None = None
         """As its report has it, with the calls of a port's own functions."""
         self._bench: Bench | None = None
-        self._places = Places(reports, prefix="statecheck-reports-")
+        self._folders = WritableFolders(reports, prefix="statecheck-reports-")
         self._name = ""
         self._pending: set[Path] = set()
 
@@ -41,12 +41,12 @@ class LastFailure:
 
     def _keep(self, case: Case) -> None:
         self.latest = case
-        path = self._places.put(lambda folder: case.save(folder / "pending" / self._name, durable=False))
+        path = self._folders.put(lambda folder: case.save(folder / "pending" / self._name, durable=False))
         if path is not None:
             self._pending.add(path)
 
     def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
-        told = self._places.put(lambda folder: kept_unread(case, folder, tested))
+        told = self._folders.put(lambda folder: kept_unread(case, folder, tested))
         if told is not None:
             error.add_note(told)
 
@@ -78,14 +78,14 @@ class LastFailure:
             *bench.subject.defect_index.errors.values(),
             *([diagnosis.note] if diagnosis.depends_on else []),
         ]
-        directory = self._places.put(lambda folder: write_report(case, folder, module, note=note))
+        directory = self._folders.put(lambda folder: write_report(case, folder, module, note=note))
         if directory is None:
             print_case(case)
             return [
                 *told,
                 "no folder took the report: the case is on the standard error",
-                *self._places.troubles,
+                *self._folders.troubles,
             ]
         for path in self._pending:
             path.unlink(missing_ok=True)
-        return [*told, f"report: {directory}/report.md", *self._places.troubles]
+        return [*told, f"report: {directory}/report.md", *self._folders.troubles]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from statecheck.case.raw import as_bytes
+from statecheck.case.tensor import as_bytes
 from statecheck.case.values import (
     ITEM_SIZES,
     Address,

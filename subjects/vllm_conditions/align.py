@@ -11,7 +11,7 @@ from oracle.align.decisions import after_v2_steps
 from oracle.align.memory import Copy, Place, state_copy
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.raw import as_elements
+from statecheck.case.tensor import as_elements
 from statecheck.case.values import (
     Call,
     Fake,

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from statecheck.case import Case
+from statecheck.case.failure import WrongBytes
 from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.suspect import Suspect
 from statecheck.case.values import Raised, Returned
 from statecheck.diagnose import attribution
 from statecheck.diagnose.attribution import explain_case, explained
@@ -173,8 +173,10 @@ def test_a_state_that_is_missing_is_told_with_whose_it_is(tmp_path: Path) -> Non
 
 def suspected(case: Case, subject: Subject, name: str, first: int) -> str:
     """The finding about a byte, whether or not it is wrong."""
-    suspect = Suspect(name, first, belongs="block 1 belongs to r0", steps=tuple(range(len(case.calls))))
-    return explained(replace(case, suspect=suspect, finding=""), subject).finding
+    wrong_bytes = WrongBytes(
+        name, first, belongs="block 1 belongs to r0", steps=tuple(range(len(case.calls)))
+    )
+    return explained(replace(case, wrong_bytes=wrong_bytes, finding=""), subject).finding
 
 
 def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch: pytest.MonkeyPatch) -> None:

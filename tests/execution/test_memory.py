@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracle.errors import Refused
 from statecheck import expectations as answers
-from statecheck.case.raw import as_bytes, as_elements
+from statecheck.case.tensor import as_bytes, as_elements
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,

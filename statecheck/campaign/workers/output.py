@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from statecheck.case import places
+from statecheck.campaign import writable
 from statecheck.subject.surroundings import note
 
 _SUFFIX = ".output"
@@ -29,7 +29,7 @@ class Output:
     """
 
     def __init__(self, folder: Path) -> None:
-        places.print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
+        writable.print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
         self._path = _path_of(folder, os.getpid())
         self._file = self._opened()
         for number in (1, 2):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from statecheck.case.raw import as_bytes, as_elements, described
 from statecheck.case.resolving import is_closed, resolve
+from statecheck.case.tensor import as_bytes, as_elements, described
 from statecheck.case.values import (
     ITEM_SIZES,
     Call,

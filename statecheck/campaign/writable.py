@@ -15,7 +15,7 @@ from statecheck.case import Case
 _T = TypeVar("_T")
 
 
-class Places:
+class WritableFolders:
     """Folders, of which the first one that can be written to takes what there is to write.
 
     Args:
@@ -27,10 +27,10 @@ class Places:
     def __init__(self, folder: Path, fallback: Path | None = None, *, prefix: str) -> None:
         self.troubles: list[str] = []
         """What went wrong, a sentence for each folder and reason."""
-        places: list[Callable[[], Path]] = [lambda: folder]
+        folders: list[Callable[[], Path]] = [lambda: folder]
         if fallback is not None:
-            places.append(lambda: fallback)
-        self._places = [*places, lambda: self._temporary]
+            folders.append(lambda: fallback)
+        self._folders = [*folders, lambda: self._temporary]
         self._prefix = prefix
 
     @cached_property
@@ -40,10 +40,10 @@ class Places:
     def put(self, write: Callable[[Path], _T]) -> _T | None:
         """What `write` returns of the first folder in which it raises no OSError; None where it does in all of them."""
         refusals: list[tuple[Path, OSError]] = []
-        for place in self._places:
+        for make in self._folders:
             folder: Path | None = None
             try:
-                folder = place()
+                folder = make()
                 written = write(folder)
             except OSError as error:
                 refusals.append((folder or Path(tempfile.gettempprefix()), error))
@@ -53,9 +53,9 @@ class Places:
         self._note(refusals, "the standard error")
         return None
 
-    def _note(self, refusals: list[tuple[Path, OSError]], place: str) -> None:
+    def _note(self, refusals: list[tuple[Path, OSError]], used: str) -> None:
         for folder, error in refusals:
-            trouble = f"{folder} took no case ({error.strerror or error}), which went to {place}"
+            trouble = f"{folder} took no case ({error.strerror or error}), which went to {used}"
             if trouble not in self.troubles:
                 self.troubles.append(trouble)
 
