@@ -217,7 +217,7 @@ def _of_integers(word: str, element: str, bits: tuple[int, ...]) -> int:
     width = width_of(element)
     if word == "absi":
         return abs(signed(bits[0], width)) % (1 << width)
-    return INTEGER[word](*(signed(one, width) for one in bits), width) % (1 << width)
+    return INTEGER[word](signed(bits[0], width), signed(bits[1], width), width) % (1 << width)
 
 
 def _converted(bits: int, source: str, to: str, rounding: str) -> Bits:
@@ -247,7 +247,7 @@ def _of_floats(word: str, element: str, attributes: Mapping[str, str], bits: tup
     if word == "fma":
         return _fused(numbers, element)
     if word == "remf":
-        return _remainder(*numbers, element)
+        return _remainder(numbers[0], numbers[1], element)
     return nearest(_exact(word.removeprefix("precise_"), *numbers), element)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -233,16 +234,14 @@ def test_priorities_change_at_most_three_times_between_programs() -> None:
     numbers = torch.arange(40, dtype=torch.int32)
     for seed in range(50):
         schedule = f"priorities:{seed}"
-        found = turns(
-            lambda schedule=schedule: launch(schedule, sum_kernel, (4,), numbers, zeros(4), SIZE=10)
-        )
+        found = turns(partial(launch, schedule, sum_kernel, (4,), numbers, zeros(4), SIZE=10))
         assert 3 <= sum(one != other for one, other in pairwise(found)) <= 6
 
 
 def test_priorities_change_in_many_places_of_a_launch() -> None:
     schedules = [f"priorities:{seed}" for seed in range(100)]
     places = {
-        tuple(turns(lambda one=one: launch(one, lost_update_kernel, (2,), zeros(1)))) for one in schedules
+        tuple(turns(partial(launch, schedule, lost_update_kernel, (2,), zeros(1)))) for schedule in schedules
     }
     assert len(places) == 6
 

@@ -15,7 +15,7 @@ from properties.engine.traffic.counts import ReleaseCounts
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.release_report import release_line, tell_violations
 from properties.engine.traffic.report import Histories, HistoryRow, Progress, finish, print_headline
-from properties.engine.traffic.requests import Arrival, Summary, arrivals
+from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
@@ -39,7 +39,7 @@ class EngineRaises(Exception):
     """A call of the engine has raised, and it cannot go on."""
 
 
-def world_of(options: ReplayOptions, traffic: Summary, longest: int) -> LiveWorld:
+def world_of(options: ReplayOptions, traffic: TrafficSummary, longest: int) -> LiveWorld:
     """The engine for requests of up to `longest` tokens.
 
     Raises:
@@ -208,7 +208,7 @@ class ReleaseServing:
 
 
 def replay_release(
-    options: ReplayOptions, subject: Subject, traffic: Summary, longest: int, console: Console
+    options: ReplayOptions, subject: Subject, traffic: TrafficSummary, longest: int, console: Console
 ) -> int:
     """Replay a trace in the release's own engine, tell what happened, and leave it in files; the exit code."""
     world = world_of(options, traffic, longest)

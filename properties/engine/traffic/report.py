@@ -21,7 +21,7 @@ from properties.engine.flaws import Violation
 from properties.engine.traffic.counts import ServedCounts
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.picture import drawn
-from properties.engine.traffic.requests import Summary
+from properties.engine.traffic.requests import TrafficSummary
 from properties.engine.world import World
 from statecheck.report.numbers import environment, save
 from statecheck.report.picture import svg
@@ -164,7 +164,7 @@ def print_text(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def print_headline(console: Console, options: ReplayOptions, traffic: Summary, engine: str) -> None:
+def print_headline(console: Console, options: ReplayOptions, traffic: TrafficSummary, engine: str) -> None:
     """What is replayed, and in what engine."""
     print_text(
         console,

@@ -30,7 +30,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrafficSummary:
     """Traffic in numbers; `tokens_seen` are those prompt tokens whose hash id an earlier request has had."""
 
     requests: int
@@ -59,7 +59,7 @@ def arrivals(path: Path, *, factor: int, limit: int | None = None) -> Iterator[A
     return _arrivals(path, factor, limit)
 
 
-def summary(path: Path, factor: int, limit: int | None = None) -> Summary:
+def summary(path: Path, factor: int, limit: int | None = None) -> TrafficSummary:
     """What `arrivals` yields, in numbers for a header line.
 
     Raises:
@@ -74,7 +74,7 @@ def summary(path: Path, factor: int, limit: int | None = None) -> Summary:
         tokens_out += _scaled(record.output_length, factor)
         tokens_seen += sum(size for hash_id, size in _blocks(record, factor) if hash_id in known)
         known.update(record.hash_ids)
-    return Summary(requests, tokens_in, tokens_out, tokens_seen)
+    return TrafficSummary(requests, tokens_in, tokens_out, tokens_seen)
 
 
 @dataclass(frozen=True)

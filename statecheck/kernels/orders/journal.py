@@ -91,7 +91,7 @@ def write_bytes(addresses: Addresses, contents: Bytes) -> None:
     native.store(addresses.view(np.uint64), contents, np.ones(addresses.shape, np.bool_))
 
 
-class _Noting(ObservedMemory):
+class _NotingMemory(ObservedMemory):
     """Notes what a launch writes. The sanitizer comes first: an access that it refuses is not made, and not noted."""
 
     journal: Journal
@@ -106,7 +106,7 @@ def noted(memory: Memory, journal: Journal) -> Memory:
     """The same memory, whose writes are noted from now on."""
     plain: Any = type(memory)
     memory.__class__ = _noting(plain)
-    assert isinstance(memory, _Noting)
+    assert isinstance(memory, _NotingMemory)
     memory.journal = journal
     return memory
 
@@ -114,4 +114,4 @@ def noted(memory: Memory, journal: Journal) -> Memory:
 @cache
 def _noting(plain: Any) -> type[Memory]:
     # Behind the class itself: what that refuses is not made, and not noted.
-    return _Noting if plain is Memory else type(plain.__name__, (plain, _Noting), {})
+    return _NotingMemory if plain is Memory else type(plain.__name__, (plain, _NotingMemory), {})

@@ -124,7 +124,7 @@ def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(
     with module(tmp_path, "own_port", f"{source}SUBJECT.outside = {contract}\n") as port:
         test = suite_of(port, SuitePlace("", 1), device="cpu", known=None, require=(), max_examples=None)
         bench = test.bench  # type: ignore[attr-defined]
-        getoption = {}.get
+        getoption = dict[str, object]().get
         test(EITHER, SimpleNamespace(config=SimpleNamespace(getoption=getoption)))
     assert sum(bench.counts.outside.values()) > 0
     assert bench.counts.compared >= enough(ONE_IN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -148,6 +149,10 @@ def of(kernel: Any, *arguments: Any, **constants: Any) -> Launch:
     return kernel, arguments, {}, constants
 
 
+def _word_at(place: int) -> Launch:
+    return of(words_kernel, zeros(4), place)
+
+
 INSIDE = ""
 LAUNCHES: dict[str, tuple[Callable[[], Launch], str]] = {
     "the first element": (lambda: of(poke_kernel, zeros(4), 0), INSIDE),
@@ -159,7 +164,7 @@ LAUNCHES: dict[str, tuple[Callable[[], Launch], str]] = {
     "an aligned word": (lambda: of(words_kernel, zeros(4), 8), INSIDE),
     **{
         f"a word {place} bytes from the start": (
-            lambda place=place: of(words_kernel, zeros(4), place), "Misaligned: program (0, 0, 0)",
+            partial(_word_at, place), "Misaligned: program (0, 0, 0)",
         )
         for place in (1, 2, 4)
     },

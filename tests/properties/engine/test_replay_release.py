@@ -11,7 +11,7 @@ import pytest
 
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.release import world_of
-from properties.engine.traffic.requests import Summary
+from properties.engine.traffic.requests import TrafficSummary
 from properties.engine.traffic.violations import Violations
 from statecheck import rooms
 from statecheck.case.values import Raised, Record, call, record
@@ -250,7 +250,7 @@ def test_a_subject_without_an_engine_of_its_own_has_none_to_drive(
 
 
 def test_blocks_are_scarce_unless_a_number_is_given(trace: Path) -> None:
-    traffic = Summary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
+    traffic = TrafficSummary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
     world = world_of(ReplayOptions(trace, max_num_seqs=8), traffic, longest=250)
     # A request holds 25 pages of attention, and in each of two groups its states with three drafts.
     assert world.num_blocks == 1 + 8 * (25 + 2 * 5) * 7 // 8
@@ -272,7 +272,7 @@ def test_blocks_are_scarce_unless_a_number_is_given(trace: Path) -> None:
 def test_steps_overlap_as_vllm_chooses_unless_the_user_does(
     trace: Path, options: dict[str, Any], overlaps: bool
 ) -> None:
-    traffic = Summary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
+    traffic = TrafficSummary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
     world = world_of(ReplayOptions(trace, **options), traffic, longest=250)
     assert world.async_scheduling is overlaps
     assert world.method == options.get("method", "ngram")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from properties.engine.traffic.requests import BLOCK, Arrival, Summary, arrivals, summary
+from properties.engine.traffic.requests import BLOCK, Arrival, TrafficSummary, arrivals, summary
 
 FACTORS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 GOOD = {"timestamp": 3, "input_length": 700, "output_length": 9, "hash_ids": [4, 5]}
@@ -110,12 +110,12 @@ def test_a_summary_counts_what_is_read_and_what_an_earlier_request_had(
         seen += sum(len(b) for b, i in zip(blocks, request["hash_ids"], strict=False) if i in known)
         known.update(request["hash_ids"])
     tokens_in, tokens_out = sum(len(a.prompt) for a in read), sum(a.output_length for a in read)
-    assert summary(scratch, factor) == Summary(len(read), tokens_in, tokens_out, seen)
+    assert summary(scratch, factor) == TrafficSummary(len(read), tokens_in, tokens_out, seen)
 
 
 def test_a_summary_of_a_worked_example(path: Path) -> None:
     counted = summary(trace(path, line(1000, [0, 1], out=8), line(600, [0, 2], out=3)), 4)
-    assert counted == Summary(requests=2, tokens_in=250 + 150, tokens_out=2 + 1, tokens_seen=128)
+    assert counted == TrafficSummary(requests=2, tokens_in=250 + 150, tokens_out=2 + 1, tokens_seen=128)
     assert counted.share_seen == 0.32
 
 
