@@ -340,16 +340,19 @@ def test_what_a_worker_was_running_when_it_died_is_put_down(tmp_path: Path) -> N
     assert Case.load(left).calls == (call("divide", x=6, y=3),)
 
 
-def test_a_canary_whose_worker_died_is_run_again(tmp_path: Path) -> None:
-    record, _ = pretended(tmp_path, passes, lost_canaries=2, examples=30)
-    assert (record.canary, code_of(record)) == ("found", 0)
-    assert record.troubles == ["a worker died with exit code 7 before the canary was found"]
-
-
-def test_a_canary_that_three_workers_die_of_is_not_found(tmp_path: Path) -> None:
-    record, _ = pretended(tmp_path, passes, lost_canaries=3, examples=30)
-    assert (record.canary, code_of(record)) == ("", 2)
-    assert "the canary was not found: a worker died with exit code 7" in record.troubles
+@pytest.mark.parametrize(
+    ("lost", "canary", "code", "trouble"),
+    [
+        (2, "found", 0, "a worker died with exit code 7 before the canary was found"),
+        (3, "", 2, "the canary was not found: a worker died with exit code 7"),
+    ],
+)
+def test_a_canary_whose_worker_died_is_run_three_times(
+    tmp_path: Path, lost: int, canary: str, code: int, trouble: str
+) -> None:
+    record, _ = pretended(tmp_path, passes, lost_canaries=lost, examples=30)
+    assert (record.canary, code_of(record)) == (canary, code)
+    assert trouble in record.troubles
 
 
 def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_path: Path) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +17,10 @@ from statecheck.cli import main as cli
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.nightly import planned
 from statecheck.execution.selection import cores
-from tests.breakages.broken import EXACT, ROOT, module
+from tests.breakages.broken import EXACT
 from tests.campaign.nightly_examples import campaigns, on_a_cpu
 from tests.campaign.test_nightly_campaign import (
-    DIVIDES,
     SURROUNDINGS,
-    arguments,
     night,
 )
 from tests.subjects.pretended import COMMIT, passes, stage
@@ -80,8 +73,6 @@ def test_what_cannot_be_run_as_given_exits_3_and_says_why(
 @pytest.mark.parametrize(
     ("variables", "complaint"),
     [
-        ({"SHARD": "0", "SHARDS": "2"}, "SHARD = '0', but should be a shard and the number of shards"),
-        ({"SHARDS": "3"}, "SHARDS = '3', but should be set beside JOB_COMPLETION_INDEX"),
         ({"CAMPAIGN": "../up"}, "CAMPAIGN = '../up', but should be letters"),
         ({"SHARD": "1/2"}, "CAMPAIGN = '', but should be the same name on every machine"),
     ],
@@ -226,57 +217,6 @@ def test_the_commit_of_a_checkout_tells_whether_files_were_changed(tmp_path: Pat
     clean = commit_of(tmp_path)
     (tmp_path / "file").write_text("b")
     assert (len(clean), commit_of(tmp_path)) == (12, f"{clean}+")
-
-
-@contextmanager
-def running(folder: Path, *options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """`nightly` in a process of its own."""
-    with module(folder, "toy_of_nights", DIVIDES) as subject:
-        command = [sys.executable, "-u", "-m", "statecheck", *arguments(folder, "night", subject), *options]
-        path = os.pathsep.join((str(ROOT), str(folder)))
-        storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"), "PYTHONPATH": path}
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **storage, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-
-@pytest.mark.slow
-def test_an_interrupted_campaign_goes_on_with_resume_and_adds_up(tmp_path: Path) -> None:
-    options = ("--only", EXACT)
-    # Far more than it has the time for, however late the signal comes.
-    with running(tmp_path, "--examples", "20000", *options, TOY_SECONDS="0.02") as process:
-        assert process.stdout is not None
-        assert any(line.startswith("round ") for line in process.stdout)
-        # As from a terminal: to all of its processes.
-        os.killpg(process.pid, signal.SIGINT)
-        _, complaints = process.communicate()
-    path = tmp_path / "reports" / "campaigns" / "night" / FILE
-    before = CampaignRecord.load(path)
-    assert (process.returncode, complaints) == (2, "")
-    assert (before.interrupted, before.complete) == (True, False)
-    assert before.examples > 0
-    wanted = before.examples + 100
-    # As it is for those who go on with it here.
-    replace(before, commit=COMMIT, examples_wanted=wanted).save(path)
-    after = night(tmp_path, "night", *options, "--resume")
-    assert after.code == 0, after.output
-    record = after.record
-    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, wanted)
-    assert wanted - 8 <= record.examples <= wanted + 8
-    assert record.rounds > before.rounds > 0
-    assert (record.first_round, record.began, record.canary) == (0, before.began, before.canary)
-    assert record.seconds > before.seconds
-    assert f"goes on after {before.seconds:.0f} s with {before.examples:,} examples" in after.output
 
 
 def test_what_an_interrupted_campaign_has_used_of_its_time_is_gone(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ _BY_COMMAND = {
     "only_device_lost",
     "device_of_no_use",
     "subject_without_memory",
-    "coordinator_killed",
+    "worker_killed",
     "server_killed",
+    "engine_killed",
     "nobody_listens",
     "no_room_anywhere",
 }

@@ -71,26 +71,12 @@ def status_of(ledger: Ledger) -> Status:
     return ledger.standings[NAME].status
 
 
-def test_the_buckets_of_these_tests_are_two() -> None:
-    assert ONE != OTHER
-
-
 def test_examples_and_seconds_add_up() -> None:
     ledger = a_ledger()
     explored(ledger, examples=10)
     standing = explored(ledger, examples=30)
     assert (standing.examples, standing.seconds, standing.rate) == (40, 2.0, 20.0)
     assert (standing.status, ledger.examples) == (Status.PASSED, 40)
-
-
-def test_examples_of_what_is_no_property_count_for_nothing() -> None:
-    ledger = a_ledger()
-    ledger.progress("the_canary", 10)
-    assert ledger.examples == 0
-
-
-def test_a_property_that_ran_no_example_has_not_passed() -> None:
-    assert explored(a_ledger(), examples=0).status is Status.NOT_TESTED
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
@@ -152,25 +138,11 @@ def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
     assert (bucket.property, bucket.subject, bucket.message) == (NAME, "toy", DIVIDED.message)
 
 
-def test_a_falsified_property_stays_open_and_stays_falsified() -> None:
-    ledger = a_ledger()
-    explored(ledger, "falsified", found=(found(),))
-    standing = explored(ledger)
-    assert (standing.open, standing.status) == (True, Status.FALSIFIED)
-
-
 def test_failing_examples_of_a_known_bucket_are_counted_once_each() -> None:
     ledger = a_ledger()
     explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
     explored(ledger, failing={ONE: 5})
     assert ledger.buckets[ONE].examples == 12
-
-
-def test_what_two_engines_find_at_once_is_one_bucket_with_the_examples_of_both() -> None:
-    ledger = a_ledger()
-    explored(ledger, "falsified", found=(found(),), failing={ONE: 7})
-    explored(ledger, "falsified", found=(found(),), failing={ONE: 5})
-    assert [one.examples for one in ledger.buckets.values()] == [12]
 
 
 def test_a_bucket_keeps_the_shrunk_case_before_one_that_was_only_met() -> None:

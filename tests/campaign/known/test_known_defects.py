@@ -14,7 +14,6 @@ from statecheck.campaign import coordinator
 from statecheck.campaign.defects import KnownDefects, pending_name
 from statecheck.campaign.known_defects import names_of
 from statecheck.campaign.ledger import Ledger
-from statecheck.campaign.pages.causes import grouped
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
@@ -262,11 +261,6 @@ def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wro
     assert any("known defect no longer fails: layout" in reason for reason in told.reasons)
 
 
-def test_a_known_defect_that_shows_is_worth_exit_code_0(tmp_path: Path) -> None:
-    record, _ = campaign(tmp_path, meets, only=ROUNDS_UP)
-    assert verdict(record, Comparison(None)).exit_code == 0
-
-
 def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
     record, _ = campaign(tmp_path, meets, as_new=True)
     assert record.known == []
@@ -354,16 +348,6 @@ def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
     message = f"result = {x + 1}, but should be {x} [{function}(x={x}, y=1)]"
     case = a_case(property_name=name, steps=(call(function, x=x, y=1),), message=message)
     return a_bucket(x, case, report=f"reports/{name}")
-
-
-def test_properties_that_show_the_same_are_told_together() -> None:
-    (group,) = grouped([falsified("a", 4), falsified("b", 70)])
-    assert [one.property for one in group.buckets] == ["a", "b"]
-
-
-def test_properties_that_show_different_things_are_told_apart() -> None:
-    nothing = [replace(falsified(name, number), case={}) for number, name in enumerate("cd")]
-    assert len(grouped([falsified("a", 4), falsified("b", 4, "cdiv"), *nothing])) == 4
 
 
 def told_of(record: CampaignRecord) -> list[str]:

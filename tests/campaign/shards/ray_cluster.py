@@ -1,39 +1,19 @@
-"""A campaign on a Ray cluster that loses a machine and gets another comes to the same as one that nobody disturbs.
-
-`python -m tests.campaign.shards.ray_cluster` runs both on this machine, on clusters of pretended machines with a core each. The
-subject is a broken copy of the implementation, so that there is something to find, and to lose.
-"""
+"""Clusters of pretended machines, each with one core, which are lost and replaced while a campaign runs."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.shards.ray_actors import Cluster, Run
-from statecheck.campaign.shards.ray_cluster import run_on_ray
-from statecheck.campaign.shards.sharding import Cut
-from statecheck.execution.variants import broken_copy, implementation
-from tests.breakages.broken import ROOT
-from tests.breakages.stateless import STATELESS
 
 _MEMORY = 80 * 2**20
-_ONLY = "chunk and not kernel"
-# Who is gone is missed within two seconds, and not within half a minute.
+# A lost machine is noticed within two seconds, in place of half a minute.
 _HEALTH = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
@@ -104,98 +84,7 @@ def disturbed(found: Machines, when: Callable[[], bool]) -> Iterator[Callable[[C
         thread.join()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What may not depend on machines."""
-
-    buckets: tuple[str, ...]
-    examples: tuple[tuple[str, int], ...]
-
-
-def outcome(record: CampaignRecord) -> Outcome:
+def outcome(record: CampaignRecord) -> tuple[list[str], list[tuple[str, int]]]:
+    """What may not depend on machines: the buckets, and the examples of each property."""
     examples = sorted((one.name, one.examples) for one in record.properties)
-    return Outcome(tuple(sorted(one.id for one in record.buckets)), tuple(examples))
-
-
-def differences(one: Outcome, other: Outcome) -> list[str]:
-    """A sentence for each bucket and each property in which they are not the same."""
-    buckets = [f"bucket {name} was found once" for name in sorted({*one.buckets} ^ {*other.buckets})]
-    pairs = zip(one.examples, other.examples, strict=True)
-    counts = [f"{mine[0]}: {mine[1]} examples, and {theirs[1]}" for mine, theirs in pairs if mine != theirs]
-    return buckets + counts
-
-
-class _Campaigns:
-    """Campaigns over the same work, each on machines and in folders of its own."""
-
-    def __init__(self, plan: Plan, cluster: Cluster, cut: Cut, count: int, run: Run | None = None) -> None:
-        self._plan, self._cluster, self._cut, self._count, self._run = plan, cluster, cut, count, run
-
-    def undisturbed(self) -> CampaignRecord:
-        with machines(self._count) as found:
-            return self._on(found, "undisturbed")
-
-    def disturbed(self, seconds: float) -> CampaignRecord:
-        """A machine is lost `seconds` after the first unit came back, when all are busy again."""
-        back: list[float] = []
-
-        def due() -> bool:
-            return bool(back) and time.monotonic() - back[0] > seconds
-
-        with machines(self._count) as found, disturbed(found, due) as watch:
-
-            def told(record: CampaignRecord) -> None:
-                back.append(time.monotonic())
-                watch(record)
-
-            return self._on(found, "disturbed", told)
-
-    def _on(
-        self, found: Machines, name: str, watch: Callable[[CampaignRecord], None] | None = None
-    ) -> CampaignRecord:
-        folder = Path(self._plan.reports) / name
-        plan = replace(self._plan, id=name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
-        cluster = replace(self._cluster, address=found.address)
-        return run_on_ray(plan, cluster, cut=self._cut, run=self._run, watch=watch)
-
-
-def table(records: Sequence[CampaignRecord]) -> Table:
-    """A row for each campaign."""
-    shown = Table(show_edge=False, pad_edge=False)
-    for column in ("campaign", "examples", "buckets", "units", "retried", "machines", "seconds", "complete"):
-        shown.add_column(column, justify="left" if column == "campaign" else "right")
-    for one in records:
-        told = [one.environment.get(f"ray {name}", "") for name in ("units", "retried", "nodes")]
-        row = (one.id, f"{one.examples:,}", len(one.buckets), *told, f"{one.seconds:.0f}", one.complete)
-        shown.add_row(*map(str, row))
-    return shown
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.campaign.shards.ray_cluster")
-    parser.add_argument("--examples", type=int, default=4000, help="of a campaign (default 4000)")
-    parser.add_argument("--units", type=int, default=8, help="that it is cut into (default 8)")
-    parser.add_argument("--machines", type=int, default=3, help="of a cluster (default 3)")
-    parser.add_argument("--after", type=float, default=2.0, help="seconds from the first unit to the loss")
-    parser.add_argument("--only", default=_ONLY, help=f"which properties (default {_ONLY!r})")
-    parser.add_argument("--send", action="store_true", help="send machines a copy of this tree")
-    options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    with tempfile.TemporaryDirectory() as folder:
-        variant = STATELESS[0].variant
-        broken_copy(variant, implementation(), Path(folder))
-        sys.path.insert(0, folder)
-        plan = Plan("", variant.package, options.only, examples=options.examples, reports=folder)
-        cut = Cut(count=options.units)
-        # Pretended machines would also share, and lose, the copy that each machine is sent.
-        cluster = Cluster("", shared="" if options.send else str(ROOT), path=(folder,))
-        campaigns = _Campaigns(plan, cluster, cut, options.machines)
-        records = [campaigns.undisturbed(), campaigns.disturbed(options.after)]
-    console.print(table(records), *(trouble for one in records for trouble in one.troubles), sep="\n")
-    different = differences(*map(outcome, records))
-    print(*different or ["the same buckets and examples"], sep="\n")
-    return 0 if not different and all(one.complete for one in records) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return sorted(one.id for one in record.buckets), examples

@@ -153,23 +153,3 @@ def test_campaigns_of_the_same_moment_come_in_order_of_their_folders(tmp_path: P
 
 def test_there_is_no_previous_campaign_where_there_are_no_reports(tmp_path: Path) -> None:
     assert find_previous(tmp_path / "nothing", a_record()) == (None, ())
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"schema": 99}', '{"schema": 1}', "\x00", '{"schema": 1, "properties": 7}']
-)
-def test_a_campaign_that_cannot_be_read_is_told_and_left_out(tmp_path: Path, content: str) -> None:
-    right = night()
-    broken = campaigns(tmp_path, right) / "campaigns" / "broken" / "campaign.json"
-    broken.parent.mkdir()
-    broken.write_text(content, encoding="utf-8")
-    found, warnings = find_previous(tmp_path, a_record())
-    assert (found, len(warnings)) == (right, 1)
-    assert str(broken) in warnings[0]
-
-
-def test_a_campaign_without_a_time_is_told_and_left_out(tmp_path: Path) -> None:
-    campaigns(tmp_path, a_record(id="timeless", began="yesterday"))
-    found, (warning,) = find_previous(tmp_path, a_record())
-    assert found is None
-    assert "began = 'yesterday', but should be a time" in warning

@@ -21,7 +21,7 @@ from statecheck.campaign.marks import expected, noted, reachable
 from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
-from tools.marks import asked_bench, explored, rows, write
+from tools.marks import asked_bench, explored, main, rows, write
 
 SECONDS, EXAMPLES = 30.0, 600
 EASIEST = 8
@@ -259,5 +259,5 @@ def test_a_table_that_was_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_marks_that_no_property_reached_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert marks.main(["--seconds=-1"]) == 1
+    assert main(["--seconds=-1"]) == 1
     assert f"no property reached: {EMPTY}\n" in capsys.readouterr().out
