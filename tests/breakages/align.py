@@ -30,7 +30,7 @@ KERNELS = planted(
             "counts of slots are set while siblings read them": (
                 "if last_to_finish(programs, counters_ptr):",
                 "if resets > 0:",
-                "v2-postprocess/program-order",
+                "v2-postprocess/program-order lifecycle/v2-provenance",
             ),
             "counts of slots are never set": (
                 "if resets > 0:",
@@ -274,7 +274,7 @@ HOST = planted(
             "columns of resumed requests are kept": (
                 "in chain(scheduler_output.finished_req_ids, preempted, resumed):",
                 "in chain(scheduler_output.finished_req_ids, preempted):",
-                "cleanup/state-idx",
+                "cleanup/state-idx lifecycle/v1-provenance",
             ),
             "copies to and from the null block are written down": (
                 "if blocks[column] <= NULL_BLOCK_ID:",

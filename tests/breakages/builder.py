@@ -10,7 +10,7 @@ BUILDERS = planted(
             "a short row is a decode, whatever state it has": (
                 "ends = batch.stateless",
                 "ends = None",
-                "builder/no-prior-state builder/prompt-rows",
+                "builder/no-prior-state builder/prompt-rows lifecycle/no-copies",
             ),
             "a row in its prompt is a decode where a longer row is there": (
                 "ends = too_long if ends is None else too_long | ends",

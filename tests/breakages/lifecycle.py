@@ -12,6 +12,11 @@ LIFECYCLE = planted(
                 "torch.ge(m.seq_lens, own)",
                 "lifecycle/no-copies",
             ),
+            "rows of one token are speculative beside drafts only": (
+                "spec = spec_rows(batch, drafts, counts, self.num_spec, self._device, function)",
+                "spec = spec_rows(batch, drafts, counts, self.num_spec, self._device, function) if batch.longest > 1 else None",
+                "lifecycle/no-copies",
+            ),
         },
         "builders/decodes.py": {
             "decodes read the state before the tokens that they accepted": (

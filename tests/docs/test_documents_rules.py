@@ -20,12 +20,12 @@ from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case import Case
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.registry import load_properties
+from statecheck.execution.variants import broken_subject
 from statecheck.kernels import triton_mode
 from statecheck.report.markdown import write_report
 from subjects import Subject, load
-from tests.breakages.broken import module, run_scripts
-from tests.breakages.table import hunt
-from tests.docs.documents_rules import RULES, name_of, source_of
+from tests.breakages.broken import run_scripts
+from tests.breakages.table import BREAKAGES, hunt
 
 MOST_STEPS = 6
 ROWS, SLOTS, WITHOUT_COPIES = (
@@ -48,11 +48,13 @@ class Hunt:
 
 
 HUNTS = {
-    "drafts": Hunt(WITHOUT_COPIES),
-    "first_tokens": Hunt(WITHOUT_COPIES),
-    "counts_in_place": Hunt(SLOTS, replace(SMALL, runner="V2")),
-    "resumed": Hunt(ROWS, replace(SMALL, setup=PLAIN, kinds=("mamba2",))),
+    "rows of one token are speculative beside drafts only": Hunt(WITHOUT_COPIES),
+    "a short row is a decode, whatever state it has": Hunt(WITHOUT_COPIES),
+    "counts of slots are set while siblings read them": Hunt(SLOTS, replace(SMALL, runner="V2")),
+    "columns of resumed requests are kept": Hunt(ROWS, replace(SMALL, setup=PLAIN, kinds=("mamba2",))),
 }
+"""By the defect that is the documents' own rule: see documents 1 and 3, document 4, and releases before document 4."""
+RULES = {breakage.name: breakage.variant for breakage in BREAKAGES if breakage.name in HUNTS}
 
 
 @dataclass(eq=False)
@@ -117,8 +119,8 @@ def found(where: Hunt, subject: Subject) -> Case:
 def found_by_rule(rule: str) -> Case:
     if not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; rules are hunted where they are executed")
-    with TemporaryDirectory() as folder, module(Path(folder), name_of(rule), source_of(rule)) as name:
-        return found(HUNTS[rule], load(name))
+    with TemporaryDirectory() as folder, broken_subject(RULES[rule], Path(folder)) as subject:
+        return found(HUNTS[rule], subject)
 
 
 def found_with(engine: str, monkeypatch: pytest.MonkeyPatch) -> Case:
@@ -154,20 +156,21 @@ def test_the_message_names_a_request_and_the_picture_ends_where_it_went_wrong(ru
 @pytest.mark.parametrize("rule", RULES)
 def test_replayed_it_fails_with_the_rule_and_is_fixed_without(rule: str, tmp_path: Path) -> None:
     saved = found_by_rule(rule).save(tmp_path / "case.json")
-    with module(tmp_path, name_of(rule), source_of(rule)) as name:
-        verdicts = [replay_file(saved, subject, "cpu").verdict for subject in (name, "impl")]
+    with broken_subject(RULES[rule], tmp_path) as subject:
+        verdicts = [replay_file(saved, name, "cpu").verdict for name in (subject.name, "impl")]
     assert verdicts == ["FAILED", "FIXED"]
 
 
 @pytest.mark.slow
 def test_repro_scripts_exit_with_1_with_the_rule_and_with_0_without(tmp_path: Path) -> None:
     intact = {"SUBJECT": "impl"}
-    jobs = [(script(rule, tmp_path), variables) for rule in RULES for variables in ({}, intact)]
+    scripts = [script(rule, tmp_path) for rule in RULES]
+    jobs = [(path, variables) for path in scripts for variables in ({}, intact)]
     verdicts, _ = run_scripts(tmp_path, jobs)
     assert [verdict.code for verdict in verdicts] == [1, 0] * len(RULES), verdicts
 
 
 def script(rule: str, folder: Path) -> Path:
-    """The `repro.py` of the rule's case, beside a module of the subject that stays there."""
-    with module(folder, name_of(rule), source_of(rule)) as name:
-        return write_report(found_by_rule(rule), folder / "reports", load(name).module) / "repro.py"
+    """The `repro.py` of the rule's case, beside the broken copy, which stays there."""
+    with broken_subject(RULES[rule], folder) as subject:
+        return write_report(found_by_rule(rule), folder / "reports", subject.module) / "repro.py"
