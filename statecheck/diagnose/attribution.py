@@ -86,18 +86,18 @@ def _asked(path: Path, seconds: float) -> str:
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
     variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
         )
     except subprocess.TimeoutExpired:
         return "On a CPU it does not end either."
-    if told.returncode == 0:
-        return "" if told.stdout.startswith("CLEAN") else told.stdout.strip()
-    if told.stderr.startswith(_LATE):
-        return f"On a CPU it does not end within {seconds:g} s either{_place(told.stderr)}."
-    if told.returncode < 0:
-        return f"On a CPU it ends the process as well{_place(told.stderr)}."
-    last = (told.stderr.strip().splitlines() or [f"exit code {told.returncode}"])[-1]
+    if done.returncode == 0:
+        return "" if done.stdout.startswith("CLEAN") else done.stdout.strip()
+    if done.stderr.startswith(_LATE):
+        return f"On a CPU it does not end within {seconds:g} s either{_place(done.stderr)}."
+    if done.returncode < 0:
+        return f"On a CPU it ends the process as well{_place(done.stderr)}."
+    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     return f"It could not be tried on a CPU: {last}"
 
 
@@ -172,7 +172,7 @@ class _Inquiry:
         if difference is None or self.case.wrong_bytes is not None:
             return None
         address = self._address(difference.place)
-        return "" if address is None else self._told(f"`{difference.place}`", address)
+        return "" if address is None else self._last_writer(f"`{difference.place}`", address)
 
     def _of_wrong_bytes(self) -> str:
         wrong_bytes = self.case.wrong_bytes
@@ -180,13 +180,13 @@ class _Inquiry:
             return ""
         bound = self.port.bound(wrong_bytes.name)
         assert isinstance(bound, Allocation)
-        told = self._told(
+        sentence = self._last_writer(
             f"byte {wrong_bytes.first} of `{wrong_bytes.name}`", bound.inside.data_ptr() + wrong_bytes.first
         )
         belongs = wrong_bytes.belongs[:1].upper() + wrong_bytes.belongs[1:]
-        return f"{belongs}. {told}" if belongs else told
+        return f"{belongs}. {sentence}" if belongs else sentence
 
-    def _told(self, what: str, address: int) -> str:
+    def _last_writer(self, what: str, address: int) -> str:
         assert self.port.watched is not None
         access = self.port.watched.last_writer(address)
         if access is None:
@@ -224,7 +224,7 @@ def _in_guard(block: Allocation, number: int, side: str) -> int:
 
 
 def _in_view(view: torch.Tensor, index: tuple[int, ...]) -> int:
-    """The address of an element; those of float types are told byte by byte."""
+    """The address of an element; elements of float types are named by their bytes."""
     byte = 0
     if view.is_floating_point():
         element, byte = divmod(index[0], view.element_size())
@@ -252,9 +252,9 @@ def explain_case(path: Path, subject: str = "") -> int:
         raise ValueError(
             f"case = {str(path)!r}, but should be a readable file [sanitize]: {error}"
         ) from error
-    told = finding(case, load(subject or case.subject))
-    print(told or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
-    return 1 if told else 0
+    sentence = finding(case, load(subject or case.subject))
+    print(sentence or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
+    return 1 if sentence else 0
 
 
 if __name__ == "__main__":

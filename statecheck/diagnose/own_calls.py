@@ -65,14 +65,14 @@ class _Recorder:
         return tuple(found)
 
     def _note(self, function: str, arguments: Mapping[str, Any]) -> None:
-        told = ", ".join(f"{name}={self._spelled(value)}" for name, value in arguments.items())
-        self._lines.append(f"{function}({told})")
+        written = ", ".join(f"{name}={self._format(value)}" for name, value in arguments.items())
+        self._lines.append(f"{function}({written})")
 
-    def _spelled(self, value: Any) -> str:
+    def _format(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, (list, tuple)):
-            inner = ", ".join(map(self._spelled, value))
+            inner = ", ".join(map(self._format, value))
             return f"[{inner}]" if isinstance(value, list) else f"({inner})"
         return repr(value)
 

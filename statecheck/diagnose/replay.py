@@ -129,11 +129,11 @@ def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict
     if case.sanitized and not watched:
         return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if not case.is_decisive:
-        told = f"nothing failed, but the failure depends on {case.depends_on}, so that it may be there all the same"
-        return ReplayVerdict(NOT_REPRODUCED, told, case)
+        message = f"nothing failed, but the failure depends on {case.depends_on}, so that it may be there all the same"
+        return ReplayVerdict(NOT_REPRODUCED, message, case)
     if case.subject == subject.name and case.first_seen.get(SOURCE) == source_of(subject) != "":
-        told = f"nothing failed, but the source of {subject.name} is the one in which the case was found"
-        return ReplayVerdict(NOT_REPRODUCED, told, case)
+        message = f"nothing failed, but the source of {subject.name} is the one in which the case was found"
+        return ReplayVerdict(NOT_REPRODUCED, message, case)
     return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
 
 

@@ -176,7 +176,7 @@ class _ProgramTable:
         return f"`{place}` atomic {one.site.operation} `{what}`: {found} → {left}"
 
     def _contenders(self) -> dict[int, Array]:
-        """Operations that conflict with one of somebody else, and which of their elements do."""
+        """Operations that conflict with those of another program, and which of their elements do."""
         footprints, found = Footprints(), dict[int, Array]()
         numbers = [
             footprints.number(one.addresses, one.site.nbytes, writes=one.left is not None)

@@ -37,7 +37,7 @@ def _built(folder: Path) -> str | None:
 
 
 def _described(folder: Path) -> str | None:
-    # A folder in somebody else's repository has that one's tags, which are not its own.
+    # A folder inside another repository has that repository's tags, not vLLM's.
     return version_at(folder, "HEAD") if (folder / ".git").exists() else None
 
 
@@ -45,10 +45,10 @@ def version_at(folder: Path, commit: str) -> str | None:
     """The version of the latest tag that a commit has, None without one."""
     command = ["git", "-C", str(folder), "describe", "--tags", commit]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", told.stdout)
+    found = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", done.stdout)
     return found[1] if found else None
 
 

@@ -20,13 +20,13 @@ from statecheck import rooms
 try:
     importlib.import_module(sys.argv[1])
 except BaseException as error:
-    told, seen = error, None
+    raised, seen = error, None
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name:
             seen = error.name
         error = error.__cause__ or error.__context__
     print()
-    why = f"{{type(told).__name__}}: {{told}}".replace(chr(10), " ")
+    why = f"{{type(raised).__name__}}: {{raised}}".replace(chr(10), " ")
     print("{_MISSING}" + seen + " " + why if seen else "{_BROKEN}" + why)
     sys.exit(1)
 """

@@ -70,8 +70,8 @@ class Replays:
             arguments = ["-m", "statecheck", "replay", str(self.case.resolve()), *options]
             code = run_in(environment, arguments, variables, log, time_limit=self.time_limit)
             if said.is_file():
-                told = json.loads(said.read_text(encoding="utf-8"))
-                return told["verdict"], told["message"]
+                verdict = json.loads(said.read_text(encoding="utf-8"))
+                return verdict["verdict"], verdict["message"]
             if code is None:
                 return NO_VERDICT, f"the replay took longer than {self.time_limit:g} s"
             return NO_VERDICT, f"the replay ended with exit code {code}: {last_line(log)}"

@@ -66,7 +66,7 @@ HEAVY = (
     "triton",
     "xformers",
 )
-"""What an environment never gets: the base has it, or nobody needs it."""
+"""What an environment never gets: the base has it, or importing does not need it."""
 
 _DISTRIBUTIONS = {
     "PIL": ("pillow",),

@@ -114,9 +114,9 @@ class Bisection:
             return f"{runs[0][0]} in {self._all_of(runs[0][1])}"
         parts = [self._first(runs[0][1][0])] if runs[0][0] == WRONG else []
         for (before, earlier), (state, found) in pairwise(runs):
-            told = " (not applicable before)" if before == NOT_APPLICABLE else ""
+            remark = " (not applicable before)" if before == NOT_APPLICABLE else ""
             doubt = self._doubt(earlier[-1], found[0])
-            parts.append(f"{state} since {self._named(found[0].name)}{doubt}{told}")
+            parts.append(f"{state} since {self._named(found[0].name)}{doubt}{remark}")
         return ", ".join(parts)
 
     def _all_of(self, found: Sequence[TriedVersion]) -> str:
@@ -135,8 +135,8 @@ class Bisection:
         undecided = self.between(before.name, after.name)
         if self.complete and not undecided:
             return ""
-        told = f" (no verdict on {', '.join(map(self._named, undecided))})" if undecided else ""
-        return f" at the latest{told}"
+        remark = f" (no verdict on {', '.join(map(self._named, undecided))})" if undecided else ""
+        return f" at the latest{remark}"
 
     def _named(self, name: str) -> str:
         title = brief(self.titles.get(name, ""), 60)
@@ -167,21 +167,21 @@ class Bisection:
     @property
     def remarks(self) -> list[str]:
         """What else has to be said: of what was not tried, and of changes to and fro."""
-        told = []
+        remarks = []
         if not self.is_monotone:
-            told.append(
+            remarks.append(
                 "It was wrong, right, and wrong again: there may be more changes between versions that were not tried."
             )
         if self.interrupted:
-            told.append(
+            remarks.append(
                 f"It was interrupted: {len(self.untried)} of {len(self.names)} {self.over} were not tried."
             )
         elif self.untried:
-            told.append(
+            remarks.append(
                 f"{len(self.untried)} of {len(self.names)} {self.over} were not tried: between two of the same verdict it was taken "
                 "to be the same."
             )
-        return told
+        return remarks
 
 
 def save(folder: Path, bisection: Bisection) -> None:
@@ -210,22 +210,22 @@ def section_of(folder: Path) -> str:
     """What a report says of the bisections in its folder, in at most `ROOM` characters; "" where there are none."""
     found = [one for one in saved(folder) if one.names]
     room = (ROOM - len(TITLE)) // max(1, len(found)) - len("\n\n")
-    return "\n\n".join([TITLE, *(_told(one, room) for one in found)]) if found else ""
+    return "\n\n".join([TITLE, *(_shortened(one, room) for one in found)]) if found else ""
 
 
-def _told(bisection: Bisection, room: int) -> str:
+def _shortened(bisection: Bisection, room: int) -> str:
     """The line, and as much of the table as there is room for: its last rows."""
     line = f"**{inert(brief(bisection.line, room // 3))}**"
-    told = [line, *map(inert, bisection.remarks)]
+    parts = [line, *map(inert, bisection.remarks)]
     rows = [(escaped(name, _SHORT), verdict, escaped(why, _SHORT)) for name, verdict, why in bisection.rows]
     while rows:
         text = "\n\n".join(
-            [*told[:1], "\n".join(table((bisection.over[:-1], "verdict", ""), rows)), *told[1:]]
+            [*parts[:1], "\n".join(table((bisection.over[:-1], "verdict", ""), rows)), *parts[1:]]
         )
         if len(text) <= room:
             return text
         rows = rows[1:]
-        told = [line, f"`{FILE}` has the whole table.", *map(inert, bisection.remarks)]
+        parts = [line, f"`{FILE}` has the whole table.", *map(inert, bisection.remarks)]
     return line
 
 

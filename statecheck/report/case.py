@@ -34,9 +34,9 @@ def input_sections(case: Case) -> Iterator[Section]:
     lines = [line for one in _lines(case) for line in one.splitlines()]
     ported = "\n".join(filter(None, case.own_calls)).splitlines()
     if ported:
-        told = tuple(shortened(line, ROOM) for line in ported)
-        folded = _folded(told, "in order")
-        yield Section("Calls of the port", told, "call", "calls", rank=2, language="text", summary=folded)
+        calls = tuple(shortened(line, ROOM) for line in ported)
+        folded = _folded(calls, "in order")
+        yield Section("Calls of the port", calls, "call", "calls", rank=2, language="text", summary=folded)
     shown = "as statecheck builds it, in the documents' terms" if ported else ""
     summary = shown or _folded(lines, "as Python")
     yield Section("Input", tuple(lines), "line", "lines", rank=3, language="python", summary=summary)
@@ -83,15 +83,16 @@ def _call_lines(call: Call) -> list[str]:
 
 def outcome_sections(case: Case) -> Iterator[Section]:
     """What differs in the open, with the call that the failure is about; and then what came out as expected."""
-    told = {number: _outcome(case, number) for number in range(len(case.calls))}
+    outcomes = {number: _outcome(case, number) for number in range(len(case.calls))}
     about = case.failure.call if case.failure is not None else None
     places = case.device != "cpu"
     pairs = enumerate(zip(case.expected, case.actual, strict=True))
     differing = {number for number, pair in pairs if outcome_difference(*pair, places=places) is not None}
     several = set(case.failure.about) if case.failure is not None else set()
-    shown = differing | several | ({about} if about is not None else set()) or set(list(told)[-1:])
+    shown = differing | several | ({about} if about is not None else set()) or set(list(outcomes)[-1:])
     open_, folded = (
-        tuple(told[number] for number in told if (number in shown) is wanted) for wanted in (True, False)
+        tuple(outcomes[number] for number in outcomes if (number in shown) is wanted)
+        for wanted in (True, False)
     )
     if differing:
         yield Section("Expected and actual", open_, "call that differs", "calls that differ", rank=1)

@@ -84,7 +84,7 @@ def _directory_of(case: Case, reports: Path) -> Path:
         except FileNotFoundError:
             return directory
         except (OSError, ValueError):
-            """What stands there is nobody's to overwrite."""
+            """It is no report of ours, and is not overwritten."""
     return directory
 
 
@@ -155,17 +155,17 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
     script = script_line(directory / "repro.py", case.subject)
     codes = "exits 1 while the defect is there and 0 once it is gone"
-    told = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
+    lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
     if not needs_statecheck(case):
         test = script_line(directory / TEST, case.subject, *ALONE)
-        told.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
-    told.append(f"{code(rerun)} replays the same input through the harness.")
+        lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
+    lines.append(f"{code(rerun)} replays the same input through the harness.")
     if case.subject == RELEASED:
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
-        told.append(
+        lines.append(
             f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it."
         )
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def _needs(case: Case, subject: Subject | None) -> str:

@@ -1,4 +1,4 @@
-"""What a failing case means: the rule that was broken and where it stands, and what whoever reads a served text would see."""
+"""What a failing case means: the rule that was broken and where it stands, and how it would show in a served text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from statecheck.case.values import Raised, Refusal
 from statecheck.expectations.symbols import MANIFEST, Symbol
 from statecheck.report.scenario_timeline import broken_law
 
-_BETTER_TOLD_BY = dict.fromkeys(
+_BETTER_SAID_BY = dict.fromkeys(
     ("align/decisions.after_v1_steps", "align/decisions.after_v2_steps"), "align/decisions.after_step"
 )
 """Rules that only say for which rows another one decides."""
 _SOURCE = re.compile(r"\bSource:\s+(.*?)\.?\s*\Z", re.DOTALL)
 _KINDS = {
-    "memory": "Memory is written to that belongs to somebody else: another request, or a prefix that others continue from, goes on from a wrong state.",
+    "memory": "Memory of another request, or of a prefix that others continue from, is overwritten: they continue from a wrong state.",
     "race": "Right most of the time and wrong now and then: which program of a kernel comes first decides what a request continues from.",
     "fault": "The server dies in the middle of a step, with every request that it has.",
     "hang": "The server stops answering: a step never ends.",
@@ -61,7 +61,7 @@ _FUNCTIONS = (
             "get_mamba_groups",
             "CpuGpuBuffer*",
         ),
-        "Kernels are told the wrong place of states: requests continue from a state that is not theirs.",
+        "Kernels get the wrong addresses of states: requests continue from a state that is not theirs.",
     ),
     (
         ("*MetadataBuilder*",),
@@ -122,10 +122,10 @@ def rule_of(case: Case) -> Rule | None:
     symbol = _symbol(cause.function)
     if symbol is None or "." not in symbol.oracle:
         return None
-    told = _docstring(symbol.oracle)
-    words = _docstring(_BETTER_TOLD_BY.get(symbol.oracle, symbol.oracle)).partition("\n\n")[0]
+    text = _docstring(symbol.oracle)
+    words = _docstring(_BETTER_SAID_BY.get(symbol.oracle, symbol.oracle)).partition("\n\n")[0]
     words = " ".join(words.partition("Source:")[0].split())
-    source = _SOURCE.search(told)
+    source = _SOURCE.search(text)
     named = " ".join(source[1].split()) if source is not None else _place_of(symbol)
     named += f"; PROTOCOL.md, `{cause.own}`" if cause.own else ""
     return Rule(words, named) if words else None

@@ -49,8 +49,8 @@ class Section:
         elif self.pieces:
             yield "\n\n".join(self.pieces)
         if self.left_out:
-            told = f"{self.left_out:,} more {self.one if self.left_out == 1 else self.many}"
-            yield f"**{told} left out here, so that the report can be pasted: `case.json` has everything.**"
+            missing = f"{self.left_out:,} more {self.one if self.left_out == 1 else self.many}"
+            yield f"**{missing} left out here, so that the report can be pasted: `case.json` has everything.**"
         if self.summary:
             yield "</details>"
 

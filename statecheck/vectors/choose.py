@@ -70,7 +70,7 @@ class Recording:
     found: dict[str, dict[str, Vector]] = field(default_factory=dict)
 
     def note(self, tested: Property, asked: RecordedCall) -> None:
-        """Keep a call that can be told, and has not been."""
+        """Keep a call that has a form outside of this harness, unless it has been kept."""
         if asked.function not in FUNCTIONS:
             return
         try:
@@ -83,7 +83,7 @@ class Recording:
         if vector.size <= LARGEST:
             held = self.found.setdefault(asked.function, {}).setdefault(vector.id, vector)
             assert held.expected == expected, (
-                f"{asked.call} and another call are told alike, but expect different things"
+                f"{asked.call} and another call have the same form, but expect different things"
             )
 
     def chosen(self) -> list[Vector]:

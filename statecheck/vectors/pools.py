@@ -1,4 +1,4 @@
-"""Pools of bytes, the states in them and copies between blocks, as a port is told of them."""
+"""Pools of bytes, the states in them and copies between blocks, as vectors describe them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def tables_of(context: Context, asked: RecordedCall) -> list[Any]:
 
 
 def copies_of(listed: Iterable[Entry], unused: int = 0) -> list[dict[str, Any]]:
-    """Entries of lists, and behind them those that nobody wrote."""
+    """Entries of lists, and behind them unused ones."""
     written = [
         {
             "source": {"pool": one.source.pool, "offset": one.source.offset},

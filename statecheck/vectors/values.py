@@ -23,7 +23,7 @@ from statecheck.case.values import (
 )
 
 MOST_INLINE = 64
-"""Elements that a tensor may have to be spelled in the JSON file."""
+"""Elements that a tensor may have to stand in the JSON file itself."""
 EXACT = 2**53 - 1
 """The largest integer that every reader of JSON keeps."""
 
@@ -97,7 +97,7 @@ def _plain_reference(value: Value) -> Any:
 
 
 def plain_tensor(tensor: Tensor) -> Any:
-    """Elements in row-major order, spelled or as a blob; shape and strides alone where no element matters."""
+    """Elements in row-major order, in the JSON file itself or as a blob; shape and strides alone where no element matters."""
     form = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
     if tensor.elements is None:
         return {**form, "strides": list(tensor.strides or tensor.contiguous_strides)}

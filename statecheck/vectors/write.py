@@ -1,4 +1,4 @@
-"""The files of a corpus: JSON for what is spelled, and archives of NumPy arrays for bytes, the same ones every time."""
+"""The files of a corpus: JSON, and archives of NumPy arrays for bytes, the same ones every time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _write_topic(topic: str, vectors: list[Vector], folder: Path) -> dict[str, A
     kept = {one.key: one for one in blobs([[one.arguments, one.expected] for one in vectors])}
     archive = f"{topic}.npz" if kept else None
     offsets = write_archive(folder / archive, kept) if archive else {}
-    data = [_spelled(one, archive, offsets) for one in vectors]
+    data = [_vector_data(one, archive, offsets) for one in vectors]
     _write_json(folder / f"{topic}.json", {"schema": SCHEMA, "topic": topic, "vectors": data})
     return {
         "file": f"{topic}.json",
@@ -87,7 +87,7 @@ def _write_topic(topic: str, vectors: list[Vector], folder: Path) -> dict[str, A
     }
 
 
-def _spelled(vector: Vector, archive: str | None, offsets: dict[str, int]) -> dict[str, Any]:
+def _vector_data(vector: Vector, archive: str | None, offsets: dict[str, int]) -> dict[str, Any]:
     return {
         "id": vector.id,
         "function": vector.function.removesuffix(".fget"),

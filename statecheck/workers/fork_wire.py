@@ -1,6 +1,6 @@
-"""What is said to a process that forks others: `Fork` and `Reap`, each answered with a number.
+"""The messages to the fork server: `Fork` and `Reap`, each answered with a number.
 
-Descriptors go along with a request, in one piece; `multiprocessing.connection` would send them behind it.
+A request and its descriptors are one message; `multiprocessing.connection` would send two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 _HEAD, _REPLY = struct.Struct("<QI"), struct.Struct("<Qq")
 UNKNOWN = -(1 << 32)
-"""The status of a process that nobody could tell."""
+"""The status of a process whose exit status could not be read."""
 ALIVE = UNKNOWN + 1
 """The status of a process that has not ended."""
 
@@ -36,7 +36,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Reap:
-    """Tell how a process has ended, which is waited for for `patience` seconds; then it is killed, if `killed`."""
+    """The exit status of a process. After `patience` seconds it is killed, if `killed`."""
 
     pid: int
     patience: float = 0.0
@@ -44,7 +44,7 @@ class Reap:
 
 
 def ask(control: socket.socket, number: int, what: Fork | Reap, descriptors: Sequence[int]) -> int:
-    """The answer; `UNKNOWN` where nobody is there to give it.
+    """The answer; `UNKNOWN` if the server is gone.
 
     Ctrl-C may come at any moment, and the next request has to get its own answer all the same: so a request is sent as one
     piece, under a number of its own, and answers to others before it are skipped.
@@ -59,7 +59,7 @@ def ask(control: socket.socket, number: int, what: Fork | Reap, descriptors: Seq
             if answered == number:
                 return int(value)
     except OSError:
-        """It is gone."""
+        """The server is gone."""
     return UNKNOWN
 
 
@@ -73,13 +73,13 @@ class ForkRequest:
 
 
 def asked(control: socket.socket) -> ForkRequest | None:
-    """The next request, None where nobody is left to ask."""
+    """The next request, None once the parent is gone."""
     head, descriptors, _, _ = socket.recv_fds(control, _HEAD.size, 4)
     head += _exactly(control, _HEAD.size - len(head)) if head else b""
     if len(head) < _HEAD.size:
         return None
     number, size = _HEAD.unpack(head)
-    # Ours, since nobody else has the other end.
+    # From our own parent: no other process has the other end.
     what = pickle.loads(_exactly(control, size))  # noqa: S301
     return ForkRequest(number, what, tuple(descriptors))
 

@@ -75,19 +75,19 @@ def _imported(name: str) -> ModuleType:
 
 
 def main(device: str, descriptor: int, modules: Sequence[str]) -> None:
-    """The server's life: forks until its parent is gone."""
-    # Ctrl-C goes to every process of the terminal; the one that was asked for the work decides what ends.
+    """Fork processes until the parent is gone."""
+    # Ctrl-C goes to every process of the terminal; the command itself decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("forkserver")
     control = socket.socket(fileno=descriptor)
-    with _ending_with(control):
+    with _exit_on_close(control):
         preload(device, modules)
     _serve(device, control)
 
 
 @contextlib.contextmanager
-def _ending_with(control: socket.socket) -> Iterator[None]:
-    """End the process when the other end is gone, which otherwise shows only once imports of seconds are over.
+def _exit_on_close(control: socket.socket) -> Iterator[None]:
+    """End the process when the other end is gone, also during the imports, which take seconds.
 
     The thread is over before anything is forked.
     """
@@ -96,7 +96,7 @@ def _ending_with(control: socket.socket) -> Iterator[None]:
 
     def watch() -> None:
         while not done.is_set():
-            # Nothing was asked for: what is told all the same is that nobody is there any more.
+            # There are no requests yet, so that something to read means that the parent is gone.
             if poll.poll(_WATCH_MILLISECONDS):
                 os._exit(0)
 
@@ -110,7 +110,7 @@ def _ending_with(control: socket.socket) -> Iterator[None]:
 
 
 def _serve(device: str, control: socket.socket) -> NoReturn:
-    """Answer requests until nobody is left to ask."""
+    """Answer requests until the parent is gone."""
     with contextlib.suppress(OSError):
         while (request := asked(control)) is not None:
             what = request.what
@@ -118,7 +118,7 @@ def _serve(device: str, control: socket.socket) -> NoReturn:
                 answer(control, request, _forked(device, control, what, request.descriptors))
             else:
                 answer(control, request, _reaped(control, what))
-    # Without the ends of what has been imported: nobody is left to be told of leaks.
+    # Without exit handlers of imported modules.
     os._exit(0)
 
 
@@ -128,7 +128,7 @@ def _forked(device: str, control: socket.socket, what: Fork, descriptors: Sequen
     body = getattr(_imported(module), function)
     pid = os.fork()
     if pid == 0:
-        with _last_words():
+        with _exit_as_body_does():
             die_with_parent()
             # As long as a copy is open here, the other end does not see that the server is gone.
             control.close()
@@ -143,7 +143,7 @@ def _forked(device: str, control: socket.socket, what: Fork, descriptors: Sequen
 
 
 def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
-    """Become a process with a life of its own, and with a server of its own, if it needs one."""
+    """Get random numbers, a name and, if it forks others, a server of its own."""
     # Forks would all draw the same numbers.
     random.seed()
     name_process(what.name)
@@ -162,8 +162,8 @@ def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
 
 
 @contextlib.contextmanager
-def _last_words() -> Iterator[None]:
-    """End the process as its body did, without the ends of what the server has imported."""
+def _exit_as_body_does() -> Iterator[None]:
+    """End the process with the exit code of its body, without exit handlers of what the server has imported."""
     code = 1
     try:
         yield
@@ -180,7 +180,7 @@ def _last_words() -> Iterator[None]:
 
 
 def _reaped(control: socket.socket, what: Reap) -> int:
-    """How a process ended; see `Reap`. What is asked for by somebody who is gone ends with an OSError."""
+    """How a process ended; see `Reap`. Raises OSError if the parent is gone meanwhile."""
     gone, since, killed = select.poll(), time.monotonic(), False
     gone.register(control, 0)
     while True:
@@ -198,7 +198,7 @@ def _reaped(control: socket.socket, what: Reap) -> int:
             killed = True
         if waited >= _REAP_SECONDS:
             return UNKNOWN
-        # Most processes end at once: the longer one takes, the less often it is looked at.
+        # Most processes end at once: the longer it takes, the less often it is polled.
         if gone.poll(_REAP_MILLISECONDS * (1 + int(time.monotonic() - since) * 10)):
             raise ConnectionResetError
 

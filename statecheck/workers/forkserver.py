@@ -29,7 +29,7 @@ from statecheck import rooms
 from statecheck.workers.fork_wire import ALIVE, UNKNOWN, Fork, Reap, ask
 
 _TRIES = 3
-_WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.share:main"
+_WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.shared_workers:main"
 
 
 class _Child:
@@ -77,11 +77,11 @@ class ForkServer:
         return None if pid == UNKNOWN else pid
 
     def end(self, pid: int, patience: float = 0.0) -> int:
-        """Kill a process that does not end by itself within `patience` seconds; how it ended, `UNKNOWN` if nobody knows."""
+        """Kill a process that does not end by itself within `patience` seconds; how it ended, or `UNKNOWN`."""
         return self._ask(Reap(pid, patience))
 
     def ended(self, pid: int, patience: float = 0.0) -> int | None:
-        """How a process ended, if it does within `patience` seconds; `UNKNOWN` if nobody knows."""
+        """How a process ended, or `UNKNOWN`; None if it runs on after `patience` seconds."""
         status = self._ask(Reap(pid, patience, killed=False))
         return None if status == ALIVE else status
 
@@ -120,7 +120,7 @@ class Forked:
             self._note(self._server.end(self.pid))
 
     def _note(self, status: int | None) -> None:
-        # A server that is gone has taken it along.
+        # If the server is gone, so are the processes that it forked.
         self.exitcode = -signal.SIGKILL if status == UNKNOWN else status
 
 
@@ -162,7 +162,7 @@ def fork(device: str, what: Fork | None = None) -> tuple[ForkServer, int, socket
     """A new process, by default a worker: who has forked it, its process id, and this end of the way to it.
 
     Raises:
-        RuntimeError: servers die; they have said why on stderr.
+        RuntimeError: servers end again and again; why is on stderr.
     """
     wanted = what or Fork(_WORKER, (device,), name="worker")
     for _ in range(_TRIES):

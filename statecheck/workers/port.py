@@ -28,7 +28,7 @@ _TIMES_THE_LONGEST = 10.0
 
 
 class Patience:
-    """How long to wait for a call: less once one has hung, since a search for a smaller one will find many that do."""
+    """How long to wait for a call: less after a hang, because shrinking it tries many inputs that hang."""
 
     def __init__(self, time_limit: float) -> None:
         self.time_limit = time_limit
@@ -55,7 +55,7 @@ class InWorker:
 
     Args:
         log: a file for the steps of the example in hand; a `StepLog` is the caller's, who says in it what is tested.
-        share: address of a process that shares its workers (see `share`); without one, there are own ones.
+        share: address of a process that shares its workers (see `shared_workers`); "" for workers of its own.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class InWorker:
         self.close()
 
     def warm_up(self) -> None:
-        """Have a worker ready, so that no call waits for it.
+        """Start a worker, so that no call waits for it.
 
         Raises:
             Exception: what the subject raises when it is imported, or RuntimeError where no worker gets ready.
@@ -111,7 +111,7 @@ class InWorker:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The workers there are, the one that is asked first."""
+        """The workers that there are, first the one that gets the messages."""
         return self._workers.pids
 
     @property
@@ -122,7 +122,7 @@ class InWorker:
     def begin_property(
         self, name: str, sentence: str = "", id_: str = "", *, seed: int | None = None
     ) -> None:
-        """What follows is about another property: time limits start anew, and its own log says so."""
+        """The next examples are of another property: time limits start again, and its own log names it."""
         self._patience.reset()
         if self._log is not None and self._owns_log:
             self._log.begin_task(self._about(name, sentence, id_, seed))
@@ -169,13 +169,13 @@ class InWorker:
             return found
         outcomes = self._one_by_one() if calls > 1 else []
         if self._fault is None:
-            # With nothing to tell which call it was, it is the last.
+            # Nothing shows which call it was, so it is the last.
             self._fault = self._noted(found)
             outcomes = [*outcomes[:-1], self._fault]
         return outcomes
 
     def _one_by_one(self) -> list[Outcome]:
-        """The calls of the last message, which ended in a fault, each in a message of its own: who is to blame?"""
+        """The calls of the last message, which ended in a fault, each in a message of its own, to see which call ends the worker."""
         begins, refused, steps = self._example.pop()
         if self._example:
             self._persistent(self._example)
@@ -189,10 +189,10 @@ class InWorker:
         return outcomes
 
     def _persistent(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
-        """Outcomes, or a fault for which nobody outside is to blame as far as one can tell."""
+        """Outcomes, or a fault that the subject caused, as far as can be seen."""
         found = self._tried(messages)
         for _ in range(_TRIES_AGAIN):
-            # No counterexample would repeat that; a subject that takes all the memory there is does it again.
+            # A fault from outside does not repeat; a subject that uses up the memory does it again.
             if isinstance(found, Fault) and found.from_outside:
                 found = self._tried(self._example)
         return found
@@ -205,7 +205,7 @@ class InWorker:
             fault = faulted.fault
         while fault == INTERRUPTED:
             try:
-                # All at once: between two messages, somebody else could interrupt them again.
+                # All in one message: between two, another client's fault could interrupt them again.
                 return self._asked(self._example)
             except Faulted as faulted:
                 fault = faulted.fault
@@ -234,7 +234,7 @@ class InWorker:
         self.faults[fault.kind] += 1
         if fault.kind == HANG:
             self._patience.hung()
-            # In the words of the limit as it was set: the shorter ones are a means of the search.
+            # The message names the limit that was set, not the shorter one of the search.
             return hang(self._patience.time_limit).outcome
         return fault.outcome
 
@@ -247,17 +247,17 @@ class InWorker:
             self._refused = False
 
     def take_compilations(self) -> Kernels:
-        """What workers compiled since the last time that this was asked."""
+        """What workers compiled since the last call."""
         taken, self._compiled = self._compiled, {}
         return taken
 
     def take_coverage(self) -> Coverage:
-        """What workers launched without compiling it, since the last time that this was asked."""
+        """What workers launched without compiling it, since the last call."""
         taken, self._covered = self._covered, Coverage()
         return taken
 
     def interpreted(self) -> Counter[How]:
-        """Launches that Triton's interpreter ran, unwatched, of those that `take_coverage` will tell of."""
+        """Launches that Triton's interpreter ran, unwatched, of those that `take_coverage` will return."""
         return Counter(
             {one: times for one, times in self._covered.launches.items() if one.how == INTERPRETED}
         )

@@ -1,4 +1,7 @@
-"""The worker's side: what it does with the messages that it is sent, see `wire`."""
+"""The worker's side: it answers messages, see `wire`, and reports when Triton compiles.
+
+Compiling takes seconds, and is no sign of a call that hangs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,7 +32,6 @@ from statecheck.execution.port import InProcess, ordinary_port
 from statecheck.kernels import compilations, coverage
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.surroundings import go_to, take_remarks
-from statecheck.workers.compiling import tell_compilations
 from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 
 Surroundings = tuple[dict[str, str], str, list[str]]
@@ -44,7 +46,7 @@ def preload() -> None:
 
 
 class Server:
-    """Answers requests one after another until nobody is there to ask."""
+    """Answers requests one after another until the parent is gone."""
 
     def __init__(self, device: str, way: Connection) -> None:
         self.device = device
@@ -54,7 +56,7 @@ class Server:
 
     def run(self) -> None:
         """Answer until the parent is gone."""
-        tell_compilations(self._tell_compiling)
+        report_compilations(self._report_compiling)
         while True:
             try:
                 method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
@@ -62,7 +64,7 @@ class Server:
             except (EOFError, OSError):
                 return
 
-    def _tell_compiling(self, state: str) -> None:
+    def _report_compiling(self, state: str) -> None:
         self._way.send_bytes(answer(COMPILING, state))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
@@ -92,7 +94,7 @@ class Server:
         return (DONE, value) if poison is None else (FAULT, fault_told_by(poison))
 
     def _poison(self) -> str | None:
-        """What the device says where nothing works on it any more, None where it does."""
+        """The error of a device that cannot be used any more, None if it can."""
         if self.device == "cpu":
             return None
         try:
@@ -113,7 +115,7 @@ class Server:
             self._subject = load(subject)
 
     def forget(self, client: int) -> None:
-        """Whoever asked under this number asks no more."""
+        """The client of this number is gone."""
         self._ports.pop(client, None)
 
     def _port(self, client: int) -> InProcess:
@@ -152,7 +154,7 @@ class Server:
 
 
 def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
-    """Be where the parent is."""
+    """Take over the parent's environment, folder and import path."""
     if dict(os.environ) != environment:
         os.environ.clear()
         os.environ.update(environment)
@@ -192,14 +194,37 @@ def _can_be_sent(error: Exception) -> bool:
     return type(again) is type(error)
 
 
+class _Hook:
+    """A hook of Triton's compiler that reports, and then calls the hook before it."""
+
+    def __init__(self, report: Callable[[], None], before: Any) -> None:
+        self._report = report
+        self._before = before
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        self._report()
+        return self._before(*arguments, **keywords) if self._before is not None else None
+
+
+def report_compilations(report: Callable[[str], None]) -> None:
+    """From now on, call `report` with "begun" and "done" around each compilation in this process."""
+    from triton import knobs
+
+    compilations.count()
+    counting = knobs.runtime.jit_post_compile_hook
+    knobs.runtime.jit_cache_hook = _Hook(lambda: report("begun"), knobs.runtime.jit_cache_hook)
+    # Behind the hook that counts, which is recognised by its type.
+    counting.before = _Hook(lambda: report("done"), counting.before)
+
+
 def main(descriptor: int, device: str) -> None:
-    """A worker's life."""
+    """A worker, from the fork to its end."""
     _silence()
     Server(device, Connection(descriptor)).run()
 
 
 def _silence() -> None:
-    """What a subject or the device's library prints would tear the campaign's display."""
+    """Output of a subject or of the device's library would break the campaign's display."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

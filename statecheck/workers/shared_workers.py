@@ -1,13 +1,24 @@
-"""A client's side of workers that several processes share, in place of workers of its own."""
+"""One GPU's workers, shared by several processes that search: they draw and compare while others compute.
+
+A process of its own owns the workers and passes the messages of its clients on, one at a time each. If a worker ends, the client
+whose message ended it gets the fault, and every other client that was in the middle of an example runs the example again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sys
+import threading
 import time
-from multiprocessing.connection import Client, Connection
+from dataclasses import dataclass, field
+from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from statecheck.case.faults import INTERRUPTED, Faulted
-from statecheck.workers.share import HEAD, NUMBER
+from statecheck.workers.forking import die_with_parent
+from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
     COMPILING,
@@ -15,21 +26,124 @@ from statecheck.workers.wire import (
     FAULT,
     GONE,
     Meanwhile,
+    answer,
     content_of,
     letter_of,
     request,
 )
+from statecheck.workers.worker_process import WorkerProcess, WorkerWithSpare
 
-_CONNECT_SECONDS = 60.0
-_POLL_SECONDS = 0.05
+_RETRY_SECONDS = 60.0
+"""After a worker did not get ready, until another one is started."""
+_FORGET_SECONDS = 10.0
+_CONNECT_SECONDS, _POLL_SECONDS = 60.0, 0.05
+SharedMessage = tuple[float, bool, bytes]
+"""Its time limit in seconds, whether an example begins with it, and the request."""
+
+
+@dataclass
+class _SharedWorker:
+    """A worker with a spare one, and a lock for the client that uses it. `generation` counts the workers that there were."""
+
+    workers: WorkerWithSpare
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    current: WorkerProcess | None = None
+    generation: int = 0
+    failed: tuple[float, str] | None = None
+    """Until when no other worker is started, and why."""
+
+    def worker(self) -> WorkerProcess:
+        """Raises RuntimeError if no worker gets ready; for a while after that, without another attempt."""
+        if self.failed is not None and time.monotonic() < self.failed[0]:
+            raise RuntimeError(self.failed[1])
+        try:
+            worker = self.workers.worker()
+        except Exception as error:
+            self.failed = time.monotonic() + _RETRY_SECONDS, str(error)
+            raise RuntimeError(str(error)) from error
+        if worker is not self.current:
+            self.current, self.generation = worker, self.generation + 1
+        return worker
+
+    def ask(self, generation: int, message: SharedMessage, client: Connection) -> tuple[int, bytes]:
+        """The generation that the client's example is in from now on, and the answer to its message."""
+        limit, begins, asked = message
+        try:
+            worker = self.worker()
+        except RuntimeError as error:
+            return -1, answer(GONE, str(error))
+        if not begins and generation != self.generation:
+            return -1, answer(ANEW, None)
+        try:
+            return self.generation, worker.ask_with(limit, asked, client.send_bytes)
+        except Faulted as faulted:
+            return -1, answer(FAULT, faulted.fault)
+
+    def forget(self, number: int) -> None:
+        if self.current is not None and self.current.usable:
+            with contextlib.suppress(Exception):
+                self.current.ask(_FORGET_SECONDS, "forget", number)
+
+
+class WorkerSharing:
+    """Answers clients at a socket; each is one thread, which waits most of the time.
+
+    Args:
+        workers: how many there are at a time, each for its part of the clients.
+    """
+
+    def __init__(self, device: str, subject: str, workers: int) -> None:
+        self._workers = [_SharedWorker(WorkerWithSpare(device, subject)) for _ in range(workers)]
+        self._clients = 0
+
+    def serve(self, listener: Listener) -> None:
+        """Until the process ends."""
+        while True:
+            client = listener.accept()
+            number, self._clients = self._clients, self._clients + 1
+            worker = self._workers[number % len(self._workers)]
+            threading.Thread(target=_serve, args=(number, worker, client), daemon=True).start()
+
+
+def _serve(number: int, worker: _SharedWorker, client: Connection) -> None:
+    """One client, until it is gone. It learns first under which number it asks."""
+    generation = -1
+    with contextlib.suppress(EOFError, OSError):
+        client.send(number)
+        while True:
+            message = client.recv()
+            with worker.turn:
+                generation, reply = worker.ask(generation, message, client)
+            client.send_bytes(reply)
+    client.close()
+    with worker.turn:
+        worker.forget(number)
+
+
+def main(
+    descriptor: int, surroundings: Surroundings, device: str, subject: str, workers: int, address: str
+) -> None:
+    """The process that is forked for this. It ends with its parent, and its workers with it."""
+    os.close(descriptor)
+    move_to(*surroundings)
+    serve(device, subject, workers, address)
+
+
+def serve(device: str, subject: str, workers: int, address: str) -> None:
+    """Share workers at an address, until the process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(address)  # noqa: PTH108 - a socket's address
+    with Listener(address, "AF_UNIX", backlog=256) as listener:
+        WorkerSharing(device, subject, workers).serve(listener)
 
 
 class DeviceGone(BaseException):
-    """No worker gets ready on the device any more. No `Exception`: whoever searches must not take it for a failing example."""
+    """No worker gets ready on the device any more. No `Exception`, because a search must not take it for a failing example."""
 
 
 class SharedWorkers:
-    """What `WorkerWithSpare` is for a port, at the socket `address` of a `share`."""
+    """For a port, in place of a `WorkerWithSpare`: the workers that are shared at the socket `address`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -38,20 +152,20 @@ class SharedWorkers:
         self._way: Connection | None = None
         self.number = 0
 
-    def worker(self, *, fresh: bool = True) -> SharedWorkers:  # noqa: ARG002 - whoever shares it sees to that
-        """Raises DeviceGone where nobody is at the address."""
+    def worker(self, *, fresh: bool = True) -> SharedWorkers:  # noqa: ARG002 - the process that shares replaces workers
+        """Raises DeviceGone if no process shares workers at the address."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         while self._way is None:
             way = _connected(self.address, deadline)
             try:
                 if not way.poll(_CONNECT_SECONDS):
                     raise TimeoutError
-                (self.number,) = NUMBER.unpack(way.recv_bytes())
+                self.number = way.recv()
             except (EOFError, OSError) as error:
-                # It has ended since; another one is on its way.
+                # It has ended since; the campaign starts another one.
                 way.close()
                 if time.monotonic() > deadline:
-                    raise DeviceGone(f"nobody answers at {self.address}: {error}") from error
+                    raise DeviceGone(f"there is no answer at {self.address}: {error}") from error
             else:
                 self._way = way
         return self
@@ -60,13 +174,11 @@ class SharedWorkers:
         """As `WorkerProcess.ask`, in turn with others.
 
         Raises:
-            Faulted: the message ended the worker; or, as `INTERRUPTED`, another's did, and the example has to be run anew.
+            Faulted: the message ended the worker; or, as `INTERRUPTED`, another client's did, and the example has to be run again.
             DeviceGone: no worker gets ready.
             Exception: what the method raised.
         """
-        letter, value, meanwhile = self._answered(
-            HEAD.pack(limit, begins) + request(method, number, begins, *rest)
-        )
+        letter, value, meanwhile = self._answered(limit, begins, request(method, number, begins, *rest))
         if letter in (FAULT, ANEW):
             self.replaced += 1
             raise Faulted(value if letter == FAULT else INTERRUPTED)
@@ -76,11 +188,11 @@ class SharedWorkers:
             raise value
         return value, meanwhile
 
-    def _answered(self, message: bytes) -> tuple[bytes, Any, Meanwhile]:
+    def _answered(self, *message: Any) -> tuple[bytes, Any, Meanwhile]:
         assert self._way is not None
         try:
-            self._way.send_bytes(message)
-            # Others may have their turn first, each with a limit of its own.
+            self._way.send(message)
+            # Other clients may come first, each with its own limit, so that this one waits without a limit.
             reply = self._way.recv_bytes()
             while letter_of(reply) == COMPILING:
                 reply = self._way.recv_bytes()
@@ -101,5 +213,10 @@ def _connected(address: str, deadline: float) -> Connection:
             return Client(address, "AF_UNIX")
         except OSError as error:
             if time.monotonic() > deadline:
-                raise DeviceGone(f"nobody answers at {address}: {error}") from error
+                raise DeviceGone(f"there is no answer at {address}: {error}") from error
             time.sleep(_POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

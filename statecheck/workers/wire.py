@@ -1,4 +1,4 @@
-"""The form of what parents and workers tell each other.
+"""The messages between parents and workers.
 
 A request is a pickled `(method, *arguments)`. An answer is a letter and a pickled `(value, meanwhile)`. A process that
 only passes an answer on reads the letter and leaves the rest pickled.
@@ -16,7 +16,7 @@ from statecheck.kernels.coverage import Coverage
 DONE, FAULT, ERROR, COMPILING, ANEW, GONE = b"d", b"f", b"e", b"c", b"a", b"g"
 """The result; the fault that ended the worker; an exception; compiling has "begun" or is "done", and the answer is still to come.
 
-Where workers are shared: the example has to be run anew, since the worker that had begun it is no more; no worker gets ready.
+Of shared workers: the example has to be run again, since the worker that had begun it has ended; no worker gets ready.
 """
 
 

@@ -24,12 +24,12 @@ from statecheck.workers.wire import (
 _START_SECONDS = 120.0
 _STARTS = 3
 _COMPILE_SECONDS = 120.0
-_LAST_WORDS_SECONDS = 1.0
-"""How long a worker that answers no more has to end by itself, and tell of what."""
+_EXIT_SECONDS = 1.0
+"""How long a worker that has closed its connection has to end by itself, so that its exit status is known."""
 
 
 class WorkerProcess:
-    """One worker. It gets ready on its own; the first that is asked of it waits until it is."""
+    """One worker. It gets ready while the caller goes on; the first message waits until it is."""
 
     def __init__(self, device: str, subject: str) -> None:
         self._server, self.pid, end = fork(device)
@@ -41,10 +41,10 @@ class WorkerProcess:
         """What a method of the worker's `Server` returns, and what happened besides.
 
         Args:
-            limit: seconds until the worker is given up; to get ready, or to compile a kernel, it has more.
+            limit: seconds until the worker is killed; to get ready, or to compile a kernel, it has more.
 
         Raises:
-            Faulted: the worker came to its end, and is gone.
+            Faulted: the worker has ended.
             Exception: what the method raised.
         """
         value, meanwhile = content_of(reply := self.ask_with(limit, request(method, *arguments)))
@@ -53,16 +53,16 @@ class WorkerProcess:
         return value, meanwhile
 
     def ask_with(
-        self, limit: float, message: bytes, told: Callable[[bytes], None] = lambda message: None
+        self, limit: float, message: bytes, on_compiling: Callable[[bytes], None] = lambda message: None
     ) -> bytes:
-        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent; `told` hears of compilations."""
+        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent; `on_compiling` gets the messages about compilations."""
         self.wait_until_ready()
         if self._owes_answer:
-            # Whoever asked was interrupted, and that answer would be taken for this one.
+            # The caller of the last message was interrupted; its answer would be taken for this one.
             self.close()
             raise Faulted(Fault(DIED, "its answer was not waited for"))
         self._send(message)
-        return self._answer(limit, told)
+        return self._answer(limit, on_compiling)
 
     def wait_until_ready(self) -> None:
         """Raises as `ask`: what the subject raises when it is imported, for one."""
@@ -74,8 +74,8 @@ class WorkerProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether it lives and nobody waits for an answer of it any more, as after Ctrl-C."""
-        # A worker says nothing that it is not asked for: what could be read is the end.
+        """Whether it runs and owes no answer, as it does after Ctrl-C."""
+        # A worker sends answers only: if there is something to read, the connection is closed.
         return not (self._closed or self._owes_answer or self._way.poll())
 
     def _send(self, message: bytes) -> None:
@@ -83,12 +83,12 @@ class WorkerProcess:
         try:
             self._way.send_bytes(message)
         except OSError:
-            """It is dead: who waits for the answer finds out, and of what."""
+            """It has ended; reading the answer shows how."""
 
-    def _answer(self, limit: float, told: Callable[[bytes], None] = lambda message: None) -> bytes:
+    def _answer(self, limit: float, on_compiling: Callable[[bytes], None] = lambda message: None) -> bytes:
         reply = self._received(limit)
         while letter_of(reply) == COMPILING:
-            told(reply)
+            on_compiling(reply)
             # The limit is for what the subject does, so it starts anew when this is over.
             reply = self._received(limit if content_of(reply)[0] == "done" else _COMPILE_SECONDS)
         self._owes_answer = False
@@ -103,12 +103,12 @@ class WorkerProcess:
             if self._way.poll(limit):
                 return self._way.recv_bytes()
         except (EOFError, OSError):
-            raise Faulted(self._cause_of_death()) from None
+            raise Faulted(self._exit_fault()) from None
         self.close()
         raise Faulted(hang(limit))
 
-    def _cause_of_death(self) -> Fault:
-        status = self.close(_LAST_WORDS_SECONDS)
+    def _exit_fault(self) -> Fault:
+        status = self.close(_EXIT_SECONDS)
         return UNSEEN if status == UNKNOWN else death(status)
 
     def close(self, patience: float = 0.0) -> int:
@@ -128,21 +128,21 @@ class WorkerWithSpare:
         self.subject = subject
         self.replaced = 0
         self.number = 0
-        """Under which a worker knows who asks."""
+        """By which a worker knows its clients."""
         self._with_spare = spare
         self._current: WorkerProcess | None = None
         self._spare: WorkerProcess | None = None
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that there are, the one that is asked first."""
+        """The processes that there are, first the one that gets the messages."""
         return tuple(one.pid for one in (self._current, self._spare) if one is not None)
 
     def worker(self, *, fresh: bool = True) -> WorkerProcess:
-        """The one to ask, ready, and another one that gets ready behind it.
+        """The worker for messages, ready, while a spare one gets ready.
 
         Args:
-            fresh: nothing of what it holds is needed, so that another one will do where it has come to its end.
+            fresh: nothing that it holds is needed, so that another one will do if it has ended.
 
         Raises:
             RuntimeError: no worker gets ready.
@@ -174,7 +174,7 @@ class WorkerWithSpare:
         raise RuntimeError(f"no worker for {self.device} gets ready: {fault}")
 
     def replace(self) -> None:
-        """Give the current worker up."""
+        """Stop the current worker; the next message goes to another one."""
         if self._current is not None:
             self._current.close()
             self._current = None
@@ -188,5 +188,5 @@ class WorkerWithSpare:
 
 
 def surroundings() -> tuple[dict[str, str], str, list[str]]:
-    """Where this process is: environment, folder and import path. A worker takes them over."""
+    """This process's environment, folder and import path, for a worker."""
     return worker_environment(), str(working_folder()), import_path()

@@ -92,19 +92,19 @@ class Compatibility:
 
     def save(self, path: Path) -> None:
         """Write it, one line for each release and each property."""
-        told = {
-            "releases": [_told_column(one) for one in self.columns],
+        content = {
+            "releases": [_column_data(one) for one in self.columns],
             "known": [vars(one) for one in self.known],
-            "properties": [self._told_property(name) for name in sorted(self.topics, key=self._place)],
+            "properties": [self._property_data(name) for name in sorted(self.topics, key=self._place)],
         }
-        lists = (f' "{name}": [\n  {_lines(entries)}\n ]' for name, entries in told.items())
+        lists = (f' "{name}": [\n  {_lines(entries)}\n ]' for name, entries in content.items())
         path.write_text("{\n" + ",\n".join(lists) + "\n}\n", encoding="utf-8")
 
     def _place(self, name: str) -> tuple[str, str]:
         return self.topics[name], name
 
-    def _told_property(self, name: str) -> dict[str, Any]:
-        cells = {one.release: _told_cell(one.cells[name]) for one in self.columns if name in one.cells}
+    def _property_data(self, name: str) -> dict[str, Any]:
+        cells = {one.release: _cell_data(one.cells[name]) for one in self.columns if name in one.cells}
         return {"name": name, "topic": self.topics[name], "cells": cells}
 
 
@@ -115,16 +115,16 @@ def gone_in(column: Column) -> list[str]:
 
 def loaded(path: Path) -> Compatibility:
     """What `save` wrote."""
-    told = read_json(path, "a table of releases")
-    cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in told["releases"]}
-    for one in told["properties"]:
+    content = read_json(path, "a table of releases")
+    cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in content["releases"]}
+    for one in content["properties"]:
         for release, cell in one["cells"].items():
             cells[release][one["name"]] = ReleaseResult(
                 _EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2]
             )
-    columns = tuple(Column(**one, cells=cells[one["release"]]) for one in told["releases"])
-    topics = {one["name"]: one["topic"] for one in told["properties"]}
-    return Compatibility(columns, tuple(Known(**one) for one in told["known"]), topics)
+    columns = tuple(Column(**one, cells=cells[one["release"]]) for one in content["releases"])
+    topics = {one["name"]: one["topic"] for one in content["properties"]}
+    return Compatibility(columns, tuple(Known(**one) for one in content["known"]), topics)
 
 
 def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibility:
@@ -191,12 +191,12 @@ def _known(one: dict[str, Any]) -> Known:
     return Known(one["id"], one.get("title", ""), one.get("link", ""))
 
 
-def _told_column(column: Column) -> dict[str, Any]:
+def _column_data(column: Column) -> dict[str, Any]:
     names = ("release", "trouble", "device", "seconds", "examples")
     return {name: getattr(column, name) for name in names} | {"standings": dict(column.standings)}
 
 
-def _told_cell(cell: ReleaseResult) -> list[Any]:
+def _cell_data(cell: ReleaseResult) -> list[Any]:
     return [cell.state, list(cell.known), cell.detail]
 
 

@@ -117,8 +117,8 @@ def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
     lines = []
     for number, one in enumerate(known, 1):
         title = _text(one.title or one.id)
-        told = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
-        lines.append(_row(told, (_standing(column, one.id) for column in columns)))
+        name = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
+        lines.append(_row(name, (_standing(column, one.id) for column in columns)))
     return "\n".join(markdown.table(_head("known defect", columns), lines))
 
 

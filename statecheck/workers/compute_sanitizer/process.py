@@ -32,7 +32,7 @@ def execute(command: Sequence[str], log: Path, seconds: float, environment: Mapp
     """Run it into the log, and end it with all that it started when the time is up.
 
     The tool prints into the log as well, and not into a --log-file of its own: what it prints then stands behind the
-    line of the case that it is about. Both believe to print on a terminal, so that neither keeps lines back.
+    line of the case that it is about. Both print to a pseudo-terminal, so that neither buffers lines.
     """
     started = time.monotonic()
     reader, writer = pty.openpty()
@@ -60,7 +60,7 @@ def execute(command: Sequence[str], log: Path, seconds: float, environment: Mapp
 
 
 def _copy(reader: int, log: Path) -> None:
-    """Everything that is printed, until nobody is left who could print."""
+    """Everything that is printed, until all processes have closed the terminal."""
     with log.open("wb") as file, contextlib.suppress(OSError):
         # At the end of a terminal there is an error, or nothing.
         while printed := os.read(reader, 1 << 16):

@@ -171,5 +171,5 @@ def launches(tested: Property, case: Case) -> bool:
 
 def _reason(error: Exception) -> str:
     """The first line of an error."""
-    told = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {told[0][:200]}" if told else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -1,6 +1,6 @@
 """Runs saved cases one after another on the GPU, for a tool that watches: `python -m statecheck.workers.compute_sanitizer.replay`.
 
-What stands on a line of its own on stdout is for whoever reads the tool's log: CASE and a number before each case, and
+Lines of their own on stdout are for the reader of the tool's log: CASE and a number before each case, and
 DONE, SKIPPED, FAILED or DEAD with the number behind it; KERNEL names one that was compiled, and for Triton's sanitizer LAUNCH
 one that is launched, with the file in which the launch was written down. Outcomes are not compared: under such a tool they prove nothing.
 """

@@ -22,9 +22,9 @@ _SHOWN = 10
 def tell_run(run: ToolRun, console: Console) -> None:
     """What a tool went through, before anything that it found."""
     ended = Counter(run.ended.values())
-    told = ", ".join(f"{count} {how}" for how, count in sorted(ended.items())) or "no case begun"
+    endings = ", ".join(f"{count} {how}" for how, count in sorted(ended.items())) or "no case begun"
     kernels = ", ".join(sorted(run.compiled)) or "none"
-    _print(console, f"{run.tool}: cases: {told}; {len(run.processes)} processes, {run.seconds:.0f} s")
+    _print(console, f"{run.tool}: cases: {endings}; {len(run.processes)} processes, {run.seconds:.0f} s")
     _print(console, f"  kernels compiled: {kernels}")
     for line in run.notes[:_SHOWN]:
         _print(console, f"  {line}")

@@ -175,9 +175,9 @@ def _left_out(run: ToolRun, work: WatchedCases) -> list[str]:
     """Cases of which nothing can be said: not run to their end, and no finding tells why."""
     explained = {one.case for one in run.own} | {one.case for one in run.undecided}
     alarmed = {one.case for one in run.false_alarms}
-    told = []
+    missing = []
     for number, path in enumerate(work.cases):
         how = run.ended.get(number, "not run")
         if how not in ("done", "skipped") and str(path) not in explained:
-            told.append(f"{'not watched behind a false alarm' if str(path) in alarmed else how}: {path}")
-    return told
+            missing.append(f"{'not watched behind a false alarm' if str(path) in alarmed else how}: {path}")
+    return missing

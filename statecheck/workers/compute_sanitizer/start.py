@@ -239,10 +239,10 @@ def _record(
         recorded = recorder.record(one, options.examples)
         gathered.recorded += recorded.save(folder)
         gathered.skipped.update({f"{one.name}: {why}": n for why, n in recorded.skipped.items()})
-    told = (
+    done = (
         f"{len(gathered.recorded)} examples of {len(asked)} properties in {time.monotonic() - started:.0f} s"
     )
-    console.print(f"recorded {told}, seed {recorder.seed}", highlight=False)
+    console.print(f"recorded {done}, seed {recorder.seed}", highlight=False)
     for reason, count in gathered.skipped.items():
         _say(console, f"skipped {count}: {reason}")
 

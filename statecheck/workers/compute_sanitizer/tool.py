@@ -48,8 +48,8 @@ class ComputeSanitizer:
 
     @classmethod
     def at(cls, path: str) -> ComputeSanitizer:
-        told = re.findall(r"--[a-z][a-z-]+", _output(path, "--help"))
-        return cls(path, _output(path, "--version"), frozenset(told))
+        options = re.findall(r"--[a-z][a-z-]+", _output(path, "--help"))
+        return cls(path, _output(path, "--version"), frozenset(options))
 
     def command(self, tool: str) -> list[str]:
         wanted = _OPTIONS | (_MEMCHECK if tool == "memcheck" else {})

@@ -1,9 +1,9 @@
-"""Which reports of Triton's sanitizer are races, which are false alarms, and which nobody can decide.
+"""Which reports of Triton's sanitizer are races, which are false alarms, and which are undecided.
 
 It takes the bytes of a word of 4 for one place, so that neighbours which two programs store are a race for it. Our executor
 makes the same launch on a CPU, and looks at bytes. A report is a false alarm only where ours found no race in the launch, and
 a shared word at the very line; and where a kernel that is known to be right, and shares words, was reported on this machine
-too. Whatever is left is undecided, and is told.
+too. All others are undecided, and are reported as such.
 """
 
 from __future__ import annotations

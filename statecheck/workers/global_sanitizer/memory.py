@@ -39,10 +39,10 @@ def tell_launches(tell: Callable[[str, Grid, Any, tuple[Any, ...]], None]) -> No
     def made(self: Any, source: Any, metadata: Any) -> None:
         make(self, source, metadata)
         function = getattr(getattr(source, "fn", None), "fn", None)
-        self.told = getattr(function, "__name__", None) or metadata.name, source
+        self.launched = getattr(function, "__name__", None) or metadata.name, source
 
     def launched(self: Any, x: int, y: int, z: int, *rest: Any) -> Any:
-        name, source = self.told
+        name, source = self.launched
         tell(name, (x, y, z), source, rest[6:])
         return launch(self, x, y, z, *rest)
 
