@@ -94,7 +94,7 @@ class PlainSubject(Subject):
     def noting_calls(self, note: NoteCall) -> PlainSubject:
         """The same subject, which notes the calls of the port's functions."""
         found = copy(self)
-        found.module = _Noting(self.module, note)
+        found.module = _NotedPort(self.module, note)
         return found
 
     @contextmanager
@@ -105,7 +105,7 @@ class PlainSubject(Subject):
             yield
 
 
-class _Noting(ModuleType):
+class _NotedPort(ModuleType):
     """Stands in for a port, and notes each call of its functions before it is made."""
 
     def __init__(self, port: ModuleType, note: NoteCall) -> None:

@@ -18,15 +18,11 @@ __all__ = [
 class CommonAttentionMetadata(SimpleNamespace):
     """A step's batch, with the documents' fields."""
 
-    def compute_num_computed_tokens(self) -> torch.Tensor:
-        found: torch.Tensor = ask(
-            "num_computed_tokens", query_start_loc=self.query_start_loc, seq_lens=self.seq_lens
-        )
-        return found
+    def compute_num_computed_tokens(self) -> Any:
+        return ask("num_computed_tokens", query_start_loc=self.query_start_loc, seq_lens=self.seq_lens)
 
-    def naive_query_lens(self) -> torch.Tensor:
-        found: torch.Tensor = ask("query_lens", query_start_loc=self.query_start_loc)
-        return found
+    def naive_query_lens(self) -> Any:
+        return ask("query_lens", query_start_loc=self.query_start_loc)
 
 
 def split_decodes_and_prefills(
@@ -55,14 +51,13 @@ def mamba_get_block_table_tensor(
     kv_cache_spec: Any,
     mamba_cache_mode: str,
     max_seq_len: int | None = None,
-) -> torch.Tensor:
+) -> Any:
     if mamba_cache_mode != "align" or max_seq_len is not None:
         raise NotOffered("block tables are gathered in mode align, without a bound of the lengths")
-    found: torch.Tensor = ask(
+    return ask(
         "gather_block_table",
         block_table=block_table,
         seq_lens=seq_lens,
         block_size=kv_cache_spec.block_size,
         num_spec=kv_cache_spec.num_speculative_blocks,
     )
-    return found

@@ -35,82 +35,49 @@ class Plain:
         return replace(self, name=function_of(port, self.name), arguments=arguments)
 
 
-def _plain(signature: str, *answers_for: str) -> Plain:
+_SIGNATURES = {
+    "varlen_chunks(query_start_loc, chunk_size)": "compute_varlen_chunk_metadata",
+    "conv_tiles(query_start_loc)": "compute_causal_conv1d_metadata",
+    "chunk_indices(cu_seqlens, chunk_size)": "prepare_chunk_indices",
+    "chunk_offsets(cu_seqlens, chunk_size)": "prepare_chunk_offsets",
+    "split_batch(query_start_loc, num_tokens, decode_threshold, require_uniform, short_extends_are_decodes, is_prefilling)": "split_decodes_and_prefills",
+    "query_lens(query_start_loc)": "CommonAttentionMetadata.naive_query_lens",
+    "num_computed_tokens(query_start_loc, seq_lens)": "CommonAttentionMetadata.compute_num_computed_tokens",
+    "gather_block_table(block_table, seq_lens, block_size, num_spec)": "mamba_get_block_table_tensor",
+    "state_shapes(family, sizes, tp_size, num_spec, layout)": " ".join(
+        f"MambaStateShapeCalculator.{family}_state_shape" for family in FAMILIES
+    ),
+    "page_size(shapes, itemsizes, padded)": "MambaSpec.page_size_bytes.fget",
+    "conv_copy(shape, block_stride, block_ids, column, num_accepted_tokens, layout)": "get_conv_copy_spec",
+    "temporal_copy(shape, block_stride, block_ids, column, num_accepted_tokens)": "get_temporal_copy_spec",
+    "list_copies(states, block_ids, src_column, dst_column, bias, layout)": "collect_mamba_copy_meta",
+    "copy_runs(src_ptrs, dst_ptrs, sizes)": "do_mamba_copy_block batch_memcpy",
+    "preprocess_by_slot(idx_mapping, columns, num_computed_tokens, query_start_loc, num_accepted_tokens, src_columns, biases, block_size)": "preprocess_mamba_align_fused_kernel",
+    "precopy_states(states, block_tables, idx_mapping, columns, src_columns, biases, layout)": f"{_CONTEXT}.run_fused_precopy",
+    "postprocess_by_slot(states, block_tables, idx_mapping, num_accepted_tokens, columns, num_computed_tokens, block_size, layout)": f"{_CONTEXT}.run_fused_postprocess_align",
+    "postprocess_by_row(states, block_tables, num_accepted_tokens, columns, num_scheduled_tokens, num_computed_tokens, num_draft_tokens, num_accepted_tokens_out, block_size, layout)": f"{_CONTEXT}.run_fused_postprocess postprocess_mamba_align_gpu",
+    "preprocess_by_row(states, block_tables, columns, num_computed_tokens, num_scheduled_tokens, num_accepted_tokens, block_size, layout)": "preprocess_mamba",
+    "drop_columns(columns, finished, preempted, resumed)": "cleanup_mamba_state_idx preprocess_mamba",
+}
+"""Each function as PROTOCOL.md has it, and the documented symbols that it answers for."""
+
+
+def _plain(signature: str, symbols: str) -> Plain:
     name, _, arguments = signature.removesuffix(")").partition("(")
-    return Plain(name, tuple(arguments.split(", ")), answers_for)
+    return Plain(name, tuple(arguments.split(", ")), tuple(symbols.split()))
 
 
-FUNCTIONS = (
-    _plain("varlen_chunks(query_start_loc, chunk_size)", "compute_varlen_chunk_metadata"),
-    _plain("conv_tiles(query_start_loc)", "compute_causal_conv1d_metadata"),
-    _plain("chunk_indices(cu_seqlens, chunk_size)", "prepare_chunk_indices"),
-    _plain("chunk_offsets(cu_seqlens, chunk_size)", "prepare_chunk_offsets"),
-    _plain(
-        "split_batch(query_start_loc, num_tokens, decode_threshold, require_uniform, short_extends_are_decodes, is_prefilling)",
-        "split_decodes_and_prefills",
-    ),
-    _plain("query_lens(query_start_loc)", "CommonAttentionMetadata.naive_query_lens"),
-    _plain(
-        "num_computed_tokens(query_start_loc, seq_lens)",
-        "CommonAttentionMetadata.compute_num_computed_tokens",
-    ),
-    _plain("gather_block_table(block_table, seq_lens, block_size, num_spec)", "mamba_get_block_table_tensor"),
-    _plain(
-        "state_shapes(family, sizes, tp_size, num_spec, layout)",
-        *(f"MambaStateShapeCalculator.{family}_state_shape" for family in FAMILIES),
-    ),
-    _plain("page_size(shapes, itemsizes, padded)", "MambaSpec.page_size_bytes.fget"),
-    _plain(
-        "conv_copy(shape, block_stride, block_ids, column, num_accepted_tokens, layout)",
-        "get_conv_copy_spec",
-    ),
-    _plain(
-        "temporal_copy(shape, block_stride, block_ids, column, num_accepted_tokens)",
-        "get_temporal_copy_spec",
-    ),
-    _plain(
-        "list_copies(states, block_ids, src_column, dst_column, bias, layout)",
-        "collect_mamba_copy_meta",
-    ),
-    _plain("copy_runs(src_ptrs, dst_ptrs, sizes)", "do_mamba_copy_block", "batch_memcpy"),
-    _plain(
-        "preprocess_by_slot(idx_mapping, columns, num_computed_tokens, query_start_loc, num_accepted_tokens, src_columns, biases, block_size)",
-        "preprocess_mamba_align_fused_kernel",
-    ),
-    _plain(
-        "precopy_states(states, block_tables, idx_mapping, columns, src_columns, biases, layout)",
-        f"{_CONTEXT}.run_fused_precopy",
-    ),
-    _plain(
-        "postprocess_by_slot(states, block_tables, idx_mapping, num_accepted_tokens, columns, num_computed_tokens, block_size, layout)",
-        f"{_CONTEXT}.run_fused_postprocess_align",
-    ),
-    _plain(
-        "postprocess_by_row(states, block_tables, num_accepted_tokens, columns, num_scheduled_tokens, num_computed_tokens, num_draft_tokens, num_accepted_tokens_out, block_size, layout)",
-        f"{_CONTEXT}.run_fused_postprocess",
-        "postprocess_mamba_align_gpu",
-    ),
-    _plain(
-        "preprocess_by_row(states, block_tables, columns, num_computed_tokens, num_scheduled_tokens, num_accepted_tokens, block_size, layout)",
-        "preprocess_mamba",
-    ),
-    _plain(
-        "drop_columns(columns, finished, preempted, resumed)", "cleanup_mamba_state_idx", "preprocess_mamba"
-    ),
-)
+FUNCTIONS = tuple(_plain(*row) for row in _SIGNATURES.items())
 
+_WITH_A_CONTEXT = ("precopy_states", "postprocess_by_slot", "postprocess_by_row")
 SUPPLIED = {
-    f"{_CONTEXT}.create": ("precopy_states", "postprocess_by_slot", "postprocess_by_row"),
-    f"{_CONTEXT}.initialize_from_forward_context": (
-        "precopy_states",
-        "postprocess_by_slot",
-        "postprocess_by_row",
-    ),
+    f"{_CONTEXT}.create": _WITH_A_CONTEXT,
+    f"{_CONTEXT}.initialize_from_forward_context": _WITH_A_CONTEXT,
     "MambaCopyBuffers.create": ("list_copies", "preprocess_by_row"),
     "MambaBuffers.create": ("preprocess_by_row", "postprocess_by_row"),
     "stage_postprocess_inputs_to_gpu": ("postprocess_by_row",),
 }
-"""Documented symbols that only hold what plain functions are handed: the adapter's own, where one of these needs them."""
+"""Documented symbols that only hold what plain functions take: the adapter's own, where one of these functions needs them."""
 
 NEEDS = {
     symbol: tuple(plain.name for plain in FUNCTIONS if symbol in plain.answers_for)

@@ -70,15 +70,14 @@ class MambaSpec:
     num_speculative_blocks: int = 0
 
     @property
-    def page_size_bytes(self) -> int:
-        found: int = ask(
+    def page_size_bytes(self) -> Any:
+        return ask(
             "page_size",
             {"padded": "page_size_padded", "itemsizes": "dtypes"},
             shapes=[list(shape) for shape in self.shapes],
             itemsizes=[dtype.itemsize for dtype in self.dtypes],
             padded=self.page_size_padded,
         )
-        return found
 
 
 @dataclass
