@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from statecheck.campaign.workers.exploration import Exploration
-from statecheck.campaign.workers.tasks import Explore, Setting
-from statecheck.campaign.workers.worker import Worker
+from statecheck.campaign.processes.exploration import Exploration
+from statecheck.campaign.processes.tasks import Explore, Setting
+from statecheck.campaign.processes.worker import Worker
 from statecheck.cli.demo import VARIANTS
 from statecheck.execution.variants import broken_subject
 from tests.breakages.broken import Pipe

@@ -14,18 +14,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from statecheck.campaign.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
 from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.gpus import Gpus
+from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
+from statecheck.campaign.processes.pool import WorkerPool
+from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule import GRACE_SECONDS, Schedule
 from statecheck.campaign.start import begun, first_seen, terminated_like_interrupted, uninterrupted
 from statecheck.campaign.task_queue import TaskQueue
-from statecheck.campaign.workers.gpus import Gpus
-from statecheck.campaign.workers.handle import START_SECONDS, WorkerHandle
-from statecheck.campaign.workers.pool import WorkerPool
-from statecheck.campaign.workers.tasks import Explore, Setting
 from statecheck.case import Case
 
 _POLL_SECONDS = 0.2
@@ -65,8 +65,8 @@ class Campaign:
             self.record.rounds = resumed.rounds
         self._started: float | None = None
         self._ended: float | None = None
-        self._schedule = Schedule(plan, self.ledger, start.scenarios, self.record.rounds)
-        self._queue = TaskQueue(plan, self._schedule, self.defects)
+        self._assignment = Assignment(plan, self.ledger, start.scenarios, self.record.rounds)
+        self._queue = TaskQueue(plan, self._assignment, self.defects)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
         self._saved_at = self._shown_at = self._noted_at = float("-inf")
         self._saved_buckets = 0
@@ -103,7 +103,7 @@ class Campaign:
         plan, setting = self.plan, self._setting()
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
-        self._outcomes = Outcomes(self, self._pool, self._schedule, self._queue, self._recovery)
+        self._outcomes = Outcomes(self, self._pool, self._assignment, self._queue, self._recovery)
         try:
             with terminated_like_interrupted():
                 for _ in range(plan.engines):
@@ -176,7 +176,7 @@ class Campaign:
 
     def _assign(self, worker: WorkerHandle) -> None:
         task = self._queue.next(worker, self._pool.workers, self.at - self._spent_before, self.left)
-        self.record.rounds = self._schedule.done
+        self.record.rounds = self._assignment.done
         if task is None:
             return
         if isinstance(task, Explore) and not task.shown:

@@ -17,9 +17,9 @@ from statecheck.campaign.known_defects import (
     standing_of,
 )
 from statecheck.campaign.pending import KNOWN_PREFIX
+from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.standing import Standing
-from statecheck.campaign.workers.tasks import Explore, Explored
 from statecheck.execution.verdict import Status
 from statecheck.subject import KnownDeviation
 

@@ -12,6 +12,7 @@ from typing import Any
 from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.launched import coverage_of, records_of
+from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
@@ -21,7 +22,6 @@ from statecheck.campaign.record_parts import (
     ProgressPoint,
 )
 from statecheck.campaign.standing import Standing
-from statecheck.campaign.workers.tasks import Explored, Found
 from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property

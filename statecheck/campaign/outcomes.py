@@ -7,17 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule import Schedule
-from statecheck.campaign.task_queue import TaskQueue
-from statecheck.campaign.workers.handle import WorkerHandle
-from statecheck.campaign.workers.pool import WorkerPool
-from statecheck.campaign.workers.tasks import (
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.pool import WorkerPool
+from statecheck.campaign.processes.tasks import (
     CallTimeout,
     CanaryResult,
     DeviceLost,
@@ -32,6 +28,10 @@ from statecheck.campaign.workers.tasks import (
     WorkerExited,
     WorkerReady,
 )
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.recovery import Recovery
+from statecheck.campaign.task_queue import TaskQueue
 from statecheck.case import Case
 from statecheck.case.faults import HANG, Fault, death, hang
 from statecheck.diagnose.replay import LEFT_OUT
@@ -65,13 +65,13 @@ class Outcomes:
         self,
         campaign: Ongoing,
         pool: WorkerPool,
-        schedule: Schedule,
+        assignment: Assignment,
         queue: TaskQueue,
         recovery: Recovery,
     ) -> None:
         self._campaign, self._pool = campaign, pool
         self._plan, self._ledger, self._defects = campaign.plan, campaign.ledger, campaign.defects
-        self._schedule, self._queue, self._recovery = schedule, queue, recovery
+        self._assignment, self._queue, self._recovery = assignment, queue, recovery
         self._canary_attempts = self._failed_starts = 0
 
     def apply(self, worker: WorkerHandle, event: Event) -> None:
@@ -113,7 +113,7 @@ class Outcomes:
             self._defects.hear(task, event)
             self._ledger.explored(event, self._campaign.at)
             self._ledger.standings[task.property].end()
-        self._schedule.ended(task, event)
+        self._assignment.ended(task, event)
         if event.gone:
             self._lose_device(worker, event.gone)
         elif event.status == "error" and not task.shown:
@@ -133,7 +133,7 @@ class Outcomes:
         if self._ledger.standings[task.property].errors == 1:
             last = (detail.strip().splitlines() or ["an error"])[-1]
             self._ledger.trouble(f"{task.property}: tried again in another worker (seed {task.seed}): {last}")
-            self._schedule.again(task)
+            self._assignment.again(task)
         self._stop(worker)
         self._replace(worker)
 
@@ -218,7 +218,7 @@ class Outcomes:
         standing = self._ledger.standings[task.property]
         self._ledger.trouble(f"{task.property}: {why} (seed {task.seed})")
         if not task.isolated and self._plan.device == "cpu":
-            self._schedule.again(replace(task, isolated=True))
+            self._assignment.again(replace(task, isolated=True))
         elif standing.deaths >= _ATTEMPTS:
             standing.give_up(f"{why}, {standing.deaths} times")
 
@@ -251,7 +251,7 @@ class Outcomes:
         """No worker does the task any more."""
         if not task.shown:
             self._ledger.standings[task.property].end()
-        self._schedule.ended(task, None)
+        self._assignment.ended(task, None)
 
     def _note(self, why: str) -> tuple[str, float]:
         """What to say of an input that was in hand, and when."""
@@ -288,6 +288,6 @@ class Outcomes:
 
     def conclude(self) -> None:
         """Note the properties that were to be explored again, and were not."""
-        for task in [] if self._campaign.record.interrupted else self._schedule.lost:
+        for task in [] if self._campaign.record.interrupted else self._assignment.lost:
             standing = self._ledger.standings[task.property]
             standing.unfinished = "its exploration was lost, and there was no time for another one"

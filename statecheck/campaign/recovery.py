@@ -18,10 +18,10 @@ from statecheck.campaign.pending import (
     running_left_by,
 )
 from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.output import last_words
+from statecheck.campaign.processes.tasks import Found
 from statecheck.campaign.start import first_seen
-from statecheck.campaign.workers.handle import WorkerHandle
-from statecheck.campaign.workers.output import last_words
-from statecheck.campaign.workers.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.compare import outcome_difference

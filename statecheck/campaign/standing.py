@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from statecheck.campaign.processes.tasks import Explored
 from statecheck.campaign.record_parts import PropertyRecord
-from statecheck.campaign.workers.tasks import Explored
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Tally
 from statecheck.execution.registry import Property

@@ -16,8 +16,8 @@ from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.gpus import device_names
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.workers.gpus import device_names
 from statecheck.execution.exit_codes import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
@@ -92,7 +92,7 @@ def loaded(name: str) -> Subject:
     Raises:
         ValueError: nothing of that name can be imported, or the import ends the process, or does not end.
     """
-    from statecheck.campaign.workers.output import output_kept
+    from statecheck.campaign.processes.output import output_kept
     from statecheck.subject import load
     from statecheck.subject.trial_import import import_in_time, require_import_that_ends
 

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.schedule import Schedule
-from statecheck.campaign.workers.handle import WorkerHandle
-from statecheck.campaign.workers.tasks import Explore, Replay, RunCanary, Task
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.tasks import Explore, Replay, RunCanary, Task
 from statecheck.case import Case
 
 _REPLAY_SHARE = 0.2
@@ -22,11 +22,11 @@ class TaskQueue:
     """Gives each worker its next task.
 
     Args:
-        schedule: of the explorations.
+        assignment: of the explorations.
     """
 
-    def __init__(self, plan: Plan, schedule: Schedule, defects: KnownDefects) -> None:
-        self._plan, self._schedule, self._defects = plan, schedule, defects
+    def __init__(self, plan: Plan, assignment: Assignment, defects: KnownDefects) -> None:
+        self._plan, self._assignment, self._defects = plan, assignment, defects
         self._first: deque[Task] = deque()
 
     @property
@@ -68,7 +68,7 @@ class TaskQueue:
             return self._first.popleft()
         reserve = self._reserve
         report = self._report(left) if self._defects.waiting and left <= reserve else None
-        task = report or self._schedule.next(worker, workers, left - reserve)
+        task = report or self._assignment.next(worker, workers, left - reserve)
         return self._report(left) if task is None and self._plan.budget is not None else task
 
     def _report(self, left: float) -> Explore | None:
@@ -77,7 +77,7 @@ class TaskQueue:
     def _comes_first(self, task: Task, at: float) -> bool:
         """Whether it is its turn now: in a short campaign the corpus may not keep properties from being tried at all."""
         budget = self._plan.budget
-        if not isinstance(task, Replay) or budget is None or self._schedule.every_property_was_tried:
+        if not isinstance(task, Replay) or budget is None or self._assignment.every_property_was_tried:
             return True
         return at < _REPLAY_SHARE * budget
 

@@ -19,12 +19,12 @@ from hypothesis import settings
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
+from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.shards import comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import Display
-from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored, Setting
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned
 from statecheck.cli import main as cli

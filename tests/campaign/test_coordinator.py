@@ -15,10 +15,7 @@ import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.shards.comparison import Comparison
-from statecheck.campaign.workers.tasks import (
+from statecheck.campaign.processes.tasks import (
     ExamplesRun,
     Explore,
     Explored,
@@ -26,6 +23,9 @@ from statecheck.campaign.workers.tasks import (
     Replay,
     Replayed,
 )
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.shards.comparison import Comparison
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call

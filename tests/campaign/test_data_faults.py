@@ -15,7 +15,7 @@ import pytest
 from statecheck.campaign import corpus as corpus_module
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.ledger import Ledger
-from statecheck.campaign.workers.tasks import Found
+from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.folders import require_own

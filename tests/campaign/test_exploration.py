@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.defects import pending_name
 from statecheck.campaign.known_defects import KnownDefectMatcher
-from statecheck.campaign.workers import exploration, failures
-from statecheck.campaign.workers.exploration import Exploration
-from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored, Found, Setting
-from statecheck.campaign.workers.worker import Worker
+from statecheck.campaign.processes import exploration, failures
+from statecheck.campaign.processes.exploration import Exploration
+from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored, Found, Setting
+from statecheck.campaign.processes.worker import Worker
 from statecheck.case import Case, compare
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE

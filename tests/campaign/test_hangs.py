@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.processes import clock as clock_module
+from statecheck.campaign.processes import handle
+from statecheck.campaign.processes.clock import ActivityClock, Reading
+from statecheck.campaign.processes.tasks import Explore, Replay
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.shards.comparison import Comparison
-from statecheck.campaign.workers import clock as clock_module
-from statecheck.campaign.workers import handle
-from statecheck.campaign.workers.clock import ActivityClock, Reading
-from statecheck.campaign.workers.tasks import Explore, Replay
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.workers.log import State
@@ -255,7 +255,7 @@ def fails(times: int) -> Callable[[Explore, Actor], None]:
     begun: list[Explore] = []
 
     def body(task: Explore, actor: Actor) -> None:
-        from statecheck.campaign.workers.tasks import Explored
+        from statecheck.campaign.processes.tasks import Explored
 
         begun.append(task)
         if len(begun) <= times:

@@ -12,9 +12,9 @@ from hypothesis import settings
 from statecheck.campaign import canary
 from statecheck.campaign.canary import NAME, CanaryNotFound, run_canary
 from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.processes.tasks import CanaryResult, RunCanary, Setting
+from statecheck.campaign.processes.worker import Worker
 from statecheck.campaign.shards.comparison import Comparison
-from statecheck.campaign.workers.tasks import CanaryResult, RunCanary, Setting
-from statecheck.campaign.workers.worker import Worker
 from statecheck.case import Case
 from statecheck.case.values import Outcome, Returned, Step
 from statecheck.execution import profiles

@@ -14,10 +14,10 @@ import pytest
 from oracle.situations.registry import Situation
 from statecheck.campaign.launched import coverage_of
 from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.standing import Standing
-from statecheck.campaign.workers.tasks import Explored, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.schedule import Schedule
-from statecheck.campaign.workers.tasks import Explore, Explored
+from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.execution.counts import Counts
 from tests.breakages.broken import a_property
 
@@ -25,7 +25,7 @@ class Worker:
 
 @dataclass
 class Played:
-    """A schedule whose explorations end in turns of `workers`, each with as many examples as a machine of that speed has."""
+    """An assignment whose explorations end in turns of `workers`, each with as many examples as a machine of that speed has."""
 
     workers: int
     speed: int
@@ -39,17 +39,17 @@ class Played:
         functions = {self.engine: ("LiveEngine",)}
         properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
         ledger = Ledger(properties, {}, (), {})
-        schedule = Schedule(self.plan, ledger, frozenset(), 0)
+        assignment = Assignment(self.plan, ledger, frozenset(), 0)
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
             for worker in pool:
-                worker.task = schedule.next(worker, pool, 300.0)  # type: ignore[arg-type]
+                worker.task = assignment.next(worker, pool, 300.0)  # type: ignore[arg-type]
             for worker in pool:
                 assert worker.task is not None
                 speed = self.slow if self.slow and worker.task.property == NAMES[0] else self.speed
                 message = Explored(worker.task.property, "passed", 1.0, counts=Counts(speed, speed))
                 ledger.explored(message, 0.0)
-                schedule.ended(worker.task, message)
+                assignment.ended(worker.task, message)
                 done.append(worker.task)
                 worker.task = None
         return done
@@ -107,11 +107,11 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
     ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
-    schedule = Schedule(plan, ledger, frozenset(), 0)
+    assignment = Assignment(plan, ledger, frozenset(), 0)
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:
         for worker in pool:
-            worker.task = schedule.next(worker, pool, float("inf"))  # type: ignore[arg-type]
+            worker.task = assignment.next(worker, pool, float("inf"))  # type: ignore[arg-type]
         busy = [worker for worker in pool if worker.task is not None]
         if not busy:
             told = [(one.property, one.seed, one.max_examples) for one in done]
@@ -121,7 +121,7 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
             ran = worker.task.max_examples + (shrinking if worker.task.property == NAMES[0] else 0)
             message = Explored(worker.task.property, "passed", 1.0, counts=Counts(ran, ran))
             ledger.explored(message, 0.0)
-            schedule.ended(worker.task, message)
+            assignment.ended(worker.task, message)
             done.append(worker.task)
             worker.task = None
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from properties.engine.marks import MARKS
+from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.workers.tasks import Explore
 from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.cli.traces import shares_of

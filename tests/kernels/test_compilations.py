@@ -17,9 +17,9 @@ import triton.language as tl
 from rich.console import Console
 
 from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.processes.tasks import Explored
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.terminal.display import kernels
-from statecheck.campaign.workers.tasks import Explored
 from statecheck.execution.example import Bench
 from statecheck.kernels import compilations, triton_mode
 from statecheck.kernels.compilations import Compilation, added, count, take

@@ -18,12 +18,10 @@ import pytest
 from statecheck.campaign import coordinator
 from statecheck.campaign.coordinator import Watch
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.workers import pool
-from statecheck.campaign.workers.gpus import Gpu
-from statecheck.campaign.workers.handle import WorkerHandle
-from statecheck.campaign.workers.tasks import (
+from statecheck.campaign.processes import pool
+from statecheck.campaign.processes.gpus import Gpu
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.tasks import (
     CanaryResult,
     ExamplesRun,
     Explore,
@@ -35,6 +33,8 @@ from statecheck.campaign.workers.tasks import (
     Setting,
     WorkerReady,
 )
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Step

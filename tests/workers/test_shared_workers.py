@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.workers.gpus import start_share
+from statecheck.campaign.processes.gpus import start_share
 from statecheck.case.values import Device, Let, Name, Raised, Returned, Tensor, call
 from statecheck.execution.example import Bench
 from statecheck.workers.forkserver import Forked

@@ -16,6 +16,7 @@ from statecheck.campaign.known_defects import names_of
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
@@ -27,7 +28,6 @@ from statecheck.campaign.terminal.told import (
     tell_failures,
     tell_known,
 )
-from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING

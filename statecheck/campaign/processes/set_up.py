@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from statecheck.campaign.workers.tasks import Setting
+from statecheck.campaign.processes.tasks import Setting
 
 if TYPE_CHECKING:
     from statecheck.execution.registry import Property

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statecheck.campaign.workers.output import Output
-from statecheck.campaign.workers.set_up import prepare_process, properties_of
-from statecheck.campaign.workers.tasks import (
+from statecheck.campaign.processes.output import Output
+from statecheck.campaign.processes.set_up import prepare_process, properties_of
+from statecheck.campaign.processes.tasks import (
     CanaryResult,
     DeviceLost,
     Event,
@@ -169,7 +169,7 @@ class Worker:
             self.log.begin_task(about | where | {"property_id": case.property_id})
 
     def explored(self, task: Explore) -> Explored:
-        from statecheck.campaign.workers.exploration import Exploration
+        from statecheck.campaign.processes.exploration import Exploration
 
         return Exploration(self, task).run()
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import wait
 
-from statecheck.campaign.workers.gpus import Gpu, Gpus
-from statecheck.campaign.workers.handle import WorkerHandle, spawn_worker
-from statecheck.campaign.workers.tasks import Event, Setting, WorkerExited
+from statecheck.campaign.processes.gpus import Gpu, Gpus
+from statecheck.campaign.processes.handle import WorkerHandle, spawn_worker
+from statecheck.campaign.processes.tasks import Event, Setting, WorkerExited
 
 _EXIT_SECONDS = 5.0
 

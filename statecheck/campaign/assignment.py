@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.standing import Standing
-from statecheck.campaign.workers.handle import WorkerHandle
-from statecheck.campaign.workers.tasks import Explore, Explored
 from statecheck.subject import is_engine
 
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
@@ -40,7 +40,7 @@ GRACE_SECONDS = 10.0
 """How long after the end of the budget a worker may go on shrinking."""
 
 
-class Schedule:
+class Assignment:
     """Gives out the explorations of a campaign.
 
     Args:

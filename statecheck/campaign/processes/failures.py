@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from statecheck.campaign.defects import label, pending_name, reports_of
 from statecheck.campaign.pending import Pending
-from statecheck.campaign.workers.tasks import Explore, Found
+from statecheck.campaign.processes.tasks import Explore, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.unread import kept_unread
 
 if TYPE_CHECKING:
-    from statecheck.campaign.workers.worker import Worker
+    from statecheck.campaign.processes.worker import Worker
     from statecheck.diagnose.diagnosis import Diagnosis, Scene
     from statecheck.workers.port import InWorker
 

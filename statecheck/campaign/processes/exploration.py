@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.workers.failures import DID_NOT_REPEAT, Failures
-from statecheck.campaign.workers.tasks import ExamplesRun, Explore, Explored
-from statecheck.campaign.workers.worker import Worker, quietly
+from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
+from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
+from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified, Tally
 from statecheck.kernels.compilations import Kernels, added, take

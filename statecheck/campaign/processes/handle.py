@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.plan import ENGINE
-from statecheck.campaign.workers.clock import ActivityClock
-from statecheck.campaign.workers.gpus import Gpu
-from statecheck.campaign.workers.tasks import CallTimeout, NoHeartbeat, Setting, Task, WorkerReady
+from statecheck.campaign.processes.clock import ActivityClock
+from statecheck.campaign.processes.gpus import Gpu
+from statecheck.campaign.processes.tasks import CallTimeout, NoHeartbeat, Setting, Task, WorkerReady
 from statecheck.workers.fork_wire import Fork
 from statecheck.workers.forkserver import Forked, fork
 from statecheck.workers.log import Activity, LogReader, State
