@@ -188,38 +188,36 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
     Group, Whole = find(f"{interface}:KVCacheGroupSpec"), find(f"{interface}:KVCacheConfig")
     types = find("vllm.v1.attention.backends.registry:MambaAttentionBackendEnum")
     page = page_size(settings, dim_first)
-    fields = {one.name for one in dataclasses.fields(Full)}
-    attention = {
-        "block_size": settings.kv_block_size,
-        "num_kv_heads": 1,
-        "head_size": 1,
-        "head_size_v": 1,
-        "dtype": torch.float32,
-        "page_size_padded": page,
-    }
-    full = Full(**{name: value for name, value in attention.items() if name in fields})
+    full = made_with(
+        Full,
+        block_size=settings.kv_block_size,
+        num_kv_heads=1,
+        head_size=1,
+        head_size_v=1,
+        dtype=torch.float32,
+        page_size_padded=page,
+    )
     groups = [Group(layer_names(settings, 0), full)]
     if settings.method == "eagle" and settings.num_spec and _flags_drafting_groups():
         # A draft's layers are of attention, and share the group of the model's.
         groups[0].is_eagle_group = True
-    known = {one.name for one in dataclasses.fields(Mamba)}
     saves = settings.checkpoints and settings.prefix_caching and _saves_on_the_way()
     for number, kind in enumerate(settings.kinds):
         shapes, _ = states_of(settings, dim_first)
         if kind == "short_conv":
             shapes = shapes[:1]
-        recurrent = {
-            "block_size": settings.mamba_block_size,
-            "shapes": shapes,
-            "dtypes": (torch.int64,) * len(shapes),
-            "page_size_padded": page,
-            "mamba_type": getattr(types, _BACKENDS[kind], kind),
-            "mamba_cache_mode": settings.mode,
-            "num_speculative_blocks": settings.num_spec,
-            "num_prefill_checkpoint_blocks": int(saves),
-            "prefill_checkpoint_alignment": 1 if saves else None,
-        }
-        spec = Mamba(**{name: value for name, value in recurrent.items() if name in known})
+        spec = made_with(
+            Mamba,
+            block_size=settings.mamba_block_size,
+            shapes=shapes,
+            dtypes=(torch.int64,) * len(shapes),
+            page_size_padded=page,
+            mamba_type=getattr(types, _BACKENDS[kind], kind),
+            mamba_cache_mode=settings.mode,
+            num_speculative_blocks=settings.num_spec,
+            num_prefill_checkpoint_blocks=int(saves),
+            prefill_checkpoint_alignment=1 if saves else None,
+        )
         groups.append(Group(layer_names(settings, number + 1), spec))
     made = Whole(num_blocks=settings.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
     if hasattr(made, "prefix_cache_retention_interval"):
