@@ -43,7 +43,7 @@ from tests.breakages.broken import (
     a_case,
     module,
 )
-from tests.subjects.pretended import Actor, Body, falsifies, found_in, passes, stage
+from tests.campaign.pretended import Actor, Body, falsifies, found_in, passes, stage
 
 pytestmark = pytest.mark.usefixtures("signals_are_heard")
 

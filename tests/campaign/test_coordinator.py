@@ -34,7 +34,7 @@ from statecheck.execution.verdict import TELLING
 from statecheck.kernels.coverage import EXECUTED, Coverage, How
 from statecheck.workers.log import State
 from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
-from tests.subjects.pretended import Actor, falsifies, found_in, passes, pretended
+from tests.campaign.pretended import Actor, falsifies, found_in, passes, pretended
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
 

@@ -23,7 +23,7 @@ from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.workers.log import State
 from tests.breakages.broken import EXACT, a_case
-from tests.subjects.pretended import Actor, passes, pretended
+from tests.campaign.pretended import Actor, passes, pretended
 
 DIVIDES = call("divide", x=6, y=3)
 

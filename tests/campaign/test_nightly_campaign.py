@@ -24,7 +24,7 @@ from statecheck.case.values import call
 from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
 from tests.breakages.broken import EXACT, ROUNDS_UP, module
-from tests.subjects.pretended import COMMIT
+from tests.campaign.pretended import COMMIT
 
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
 SURROUNDINGS = """

@@ -26,7 +26,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import write_report
 from subjects import load
 from tests.breakages.broken import EXACT, Pipe
-from tests.subjects.pretended import passes, pretended
+from tests.campaign.pretended import passes, pretended
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from statecheck.cli.nightly import planned
 from statecheck.execution.selection import cores
 from tests.breakages.broken import EXACT
 from tests.campaign.nightly_examples import campaigns, on_a_cpu
+from tests.campaign.pretended import COMMIT, passes, stage
 from tests.campaign.test_nightly_campaign import (
     SURROUNDINGS,
     night,
 )
-from tests.subjects.pretended import COMMIT, passes, stage
 
 pytestmark = pytest.mark.usefixtures("signals_are_heard")
 

@@ -22,7 +22,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import heading, machines
 from statecheck.execution.variants import broken_subject
 from tests.breakages.lifecycle import LIFECYCLE
-from tests.subjects.pretended import Actor, passes, pretended, stage
+from tests.campaign.pretended import Actor, passes, pretended, stage
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -34,7 +34,7 @@ from statecheck.execution.verdict import TELLING
 from subjects import KnownDeviation, Symptom
 from tests.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from tests.campaign.nightly_examples import a_bucket, a_record
-from tests.subjects.pretended import Actor, Body, found_in, stage
+from tests.campaign.pretended import Actor, Body, found_in, stage
 
 WRONG = Symptom("value", "divide", "result")
 LARGE = KnownDeviation(
