@@ -58,9 +58,9 @@ class Assignment:
         self._examples_at_turn = -1
         self._turns: Counter[str] = Counter()
         self._begun, self._explored = done, Counter[str]()
-        untried = [one for one in ledger.standings.values() if one.open and not one.tried]
+        untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
         untried.sort(key=lambda one: (one.name in scenarios, one.tested.launches))
-        self._first: deque[str] = deque(one.name for one in untried if self._by_time)
+        self._first: deque[str] = deque(standing.name for standing in untried if self._by_time)
         self._in_hand: set[str] = set()
 
     @property
@@ -136,20 +136,20 @@ class Assignment:
         """Begin another round, unless that has to wait or nothing is left to be explored."""
         if not self._by_time:
             # What a round begins with must not depend on who of the round before was first.
-            if any(one.task is not None for one in workers):
+            if any(worker.task is not None for worker in workers):
                 return False
             if self._examples_at_turn == self._ledger.examples:
                 return False
             self._examples_at_turn = self._ledger.examples
-        chosen = [one for one in self._ledger.standings.values() if one.open]
+        chosen = [standing for standing in self._ledger.standings.values() if standing.open]
         if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
             # Not every round, since what is slow would keep everything else waiting in a campaign of some minutes.
-            chosen = [one for one in chosen if self._has_few(one)] or chosen
-        for one in chosen:
-            one.turn()
+            chosen = [standing for standing in chosen if self._has_few(standing)] or chosen
+        for standing in chosen:
+            standing.turn()
         chosen.sort(key=self._urgency)
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
-        tasks = (self._explore(one, number) for number in range(times) for one in chosen)
+        tasks = (self._explore(standing, number) for number in range(times) for standing in chosen)
         self._queue.extend(tasks if self._by_time else self._shared(tasks))
         self.done += bool(self._queue)
         return bool(self._queue)

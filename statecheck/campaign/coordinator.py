@@ -94,7 +94,7 @@ class Campaign:
     @property
     def reporting(self) -> set[str]:
         """The names of the known defects whose reports are being written."""
-        return {one.task.shown for one in self._pool.busy if isinstance(one.task, Explore)} - {""}
+        return {worker.task.shown for worker in self._pool.busy if isinstance(worker.task, Explore)} - {""}
 
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
@@ -136,8 +136,8 @@ class Campaign:
 
     def _line_up(self) -> None:
         # A campaign that goes on has replayed some, and found others. What a crash kept out of its record is there too.
-        done = {one.file for one in self.ledger.corpus}
-        done |= {Path(one.corpus).name for one in self.ledger.buckets.values()}
+        done = {replay.file for replay in self.ledger.corpus}
+        done |= {Path(bucket.corpus).name for bucket in self.ledger.buckets.values()}
         canary = self.plan.canary and not self.ledger.canary
         self._queue.begin(self.folder, done, self._is_chosen, canary=canary)
 
@@ -149,7 +149,7 @@ class Campaign:
         """Wait until the workers are ready; the clock starts then."""
         until = time.monotonic() + START_SECONDS
         spawned = list(self._pool.workers)
-        while time.monotonic() < until and not all(one.ready for one in self._pool.workers):
+        while time.monotonic() < until and not all(worker.ready for worker in self._pool.workers):
             self._pool.wait(_POLL_SECONDS)
             for worker, event in self._pool.events():
                 self._outcomes.apply(worker, event)
@@ -223,14 +223,18 @@ class Campaign:
         return (
             self.plan.budget is not None
             or self.examples >= (self.plan.examples or 0)
-            or not any(one.open for one in self.ledger.standings.values())
+            or not any(standing.open for standing in self.ledger.standings.values())
         )
 
     def _conclude(self) -> None:
         self.defects.conclude(self.ledger.standings)
         for defect in self.defects.all.values():
             alone = defect.declared.alone
-            about = (one for one in self.ledger.standings.values() if alone in (one.name, one.tested.id))
+            about = (
+                standing
+                for standing in self.ledger.standings.values()
+                if alone in (standing.name, standing.tested.id)
+            )
             standing = next(about, None) if alone else None
             if defect.stale and standing is not None:
                 standing.stale = f"declared as known, but no example failed: {defect.declared.link}"

@@ -101,7 +101,7 @@ class Corpus:
     def entries(self) -> list[CorpusFile]:
         """Every file, by name; those that cannot be read with what is wrong with them."""
         try:
-            names = sorted(one.name for one in os.scandir(self.folder) if one.name.endswith(".json"))
+            names = sorted(entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".json"))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -118,7 +118,9 @@ class Corpus:
         paths = [entry.path for entry in entries]
         named = [path for path in paths if wanted in (path.name, path.stem)]
         tested = _property_called(wanted)
-        named = named or [one.path for one in entries if one.case and one.case.property_name == tested]
+        named = named or [
+            entry.path for entry in entries if entry.case and entry.case.property_name == tested
+        ]
         found = named or [path for path in paths if wanted and _id_of(path).startswith(wanted)]
         if len(found) == 1:
             return found[0]
@@ -136,7 +138,7 @@ def _property_called(wanted: str) -> str:
         return wanted
     from statecheck.execution.registry import load_properties
 
-    return next((one.name for one in load_properties().values() if one.id == wanted), wanted)
+    return next((tested.name for tested in load_properties().values() if tested.id == wanted), wanted)
 
 
 def path_of(text: str, folder: Path) -> Path:

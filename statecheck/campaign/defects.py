@@ -139,12 +139,12 @@ class KnownDefects:
 
     @property
     def stale(self) -> list[Defect]:
-        return [one for one in self.all.values() if one.stale]
+        return [defect for defect in self.all.values() if defect.stale]
 
     @property
     def waiting(self) -> list[Defect]:
         """Those that showed in a task, and that nobody has reported or is reporting."""
-        return [one for one in self.all.values() if one.can_be_reported and not one.attempted]
+        return [defect for defect in self.all.values() if defect.can_be_reported and not defect.attempted]
 
     def reserve(self, budget: float, workers: int) -> float:
         """The seconds at the end of a campaign that the waiting ones' reports take."""
@@ -175,10 +175,10 @@ class KnownDefects:
         self.all[task.shown].remark = f"not shrunk: {why}"
 
     def conclude(self, rows: Mapping[str, Standing]) -> None:
-        for one in self.all.values():
-            one.conclude(rows, selected=self._selected)
-            if one.examples and not one.attempted:
-                one.remark = "not shrunk: no time was left"
+        for defect in self.all.values():
+            defect.conclude(rows, selected=self._selected)
+            if defect.examples and not defect.attempted:
+                defect.remark = "not shrunk: no time was left"
 
     def records(self) -> list[KnownRecord]:
-        return [one.record() for one in self.all.values()]
+        return [defect.record() for defect in self.all.values()]

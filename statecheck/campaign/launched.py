@@ -41,27 +41,27 @@ class KernelRecord:
     @property
     def executed(self) -> int:
         """Launches that were executed from the kernel's IR."""
-        return sum(one.times for one in self.launches if one.how != INTERPRETED)
+        return sum(launch.times for launch in self.launches if launch.how != INTERPRETED)
 
     @property
     def interpreted(self) -> list[LaunchRecord]:
         """Launches that were handed to Triton's interpreter, by the reason."""
-        return [one for one in self.launches if one.how == INTERPRETED]
+        return [launch for launch in self.launches if launch.how == INTERPRETED]
 
     @property
     def taken(self) -> int:
-        return sum(one.taken for one in self.branches)
+        return sum(branch.taken for branch in self.branches)
 
     @property
     def missed(self) -> list[BranchRecord]:
         """Branches that no launch took."""
-        return [one for one in self.branches if not one.taken]
+        return [branch for branch in self.branches if not branch.taken]
 
 
 def records_of(coverage: Coverage) -> list[KernelRecord]:
     """A record for each kernel, in the order of names; branches in the order of lines."""
     branches = sorted(coverage.branches | coverage.taken)
-    places = {(one.kernel, one.place) for one in coverage.launches} | {one[:2] for one in branches}
+    places = {(how.kernel, how.place) for how in coverage.launches} | {branch[:2] for branch in branches}
     found = {place: KernelRecord(*place) for place in sorted(places)}
     for how, times in sorted(coverage.launches.items(), key=lambda item: (item[0].how, item[0].why)):
         found[how.kernel, how.place].launches.append(LaunchRecord(how.how, how.why, times))
@@ -75,8 +75,8 @@ def coverage_of(records: Iterable[KernelRecord]) -> Coverage:
     """What was launched and taken, from the records of it; those of several campaigns add up."""
     launches, branches, taken = Counter[How](), set[Branch](), set[Branch]()
     for kernel in records:
-        for one in kernel.launches:
-            launches[How(kernel.name, one.how, one.why, kernel.place)] += one.times
+        for launch in kernel.launches:
+            launches[How(kernel.name, launch.how, launch.why, kernel.place)] += launch.times
         for way in kernel.branches:
             branch = Branch(kernel.name, kernel.place, way.file, way.line, way.way, way.text)
             branches.add(branch)

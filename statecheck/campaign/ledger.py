@@ -51,7 +51,7 @@ class Ledger:
         first_seen: dict[str, str],
         corpus: Corpus | None = None,
     ) -> None:
-        self.standings = {one.name: Standing(one, skipped.get(one.name, "")) for one in properties}
+        self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
         self.buckets: dict[str, BucketRecord] = {}
         self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
         self.corpus: list[CorpusRecord] = []
@@ -69,11 +69,13 @@ class Ledger:
 
     @property
     def examples(self) -> int:
-        return sum(one.examples for one in self.standings.values())
+        return sum(standing.examples for standing in self.standings.values())
 
     @property
     def behaviours(self) -> int:
-        return sum(one.earlier_behaviours + len(one.behaviours) for one in self.standings.values())
+        return sum(
+            standing.earlier_behaviours + len(standing.behaviours) for standing in self.standings.values()
+        )
 
     def trouble(self, sentence: str) -> None:
         if sentence not in self.troubles:
@@ -199,7 +201,7 @@ class Ledger:
 
     def fill(self, record: CampaignRecord) -> CampaignRecord:
         """Write what is known into the record."""
-        record.properties = [one.record() for one in self.standings.values()]
+        record.properties = [standing.record() for standing in self.standings.values()]
         record.buckets = list(self.buckets.values())
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
@@ -214,23 +216,25 @@ class Ledger:
 
     def resume(self, record: CampaignRecord) -> None:
         """Go on from where another run of the same campaign ended."""
-        for one in record.properties:
-            standing = self.standings.get(one.name)
+        for row in record.properties:
+            standing = self.standings.get(row.name)
             if standing is not None and not standing.reason:
-                standing.resume(one)
+                standing.resume(row)
         for bucket in record.buckets:
             self.buckets[bucket.id] = bucket
             if bucket.property in self.standings:
                 self.standings[bucket.property].found(
                     (bucket.id,), bucket.message, bucket.report, shrunk=bucket.shrunk
                 )
-        self.marks |= {one.name: one for one in record.marks if one.name in self.marks}
+        self.marks |= {mark.name: mark for mark in record.marks if mark.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
         self.faults, self.series = Counter(record.faults), record.series
         self.remarks = {sentence: sentence for sentence in record.remarks}
         self.covered = coverage_of(record.launched)
         self.kernels = {
-            name: Compilation(frozenset((one[0], one[1]) for one in compiled.variants), compiled.compilations)
+            name: Compilation(
+                frozenset((variant[0], variant[1]) for variant in compiled.variants), compiled.compilations
+            )
             for name, compiled in record.kernels.items()
         }
 
@@ -243,7 +247,7 @@ def _thinned(series: list[ProgressPoint]) -> list[ProgressPoint]:
     """The first, the last, and at most half as many as there may be between them, about equally far apart."""
     step = (series[-1].at - series[0].at) / (_MOST_MOMENTS / 2)
     kept = series[:1]
-    for one in series[1:-1]:
-        if one.at - kept[-1].at >= step > 0:
-            kept.append(one)
+    for point in series[1:-1]:
+        if point.at - kept[-1].at >= step > 0:
+            kept.append(point)
     return [*kept, series[-1]]

@@ -46,7 +46,9 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
     """
     load()
     chosen, known = set(names), table()
-    everything = {one.name for one in load_properties().values() if one.device in (None, device)} <= chosen
+    everything = {
+        tested.name for tested in load_properties().values() if tested.device in (None, device)
+    } <= chosen
     found = reachable(chosen)
     return [
         mark

@@ -157,7 +157,7 @@ class Outcomes:
 
     def retire(self) -> None:
         """End the workers of devices that are gone."""
-        for worker in [one for one in self._pool.workers if one.gpu.gone]:
+        for worker in [worker for worker in self._pool.workers if worker.gpu.gone]:
             self._stop(worker)
             if isinstance(worker.task, Explore):
                 self._leave(worker.task)

@@ -101,7 +101,7 @@ class CampaignRecord:
 
     @property
     def examples(self) -> int:
-        return sum(one.examples for one in self.properties)
+        return sum(row.examples for row in self.properties)
 
     def to_json(self) -> str:
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
@@ -133,7 +133,7 @@ class CampaignRecord:
         except ValueError as error:
             raise ValueError(f"{error} [Record.from_json]") from error
         if schema == 1:
-            record.properties = [_from_schema_1(one) for one in record.properties]
+            record.properties = [_from_schema_1(row) for row in record.properties]
         return record
 
     def save(self, path: Path) -> Path:
@@ -167,8 +167,8 @@ def _from_schema_1(record: PropertyRecord) -> PropertyRecord:
 
 def _name_as_today(record: CampaignRecord) -> None:
     """Call every property by the name that it has today."""
-    for one in record.properties:
-        one.name = name_today(one.name)
+    for row in record.properties:
+        row.name = name_today(row.name)
     for bucket in record.buckets:
         bucket.property = name_today(bucket.property)
     for mark in record.marks:
@@ -200,9 +200,9 @@ def _check(record: CampaignRecord) -> None:
         raise Misfit("shard", shard, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
     _check_time(record.began)
     _check_buckets(record)
-    require_once((one.name for one in record.properties), "properties")
-    require_once((one.name for one in record.marks), "marks")
-    require_once((one.id for one in record.known), "known")
+    require_once((row.name for row in record.properties), "properties")
+    require_once((mark.name for mark in record.marks), "marks")
+    require_once((defect.id for defect in record.known), "known")
     for at, case in enumerate(record.corpus):
         if PurePath(case.file).name != case.file:
             raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
@@ -224,4 +224,4 @@ def _check_buckets(record: CampaignRecord) -> None:
             path = getattr(one, name)
             if _HIDDEN.search(path):
                 raise Misfit(f"buckets[{at}].{name}", path, "a path without control characters")
-    require_once((one.id for one in record.buckets), "buckets")
+    require_once((bucket.id for bucket in record.buckets), "buckets")

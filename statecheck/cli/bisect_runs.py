@@ -80,7 +80,7 @@ def _is_report_of(path: Path) -> bool:
 
 def _stands(folder: Path, found: Bisection) -> bool:
     """Whether a report has one over the same, which may be whole."""
-    return any(one.over == found.over for one in saved(folder))
+    return any(bisection.over == found.over for bisection in saved(folder))
 
 
 def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
@@ -106,7 +106,7 @@ def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
 
 def _listed(text: str) -> list[str]:
     """The releases that are asked for, oldest first."""
-    named = dict.fromkeys(one.strip() for one in text.split(",") if one.strip())
+    named = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
     for one in named:
         wanted_release(one)
     try:
@@ -188,7 +188,11 @@ def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
     out.print(table)
     for remark in found.remarks:
         say(said(remark))
-    if found.over == "releases" and found.untried and not any(one.state == WRONG for one in found.tried):
+    if (
+        found.over == "releases"
+        and found.untried
+        and not any(version.state == WRONG for version in found.tried)
+    ):
         say(
             "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with."
         )

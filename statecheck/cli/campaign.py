@@ -139,7 +139,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
 
     reports = Path(plan.reports)
     previous, warnings = find_previous(reports, record)
-    record.troubles += [one for one in warnings if one not in record.troubles]
+    record.troubles += [warning for warning in warnings if warning not in record.troubles]
     try:
         write_reports(record, reports / "campaigns" / plan.name, previous)
         # Under a name that does not change, for whoever looks for the latest one.
@@ -156,10 +156,10 @@ def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
     told: set[str] = set()
 
     def watch(record: CampaignRecord) -> None:
-        for one in record.buckets:
-            if one.id not in told:
-                told.add(one.id)
-                _say(out, f"FALSIFIED {one.id}: {one.property}: {said(one.message)}")
+        for bucket in record.buckets:
+            if bucket.id not in told:
+                told.add(bucket.id)
+                _say(out, f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
         _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
 
     return run_on_ray(plan, Cluster(address), watch=watch)

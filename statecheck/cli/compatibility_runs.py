@@ -93,7 +93,7 @@ def run_compatibility(options: argparse.Namespace) -> int:
 
 
 def _campaigns(options: argparse.Namespace) -> list[Path]:
-    releases = [one.strip() for one in options.releases.split(",") if one.strip()]
+    releases = [name.strip() for name in options.releases.split(",") if name.strip()]
     # What cannot be is found out before the first campaign.
     seconds(options.budget)
     for release in releases or [""]:

@@ -104,10 +104,10 @@ def _found(folders: Iterable[Path], wanted: str) -> _Found:
             continue
         if not wanted or record.id == wanted:
             found.records[path] = record
-    if any(one.shards > 1 for one in found.records.values()):
+    if any(record.shards > 1 for record in found.records.values()):
         # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
         found.records = {path: one for path, one in found.records.items() if one.shards > 1}
-    names = sorted({one.id for one in found.records.values()})
+    names = sorted({record.id for record in found.records.values()})
     if len(names) > 1:
         rule = "the name of one of the campaigns in the folders"
         raise ValueError(f"id = {wanted!r}, but should be {rule}, {', '.join(names)} [merge]")

@@ -203,12 +203,12 @@ def _moment(text: str) -> float:
 
 def _first_round(plan: Plan) -> int:
     """Rounds of the same commit go on where they were: the same seeds would find the same again."""
-    same = (one for one in _earlier(plan) if one.commit.rstrip("+") == plan.commit.rstrip("+"))
+    same = (record for record in _earlier(plan) if record.commit.rstrip("+") == plan.commit.rstrip("+"))
     return max((one.first_round + one.rounds for one in same), default=0)
 
 
 def _to_resume(plan: Plan, options: argparse.Namespace) -> CampaignRecord:
-    wanted = [one for one in _earlier(plan) if not one.complete and options.id in ("", one.id)]
+    wanted = [record for record in _earlier(plan) if not record.complete and options.id in ("", record.id)]
     if not wanted:
         raise ValueError(
             "resume = True, but should only be where a campaign of this kind is incomplete [nightly]"

@@ -77,7 +77,7 @@ def run_traces(options: argparse.Namespace) -> int:
 
 def _moments(out: Console, campaign: Any) -> None:
     """A row for each moment, a column for each property."""
-    followed = [one for one in campaign.ledger.standings.values() if not one.reason]
+    followed = [standing for standing in campaign.ledger.standings.values() if not standing.reason]
     out.print(table_of([(heading(one.tested), one.tally) for one in followed]))
 
 

@@ -48,7 +48,7 @@ def run_vectors(options: argparse.Namespace) -> int:
     if options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [vectors]")
     require_own(options.out, "vectors", "out", "vectors")
-    tested = {one.name: one for one in recordable(FUNCTIONS)}
+    tested = {name.name: name for name in recordable(FUNCTIONS)}
     chosen = [tested[name] for name in select(list(tested), options.only, tested)]
     recording = Recording()
     recorded(chosen, recording.note, seed=options.seed, examples=options.examples)

@@ -37,7 +37,7 @@ def examples_wanted(bench: Bench, tested: Property, most: int) -> int:
     """
     if tested.launches and bench.port.device == "cpu":
         return most
-    return max([most, *(enough(one.one_in) for one in declared_in(bench, tested).values())])
+    return max([most, *(enough(defect.one_in) for defect in declared_in(bench, tested).values())])
 
 
 def run_missing(bench: Bench, tested: Property) -> None:
@@ -101,7 +101,7 @@ class DeclaredDefects:
     @property
     def is_stale(self) -> bool:
         """Whether a declared defect no longer fails."""
-        return any(one.standing[0] == GONE for one in self._all.values())
+        return any(defect.standing[0] == GONE for defect in self._all.values())
 
     def lines(self) -> Iterator[str]:
         for (_, name), one in self._all.items():

@@ -156,8 +156,8 @@ def _verdict(tested: Property, bench: Bench, *, own: bool) -> Verdict:
     """
     shown = bench.known_failures
     verdict = verdict_of(bench.counts, known=bool(shown))
-    alone = (one for one in bench.subject.known_deviations if one.alone in (tested.name, tested.id))
-    missing = next((one for one in alone if one not in shown), None)
+    alone = (defect for defect in bench.subject.known_deviations if defect.alone in (tested.name, tested.id))
+    missing = next((defect for defect in alone if defect not in shown), None)
     if own and missing is not None and bench.counts.compared >= enough(missing.one_in):
         # The declaration is out of date.
         reason = f"{tested.name} passed, but should fail as declared: {missing.link}"

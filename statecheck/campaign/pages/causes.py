@@ -29,7 +29,7 @@ class CauseGroup:
     @property
     def properties(self) -> tuple[str, ...]:
         """Those that it breaks, each once."""
-        return tuple(dict.fromkeys(one.property for one in self.buckets))
+        return tuple(dict.fromkeys(bucket.property for bucket in self.buckets))
 
 
 def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:

@@ -14,7 +14,7 @@ _UNITS = ((7200.0, 3600.0, "hours"), (300.0, 60.0, "minutes"), (0.0, 1.0, "secon
 
 def thinned(series: Sequence[ProgressPoint], most: int = _MOST_ROWS) -> list[ProgressPoint]:
     """At most `most` moments, in order of time and evenly taken, the last one among them; no two at one time."""
-    by_time = {one.at: one for one in sorted(series, key=lambda one: one.at)}
+    by_time = {point.at: point for point in sorted(series, key=lambda point: point.at)}
     moments = list(by_time.values())
     if len(moments) <= most:
         return moments
@@ -25,10 +25,10 @@ def thinned(series: Sequence[ProgressPoint], most: int = _MOST_ROWS) -> list[Pro
 def rates(moments: Sequence[ProgressPoint]) -> list[float]:
     """Examples per second up to each moment, from the one before; time begins at 0."""
     found, at, examples = [], 0.0, 0
-    for one in moments:
-        passed = one.at - at
-        found.append(max(0, one.examples - examples) / passed if passed > 0 else 0.0)
-        at, examples = one.at, one.examples
+    for moment in moments:
+        passed = moment.at - at
+        found.append(max(0, moment.examples - examples) / passed if passed > 0 else 0.0)
+        at, examples = moment.at, moment.examples
     return found
 
 
@@ -39,7 +39,7 @@ def charts(series: Sequence[ProgressPoint]) -> tuple[str, ...]:
         return ()
     end = moments[-1].at
     size, unit = next((size, unit) for least, size, unit in _UNITS if end >= least)
-    times = [one.at / size for one in moments]
+    times = [moment.at / size for moment in moments]
     return _speed(moments, times, unit), _discoveries(moments, times, unit)
 
 
@@ -52,8 +52,8 @@ def _speed(moments: Sequence[ProgressPoint], times: Sequence[float], unit: str) 
 
 
 def _discoveries(moments: Sequence[ProgressPoint], times: Sequence[float], unit: str) -> str:
-    behaviours = tuple(zip(times, (float(one.behaviours) for one in moments), strict=True))
-    buckets = tuple(zip(times, (float(one.buckets) for one in moments), strict=True))
+    behaviours = tuple(zip(times, (float(moment.behaviours) for moment in moments), strict=True))
+    buckets = tuple(zip(times, (float(moment.buckets) for moment in moments), strict=True))
     title = "Behaviours and failures over the time of the campaign"
     return chart(
         title,

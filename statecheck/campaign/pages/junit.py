@@ -23,11 +23,11 @@ def junit(record: CampaignRecord) -> str:
     """
     root = Element("testsuites", name="statecheck")
     buckets = _by_property(record.buckets)
-    names = {one.name for one in record.properties}
-    properties = [_property(one, buckets.get(one.name, ())) for one in record.properties]
+    names = {row.name for row in record.properties}
+    properties = [_property(row, buckets.get(row.name, ())) for row in record.properties]
     properties += [_failing(name, found) for name, found in buckets.items() if name not in names]
     _suite(root, "properties", properties, record)
-    _suite(root, "corpus", [_replayed(one) for one in record.corpus], record)
+    _suite(root, "corpus", [_replayed(replay) for replay in record.corpus], record)
     _suite(root, "canary", [_canary(record)], record)
     for kind in ("tests", "failures", "errors", "skipped"):
         root.set(kind, f"{sum(int(suite.get(kind, '0')) for suite in root)}")

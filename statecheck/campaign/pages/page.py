@@ -160,9 +160,9 @@ def page(record: CampaignRecord, comparison: Comparison, directory: Path) -> str
         moments=list(zip(moments, charts.rates(moments), strict=True)),
         properties=summary.by_status(record.properties),
         totals=_totals(record),
-        marks=sorted(record.marks, key=lambda one: (one.examples > 0, one.topic, one.name)),
+        marks=sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name)),
         corpus=_corpus(record),
-        unreached=[(kernel, one) for kernel in record.launched for one in kernel.missed],
+        unreached=[(kernel, branch) for kernel in record.launched for branch in kernel.missed],
         most_rows=_MOST_ROWS,
     )
 
@@ -175,7 +175,7 @@ def _environment() -> Environment:
 
 def _totals(record: CampaignRecord) -> list[tuple[str, int, float]]:
     """Examples, and examples per second of wall time, of properties that launch kernels and of all."""
-    launching = [one for one in record.properties if one.launches]
+    launching = [row for row in record.properties if row.launches]
     rows: list[tuple[str, Sequence[PropertyRecord]]] = [
         ("properties that launch kernels", launching),
         ("all properties", record.properties),
@@ -187,8 +187,8 @@ def _totals(record: CampaignRecord) -> list[tuple[str, int, float]]:
 
 def _corpus(record: CampaignRecord) -> list[tuple[str, list[Any]]]:
     order = {verdict: place for place, verdict in enumerate(summary.CORPUS_ORDER)}
-    kinds = sorted({one.verdict for one in record.corpus}, key=lambda kind: order.get(kind, -1))
-    return [(kind, [one for one in record.corpus if one.verdict == kind]) for kind in kinds]
+    kinds = sorted({replay.verdict for replay in record.corpus}, key=lambda kind: order.get(kind, -1))
+    return [(kind, [replay for replay in record.corpus if replay.verdict == kind]) for kind in kinds]
 
 
 def _entries(record: CampaignRecord, comparison: Comparison, directory: Path) -> list[ReportedCause]:

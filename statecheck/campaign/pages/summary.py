@@ -68,16 +68,18 @@ def verdict(record: CampaignRecord, comparison: Comparison) -> CampaignVerdict:
 def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
     if record.buckets:
         yield f"{summed_up(grouped(record.buckets))}: {_standings(comparison)}."
-    met = {one.property for one in record.buckets}
-    others = [one for one in record.properties if one.status in WRONG and one.name not in met]
+    met = {bucket.property for bucket in record.buckets}
+    others = [row for row in record.properties if row.status in WRONG and row.name not in met]
     if others:
-        listed = ", ".join(f"{one.name} ({one.status})" for one in others[:_MOST_NAMES])
+        listed = ", ".join(f"{row.name} ({row.status})" for row in others[:_MOST_NAMES])
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
-    stale = [one.id for one in record.known if one.stale]
+    stale = [defect.id for defect in record.known if defect.stale]
     if stale:
         yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
-    told = {one.id for one in record.buckets}
-    failed = sum(one.verdict == "FAILED" and bucket_in(one.file) not in told for one in record.corpus)
+    told = {bucket.id for bucket in record.buckets}
+    failed = sum(
+        replay.verdict == "FAILED" and bucket_in(replay.file) not in told for replay in record.corpus
+    )
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
     if record.fail_on_untested and (untested := _untested(record)):
@@ -86,12 +88,12 @@ def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
 
 def _untested(record: CampaignRecord) -> str:
     """How many applicable properties were tried and not tested, or, where that is a failure, not tested for any reason."""
-    without = [one for one in record.properties if one.status == Status.NOT_TESTED.value]
+    without = [row for row in record.properties if row.status == Status.NOT_TESTED.value]
     if not record.fail_on_untested:
-        without = [one for one in without if not one.lacked_time]
+        without = [row for row in without if not row.lacked_time]
     if not without:
         return ""
-    listed = ", ".join(one.short for one in without[:_MOST_NAMES])
+    listed = ", ".join(row.short for row in without[:_MOST_NAMES])
     more = f" and {len(without) - _MOST_NAMES:,} more" if len(without) > _MOST_NAMES else ""
     return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}{more}."
 
@@ -112,7 +114,7 @@ def _untrusted(record: CampaignRecord) -> Iterator[str]:
 
 
 def _missing(record: CampaignRecord) -> Iterator[str]:
-    if not any(one.compared for one in record.properties):
+    if not any(row.compared for row in record.properties):
         yield f"Nothing was compared: no property looked at anything that a function of {record.subject} returned."
     untested = _untested(record)
     if untested and not record.fail_on_untested:
@@ -123,13 +125,13 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     elif not record.complete:
         yield f"The campaign has not used up its budget{again}."
     for status in UNDECIDED:
-        found = sum(one.status == status for one in record.properties)
+        found = sum(row.status == status for row in record.properties)
         if found:
             yield f"{counted(found, 'property', 'properties')}: {status}."
-    unreadable = sum(one.verdict == "UNREADABLE" for one in record.corpus)
+    unreadable = sum(replay.verdict == "UNREADABLE" for replay in record.corpus)
     if unreadable:
         yield f"{counted(unreadable, 'case')} of the corpus cannot be read."
-    left_out = sum(one.verdict == "LEFT OUT" for one in record.corpus)
+    left_out = sum(replay.verdict == "LEFT OUT" for replay in record.corpus)
     if left_out:
         yield f"{counted(left_out, 'case')} of the corpus took too long and {'was' if left_out == 1 else 'were'} left out."
 
@@ -158,12 +160,14 @@ def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[Ca
 
 
 def _place(group: CauseGroup, comparison: Comparison) -> int:
-    return min(_GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")) for one in group.buckets)
+    return min(_GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new")) for bucket in group.buckets)
 
 
 def gravest(group: CauseGroup, comparison: Comparison) -> BucketRecord:
     """The failure whose standing is that of the cause: of several, one that was not there before."""
-    return min(group.buckets, key=lambda one: _GRAVEST_FIRST.index(comparison.standings.get(one.id, "new")))
+    return min(
+        group.buckets, key=lambda bucket: _GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new"))
+    )
 
 
 def standing(bucket: BucketRecord, comparison: Comparison) -> str:
@@ -256,7 +260,9 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield from ("", f"## Since {escaped(comparison.before.id, 80)}", "")
     yield f"- {len(comparison.new)} new, {len(comparison.regressions)} regressions, {len(comparison.still)} still there, {len(comparison.gone)} gone"
     if comparison.statuses:
-        shown = (f"{one.name}: {one.before} → {one.now}" for one in comparison.statuses[:_MOST_NAMES])
+        shown = (
+            f"{change.name}: {change.before} → {change.now}" for change in comparison.statuses[:_MOST_NAMES]
+        )
         yield f"- {counted(len(comparison.statuses), 'status', 'statuses')} changed: {escaped('; '.join(shown), 400)}"
     if comparison.marks_lost:
         yield f"- no longer reached: {escaped(', '.join(comparison.marks_lost), 400)}"
@@ -268,8 +274,8 @@ def _kernel_lines(record: CampaignRecord) -> Iterator[str]:
     launched = coverage.summary(coverage_of(record.launched).launches)
     if launched:
         yield from ("", "## Kernels", "", f"- {escaped(launched, 400)}")
-    missed = [(kernel.name, one) for kernel in record.launched for one in kernel.missed]
-    existing = sum(len(one.branches) for one in record.launched)
+    missed = [(kernel.name, branch) for kernel in record.launched for branch in kernel.missed]
+    existing = sum(len(kernel.branches) for kernel in record.launched)
     if existing:
         yield f"- {existing - len(missed):,} of {counted(existing, 'branch', 'branches')} taken"
     for name, one in missed[:_MOST_NAMES]:
@@ -289,7 +295,11 @@ def _table(record: CampaignRecord) -> Iterator[str]:
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:
     """Properties by status, what is wrong first."""
-    order = [*WRONG, *UNDECIDED, *(one.value for one in Status if one.value not in WRONG + UNDECIDED)]
-    order += sorted({one.status for one in properties} - set(order))
-    found = ((status, [one for one in properties if one.status == status]) for status in order)
+    order = [
+        *WRONG,
+        *UNDECIDED,
+        *(status.value for status in Status if status.value not in WRONG + UNDECIDED),
+    ]
+    order += sorted({row.status for row in properties} - set(order))
+    found = ((status, [row for row in properties if row.status == status]) for status in order)
     return [(status, some) for status, some in found if some]

@@ -253,7 +253,8 @@ class Exploration:
         """Numbers of the branches of kernels that examples took."""
         taken = self._covered_by_search.taken
         return frozenset(
-            behaviour(frozenset((one.kernel, f"{one.file}:{one.line}", one.way))) for one in taken
+            behaviour(frozenset((branch.kernel, f"{branch.file}:{branch.line}", branch.way)))
+            for branch in taken
         )
 
     def _compiled(self) -> Kernels:

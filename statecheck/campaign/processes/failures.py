@@ -105,7 +105,7 @@ class Failures:
         note = " ".join(filter(None, (note, sanitizer, diagnosis.note)))
         # Before it is explained: whatever happens to the report, this stands.
         kept = self._into_corpus(diagnosis.case)
-        alike = [one for one in self.failing if one not in self._task.known and one != own]
+        alike = [bucket for bucket in self.failing if bucket not in self._task.known and bucket != own]
         stands = str(kept) if kept.is_file() else ""
         diagnosis = explain(diagnosis, self._worker.bench.subject)
         found = Found((own, *alike), diagnosis.case.to_data(), "", stands, note, shrunk=shrunk)

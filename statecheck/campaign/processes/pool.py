@@ -26,16 +26,16 @@ class WorkerPool:
 
     @property
     def busy(self) -> list[WorkerHandle]:
-        return [one for one in self.workers if one.task is not None]
+        return [worker for worker in self.workers if worker.task is not None]
 
     @property
     def is_starting(self) -> bool:
         """Whether a worker is not ready yet."""
-        return any(not one.ready for one in self.workers)
+        return any(not worker.ready for worker in self.workers)
 
     def spawn(self) -> WorkerHandle:
         """A worker more, on the usable device with the fewest."""
-        gpu = min(self.gpus.usable, key=lambda gpu: sum(one.gpu is gpu for one in self.workers))
+        gpu = min(self.gpus.usable, key=lambda gpu: sum(worker.gpu is gpu for worker in self.workers))
         worker = spawn_worker(replace(self.setting, share=gpu.address, gpu=gpu.index), gpu)
         self.workers.append(worker)
         return worker
@@ -57,7 +57,10 @@ class WorkerPool:
 
     def wait(self, seconds: float) -> None:
         """Until a worker sends something, or this time is over."""
-        wait([one.pipe for one in self.workers if one.task is not None or not one.ready], timeout=seconds)
+        wait(
+            [worker.pipe for worker in self.workers if worker.task is not None or not worker.ready],
+            timeout=seconds,
+        )
 
     def events(self) -> Iterator[tuple[WorkerHandle, Event]]:
         """What has happened since the last time. A worker that is replaced meanwhile has no further events."""
@@ -90,4 +93,4 @@ class WorkerPool:
 
     def lost_with(self, gpu: Gpu) -> list[WorkerHandle]:
         """The workers of a device."""
-        return [one for one in self.workers if one.gpu is gpu]
+        return [worker for worker in self.workers if worker.gpu is gpu]

@@ -77,11 +77,11 @@ class Comparison:
 
 def compared(now: CampaignRecord, before: CampaignRecord | None) -> Comparison:
     """`now` beside `before`."""
-    met = {one.id for one in before.buckets} if before is not None else set()
-    standings = {one.id: _standing(one, met, now) for one in now.buckets}
-    since = {one.id: _since(one, now) for one in now.buckets}
+    met = {bucket.id for bucket in before.buckets} if before is not None else set()
+    standings = {bucket.id: _standing(bucket, met, now) for bucket in now.buckets}
+    since = {bucket.id: _since(bucket, now) for bucket in now.buckets}
     new, regressions, known, still = (
-        tuple(one for one in now.buckets if standings[one.id] == kind) for kind in _STANDINGS
+        tuple(bucket for bucket in now.buckets if standings[bucket.id] == kind) for kind in _STANDINGS
     )
     alone = Comparison(before, new, regressions, known, still, since=since, standings=standings)
     return alone if before is None else _beside(alone, now, before)
@@ -98,29 +98,29 @@ def _standing(bucket: BucketRecord, met: set[str], now: CampaignRecord) -> str:
 
 def _beside(alone: Comparison, now: CampaignRecord, before: CampaignRecord) -> Comparison:
     """`alone` with what takes two campaigns."""
-    missing = [one for one in before.buckets if one.id not in alone.standings]
-    failing = tuple(one for one in missing if _replay_fails(one, now))
-    ids, ran = {one.id for one in failing}, {one.name for one in now.properties if one.examples}
-    rest = [one for one in missing if one.id not in ids]
+    missing = [bucket for bucket in before.buckets if bucket.id not in alone.standings]
+    failing = tuple(bucket for bucket in missing if _replay_fails(bucket, now))
+    ids, ran = {bucket.id for bucket in failing}, {row.name for row in now.properties if row.examples}
+    rest = [bucket for bucket in missing if bucket.id not in ids]
     reached, was = _reached(now), _reached(before)
     return replace(
         alone,
         still=alone.still + failing,
-        gone=tuple(one for one in rest if one.property in ran),
-        untried=tuple(one for one in rest if one.property not in ran),
+        gone=tuple(bucket for bucket in rest if bucket.property in ran),
+        untried=tuple(bucket for bucket in rest if bucket.property not in ran),
         statuses=_statuses(now, before),
-        marks_lost=tuple(sorted(was & ({one.name for one in now.marks} - reached))),
+        marks_lost=tuple(sorted(was & ({mark.name for mark in now.marks} - reached))),
         marks_gained=tuple(sorted(reached - was)),
         rate=_rate(now, before),
         rates=_rates(now, before),
-        since=alone.since | {one.id: _since(one, before) for one in missing + _undated(before, now)},
+        since=alone.since | {bucket.id: _since(bucket, before) for bucket in missing + _undated(before, now)},
     )
 
 
 def _undated(before: CampaignRecord, now: CampaignRecord) -> list[BucketRecord]:
     """Those of before that now has without knowing since when: where its corpus could not be read, for one."""
-    ids = {one.id for one in now.buckets if not one.first_seen.get("date")}
-    return [one for one in before.buckets if one.id in ids]
+    ids = {bucket.id for bucket in now.buckets if not bucket.first_seen.get("date")}
+    return [bucket for bucket in before.buckets if bucket.id in ids]
 
 
 def _since(bucket: BucketRecord, record: CampaignRecord) -> str:
@@ -131,7 +131,7 @@ def _since(bucket: BucketRecord, record: CampaignRecord) -> str:
 
 def _replay_fails(bucket: BucketRecord, now: CampaignRecord) -> bool:
     """Whether its case in the corpus, whose name ends with its id, still fails."""
-    failed = (PurePath(one.file).name for one in now.corpus if one.verdict == "FAILED")
+    failed = (PurePath(replay.file).name for replay in now.corpus if replay.verdict == "FAILED")
     return any(name.endswith(f"-{bucket.id}.json") for name in failed)
 
 
@@ -142,11 +142,11 @@ def _statuses(now: CampaignRecord, before: CampaignRecord) -> tuple[StatusChange
 
 
 def _status_by_name(record: CampaignRecord) -> dict[str, str]:
-    return {one.name: one.status for one in record.properties}
+    return {row.name: row.status for row in record.properties}
 
 
 def _reached(record: CampaignRecord) -> set[str]:
-    return {one.name for one in record.marks if one.examples}
+    return {mark.name for mark in record.marks if mark.examples}
 
 
 def _rate(now: CampaignRecord, before: CampaignRecord) -> RateChange | None:
@@ -156,8 +156,8 @@ def _rate(now: CampaignRecord, before: CampaignRecord) -> RateChange | None:
 
 
 def _rates(now: CampaignRecord, before: CampaignRecord) -> tuple[RateChange, ...]:
-    old = {one.name: one for one in before.properties}
-    pairs = ((one, old[one.name]) for one in now.properties if one.name in old)
+    old = {row.name: row for row in before.properties}
+    pairs = ((row, old[row.name]) for row in now.properties if row.name in old)
     found = [RateChange(one.name, other.rate, one.rate) for one, other in pairs if _measured(one, other)]
     return tuple(sorted(found, key=lambda one: (-_size(one), one.name)))
 
@@ -188,7 +188,7 @@ def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | 
         except (OSError, ValueError, TypeError) as error:
             warnings.append(f"{path} is left out of the comparison: {error}")
     earlier = [one for one in found if one[:2] < limit]
-    return max(earlier, key=lambda one: one[:2], default=(None, "", None))[2], tuple(warnings)
+    return max(earlier, key=lambda found: found[:2], default=(None, "", None))[2], tuple(warnings)
 
 
 def _alike(record: CampaignRecord, now: CampaignRecord) -> bool:

@@ -32,11 +32,11 @@ class Keeper:
 
     def save(self, buckets: Iterable[BucketRecord]) -> None:
         """Into the corpus, those that are new or smaller than what came before."""
-        for one in buckets:
-            size = size_of(one.case)
-            if one.id not in self._saved or size < self._saved[one.id]:
-                self._saved[one.id] = size
-                self._told(one, self._into_corpus)
+        for bucket in buckets:
+            size = size_of(bucket.case)
+            if bucket.id not in self._saved or size < self._saved[bucket.id]:
+                self._saved[bucket.id] = size
+                self._told(bucket, self._into_corpus)
 
     def reported(self, bucket: BucketRecord) -> BucketRecord:
         """The bucket with the places of its case and of its own report, which are written."""
@@ -90,7 +90,7 @@ def _case(bucket: BucketRecord) -> Case:
 
 def write_down(record: CampaignRecord, reports: Path, keeper: Keeper) -> CampaignRecord:
     """Write the campaign's folder, its buckets' reports and their cases; returns the record as it is written."""
-    buckets = [keeper.reported(one) for one in record.buckets]
+    buckets = [keeper.reported(bucket) for bucket in record.buckets]
     previous, warnings = find_previous(reports, record)
     troubles = dict.fromkeys([*record.troubles, *keeper.conclude(), *warnings])
     whole = replace(record, buckets=buckets, troubles=list(troubles))

@@ -70,7 +70,7 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
     _check_same(records, names or [f"record {number}" for number in range(len(records))])
     if records[0].shards == 1 and len(records) == 1:
         return records[0]
-    shards = {one.shard: one for one in sorted(records, key=lambda one: one.shard)}
+    shards = {record.shard: record for record in sorted(records, key=lambda record: record.shard)}
     whole = added([Part(f"shard {shard_name(shard, one.shards)}", one) for shard, one in shards.items()])
     missing = sorted(set(range(records[0].shards)) - set(shards))
     whole.troubles += [f"shard {shard_name(shard, records[0].shards)} is missing" for shard in missing]
@@ -108,14 +108,14 @@ def _amounts(parts: Sequence[Part]) -> dict[str, Any]:
     """How much was run, and whether all of it."""
     records = [part.record for part in parts]
     return {
-        "engines": sum(one.engines for one in records),
+        "engines": sum(record.engines for record in records),
         "seconds": max(part.after + part.record.seconds for part in parts),
-        "budget": max((one.budget for one in records if one.budget is not None), default=None),
-        "examples_wanted": _total(one.examples_wanted for one in records),
-        "rounds": sum(one.rounds for one in records),
-        "complete": all(one.complete for one in records),
-        "interrupted": any(one.interrupted for one in records),
-        "fail_on_untested": any(one.fail_on_untested for one in records),
+        "budget": max((record.budget for record in records if record.budget is not None), default=None),
+        "examples_wanted": _total(record.examples_wanted for record in records),
+        "rounds": sum(record.rounds for record in records),
+        "complete": all(record.complete for record in records),
+        "interrupted": any(record.interrupted for record in records),
+        "fail_on_untested": any(record.fail_on_untested for record in records),
     }
 
 
@@ -123,13 +123,15 @@ def _surroundings(parts: Sequence[Part]) -> dict[str, Any]:
     """Where and with what the parts ran, and what went wrong on their own side."""
     records = [part.record for part in parts]
     return {
-        "commit": _joined(one.commit for one in records),
+        "commit": _joined(record.commit for record in records),
         "gpus": {f"{part.name}: {key}": name for part in parts for key, name in part.record.gpus.items()},
-        "began": min((one.began for one in records), key=_moment),
+        "began": min((record.began for record in records), key=_moment),
         "environment": _environment(records),
         "troubles": _troubles(parts),
         "remarks": [*dict.fromkeys(_each(records, "remarks"))],
-        "canary": _joined(one.canary for one in records) if all(one.canary for one in records) else "",
+        "canary": _joined(record.canary for record in records)
+        if all(record.canary for record in records)
+        else "",
     }
 
 
@@ -137,20 +139,20 @@ def _results(parts: Sequence[Part]) -> dict[str, Any]:
     """What the parts found, reached and launched."""
     records, buckets = [part.record for part in parts], _buckets(parts)
     return {
-        "properties": _grouped(_each(records, "properties"), lambda one: one.name, _property),
+        "properties": _grouped(_each(records, "properties"), lambda row: row.name, _property),
         "buckets": buckets,
-        "marks": _grouped(_marks(parts), lambda one: one.name, _mark),
-        "corpus": _grouped(_each(records, "corpus"), lambda one: one.file, _replayed),
-        "known": _grouped(_each(records, "known"), lambda one: one.id, _known),
+        "marks": _grouped(_marks(parts), lambda mark: mark.name, _mark),
+        "corpus": _grouped(_each(records, "corpus"), lambda replay: replay.file, _replayed),
+        "known": _grouped(_each(records, "known"), lambda defect: defect.id, _known),
         "kernels": _kernels(records),
         "launched": records_of(coverage_of(_each(records, "launched"))),
-        "faults": _summed(one.faults for one in records),
+        "faults": _summed(record.faults for record in records),
         "series": _series(parts, buckets),
     }
 
 
 def _each(records: Iterable[CampaignRecord], name: str) -> list[Any]:
-    return [item for one in records for item in getattr(one, name)]
+    return [item for record in records for item in getattr(record, name)]
 
 
 def _grouped(
@@ -183,8 +185,8 @@ def _moment(began: str) -> datetime:
 
 
 def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
-    names = dict.fromkeys(name for one in records for name in one.environment)
-    return {name: _joined(one.environment.get(name, "") for one in records) for name in names}
+    names = dict.fromkeys(name for record in records for name in record.environment)
+    return {name: _joined(record.environment.get(name, "") for record in records) for name in names}
 
 
 def _rank(order: Sequence[str], value: str) -> int:
@@ -192,21 +194,21 @@ def _rank(order: Sequence[str], value: str) -> int:
 
 
 def _property(group: list[PropertyRecord]) -> PropertyRecord:
-    strongest = min(group, key=lambda one: _rank(_STATUSES, one.status))
+    strongest = min(group, key=lambda record: _rank(_STATUSES, record.status))
     return replace(
         strongest,
-        examples=sum(one.examples for one in group),
-        seconds=sum(one.seconds for one in group),
-        behaviours=max(one.behaviours for one in group),
-        launches=any(one.launches for one in group),
-        compared=sum(one.compared for one in group),
-        outside=_summed(one.outside for one in group),
-        not_offered=_summed(one.not_offered for one in group),
-        discarded=sum(one.discarded for one in group),
-        known=_summed(one.known for one in group),
-        no_evidence=_summed(one.no_evidence for one in group),
-        unchecked=_summed(one.unchecked for one in group),
-        parts=sum(one.parts for one in group),
+        examples=sum(record.examples for record in group),
+        seconds=sum(record.seconds for record in group),
+        behaviours=max(record.behaviours for record in group),
+        launches=any(record.launches for record in group),
+        compared=sum(record.compared for record in group),
+        outside=_summed(record.outside for record in group),
+        not_offered=_summed(record.not_offered for record in group),
+        discarded=sum(record.discarded for record in group),
+        known=_summed(record.known for record in group),
+        no_evidence=_summed(record.no_evidence for record in group),
+        unchecked=_summed(record.unchecked for record in group),
+        parts=sum(record.parts for record in group),
     )
 
 
@@ -219,25 +221,25 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _known(group: list[KnownRecord]) -> KnownRecord:
     """A defect that showed in one part showed."""
-    strongest = min(group, key=lambda one: _rank(_STANDINGS, one.standing))
-    properties = _summed(one.properties for one in group)
+    strongest = min(group, key=lambda record: _rank(_STANDINGS, record.standing))
+    properties = _summed(record.properties for record in group)
     return replace(strongest, properties=properties)
 
 
 def _buckets(parts: Sequence[Part]) -> list[BucketRecord]:
     """Each once, in the order in which they were found."""
-    moved = [replace(one, at=part.after + one.at) for part in parts for one in part.record.buckets]
-    return sorted(_grouped(moved, lambda one: one.id, _bucket), key=lambda one: one.at)
+    moved = [replace(bucket, at=part.after + bucket.at) for part in parts for bucket in part.record.buckets]
+    return sorted(_grouped(moved, lambda bucket: bucket.id, _bucket), key=lambda bucket: bucket.at)
 
 
 def _bucket(group: list[BucketRecord]) -> BucketRecord:
-    smallest = min(group, key=lambda one: size_of(one.case))
-    seen = [one.first_seen for one in group if one.first_seen]
+    smallest = min(group, key=lambda record: size_of(record.case))
+    seen = [record.first_seen for record in group if record.first_seen]
     first = min(seen, key=lambda one: one.get("date") or "9999", default={})
     return replace(
         smallest,
-        examples=sum(one.examples for one in group),
-        at=min(one.at for one in group),
+        examples=sum(record.examples for record in group),
+        at=min(record.at for record in group),
         first_seen=first,
     )
 
@@ -250,20 +252,20 @@ def size_of(case: dict[str, Any]) -> tuple[bool, int, str]:
 
 def _marks(parts: Sequence[Part]) -> list[MarkRecord]:
     return [
-        one if one.at is None else replace(one, at=part.after + one.at)
+        mark if mark.at is None else replace(mark, at=part.after + mark.at)
         for part in parts
-        for one in part.record.marks
+        for mark in part.record.marks
     ]
 
 
 def _mark(group: list[MarkRecord]) -> MarkRecord:
-    reached = [one for one in group if one.examples]
-    first = min(reached, key=lambda one: float("inf") if one.at is None else one.at, default=group[0])
-    return replace(first, examples=sum(one.examples for one in group))
+    reached = [record for record in group if record.examples]
+    first = min(reached, key=lambda mark: float("inf") if mark.at is None else mark.at, default=group[0])
+    return replace(first, examples=sum(record.examples for record in group))
 
 
 def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
-    return min(group, key=lambda one: _rank(_VERDICTS, one.verdict))
+    return min(group, key=lambda record: _rank(_VERDICTS, record.verdict))
 
 
 def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
@@ -288,8 +290,8 @@ def _troubles(parts: Sequence[Part]) -> list[str]:
 
 def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:
     """Where all parts together stood, at moments of any of them; a part stands still between its own."""
-    tracks = [[replace(one, at=part.after + one.at) for one in part.record.series] for part in parts]
-    times = sorted({one.at for track in tracks for one in track})
+    tracks = [[replace(point, at=part.after + point.at) for point in part.record.series] for part in parts]
+    times = sorted({point.at for track in tracks for point in track})
     step = -(-len(times) // _MOMENTS) or 1
     # From the end, so that the last moment is always among them.
     grid = times[::-1][::step][::-1]
@@ -299,11 +301,11 @@ def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[Prog
 
 def _standing(track: Sequence[ProgressPoint], grid: Sequence[float]) -> list[ProgressPoint]:
     """The latest of a part's moments at each time."""
-    times = [one.at for one in track]
+    times = [point.at for point in track]
     start = ProgressPoint(0.0, 0, 0, 0)
     return [track[place - 1] if (place := bisect_right(times, at)) else start for at in grid]
 
 
 def _moment_of(at: float, now: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
-    examples, behaviours = sum(one.examples for one in now), max(one.behaviours for one in now)
-    return ProgressPoint(at, examples, behaviours, sum(one.at <= at for one in buckets))
+    examples, behaviours = sum(point.examples for point in now), max(point.behaviours for point in now)
+    return ProgressPoint(at, examples, behaviours, sum(bucket.at <= at for bucket in buckets))

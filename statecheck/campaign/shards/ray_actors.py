@@ -104,7 +104,7 @@ class ActorSeat:
 
     def _tell(self, unit: int, record: CampaignRecord) -> None:
         """Send what the unit has found, soon after it is found, so that it is not lost with the machine."""
-        found, now = frozenset(one.id for one in record.buckets), time.monotonic()
+        found, now = frozenset(bucket.id for bucket in record.buckets), time.monotonic()
         if found and (found - self._told or now - self._told_at > _TELL_SECONDS):
             self._told, self._told_at = found, now
             self._mailbox.put.remote(unit, record.to_json())

@@ -293,7 +293,7 @@ def _brief(error: Exception) -> str:
 
 def _waiting(record: CampaignRecord) -> bool:
     """Some property did not get its turn, as may happen in a small unit."""
-    return any(one.status == Status.NOT_TESTED.value and not one.examples for one in record.properties)
+    return any(row.status == Status.NOT_TESTED.value and not row.examples for row in record.properties)
 
 
 def _cut_short(record: CampaignRecord) -> str:

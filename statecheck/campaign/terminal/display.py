@@ -43,20 +43,20 @@ def summary(record: CampaignRecord, width: int = 200) -> Table:
 
     In a terminal of `width` columns: numbers that have no room beside the names and verdicts are left out.
     """
-    shown = [name for name in _ENDED_BEFORE if any(_ended(one)[name] for one in record.properties)]
+    shown = [name for name in _ENDED_BEFORE if any(_ended(row)[name] for row in record.properties)]
     every = ("examples", "compared", *shown, "examples/s")
     columns = _fitting(every, width)
     left_out = ", ".join(every[len(columns) :])
     caption = f"{left_out}: on the page, or in a wider terminal" if left_out else None
     table = _table(columns, caption=caption, caption_justify="left")
-    for one in record.properties:
-        rate = f"{one.rate:,.0f}" if one.examples else ""
-        numbers = {"examples": one.examples, "compared": one.compared, **_ended(one)}
+    for row in record.properties:
+        rate = f"{row.rate:,.0f}" if row.examples else ""
+        numbers = {"examples": row.examples, "compared": row.compared, **_ended(row)}
         told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
-        style = _BY_VALUE.get(one.status, "")
+        style = _BY_VALUE.get(row.status, "")
         table.add_row(
-            BrokenName(on_one_line(one.short)),
-            Text(on_one_line(one.status), style),
+            BrokenName(on_one_line(row.short)),
+            Text(on_one_line(row.status), style),
             *(told[name] for name in columns),
         )
     return table
@@ -149,14 +149,15 @@ class Display:
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
     ledger, plan = campaign.ledger, campaign.plan
     found = [
-        (one.id, f"FALSIFIED {one.id}: {one.named}: {said(one.message)}") for one in ledger.buckets.values()
+        (bucket.id, f"FALSIFIED {bucket.id}: {bucket.named}: {said(bucket.message)}")
+        for bucket in ledger.buckets.values()
     ]
     found += [
         (name, f"ERROR: {name}: {said(_last_line(one))}")
         for name, one in ledger.standings.items()
         if one.error
     ]
-    found += [(one, f"trouble: {said(one)}") for one in ledger.troubles]
+    found += [(trouble, f"trouble: {said(trouble)}") for trouble in ledger.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
         from statecheck.campaign.plan import seed_of
 
@@ -192,13 +193,15 @@ def _importance(one: Standing) -> int:
 def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
     ledger, plan, spent = campaign.ledger, campaign.plan, campaign.at
-    falsified = sum(one.status is Status.FALSIFIED for one in ledger.standings.values())
-    running = [one.tested.id or one.name for one in ledger.standings.values() if one.running]
+    falsified = sum(standing.status is Status.FALSIFIED for standing in ledger.standings.values())
+    running = [
+        standing.tested.id or standing.name for standing in ledger.standings.values() if standing.running
+    ]
     running += [f"the report of known defect {name}" for name in sorted(campaign.reporting)]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
     rate = ledger.examples / max(spent, 1e-9)
-    reached = sum(one.examples > 0 for one in ledger.marks.values())
+    reached = sum(mark.examples > 0 for mark in ledger.marks.values())
     return (
         f"{spent:4.0f} s{of}: {ledger.examples:,} examples, {rate:,.0f}/s, {ledger.behaviours:,} behaviours, "
         f"{reached} of {len(ledger.marks)} marks, {falsified} falsified{now}"
@@ -207,9 +210,9 @@ def line(campaign: Campaign) -> str:
 
 def conclusion(record: CampaignRecord) -> str:
     """The campaign in one line."""
-    counts = {status: sum(one.status == status.value for one in record.properties) for status in Status}
+    counts = {status: sum(row.status == status.value for row in record.properties) for status in Status}
     told = [f"{count} {status.value}" for status, count in counts.items() if count]
-    standings = [one.standing for one in record.known]
+    standings = [defect.standing for defect in record.known]
     for standing in dict.fromkeys(standings):
         count = standings.count(standing)
         what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")

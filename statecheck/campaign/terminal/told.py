@@ -27,10 +27,10 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
     for group in grouped(record.buckets):
         _tell_group(tell, group, record.device)
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
-    for one in record.properties:
-        if one.status in wrong:
-            tell(f"\n{said(one.status)}: {said(one.named)}\n  {said(one.detail)}")
-    listed = {one.id for one in record.buckets}
+    for row in record.properties:
+        if row.status in wrong:
+            tell(f"\n{said(row.status)}: {said(row.named)}\n  {said(row.detail)}")
+    listed = {bucket.id for bucket in record.buckets}
     for entry in record.corpus:
         # A case that fails again stands among the failures already.
         if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT") and bucket_in(entry.file) not in listed:
@@ -42,7 +42,7 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
             tell(f"{status.value}: {_listed(names)}: {said(reason)}")
-    unchecked = sorted({place for one in record.properties for place in one.unchecked})
+    unchecked = sorted({place for row in record.properties for place in row.unchecked})
     if unchecked:
         tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
     for one in record.properties:
@@ -53,9 +53,9 @@ def tell_failures(tell: Tell, record: CampaignRecord) -> None:
 def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
     """The properties of that status, by the reason; those that only lacked time have a line of their own."""
     found: dict[str, list[str]] = {}
-    for one in record.properties:
-        if one.status == status.value and not one.lacked_time:
-            found.setdefault(one.detail, []).append(one.short)
+    for row in record.properties:
+        if row.status == status.value and not row.lacked_time:
+            found.setdefault(row.detail, []).append(row.short)
     return found
 
 
@@ -73,7 +73,7 @@ def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, l
 
 def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
-    names = [one.short for one in record.properties if one.lacked_time]
+    names = [row.short for row in record.properties if row.lacked_time]
     if not names:
         return ""
     told = f"not tested for want of time: {_listed(names)}"
@@ -90,8 +90,8 @@ def budget_that_would_do(record: CampaignRecord) -> int:
     """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
     if record.budget is None:
         return 0
-    applicable = [one for one in record.properties if one.status != Status.NOT_APPLICABLE.value]
-    reached = sum(not one.lacked_time for one in applicable)
+    applicable = [row for row in record.properties if row.status != Status.NOT_APPLICABLE.value]
+    reached = sum(not row.lacked_time for row in applicable)
     # What comes last costs most.
     wanted = 1.5 * record.budget * len(applicable) / max(1, reached)
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
@@ -143,20 +143,20 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     for column in ("examples", "properties"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("title", ratio=1)
-    for one in defects:
-        standing = cell(one.standing, "bold red" if one.stale else "")
-        numbers = (f"{one.examples:,}", f"{len(one.properties)}")
-        table.add_row(BrokenName(on_one_line(one.id)), standing, *numbers, cell(one.title))
+    for defect in defects:
+        standing = cell(defect.standing, "bold red" if defect.stale else "")
+        numbers = (f"{defect.examples:,}", f"{len(defect.properties)}")
+        table.add_row(BrokenName(on_one_line(defect.id)), standing, *numbers, cell(defect.title))
     return table if table.row_count else None
 
 
 def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
     """Where each known defect is told of, the properties that it showed in, and its report."""
-    for one in (one for one in defects if one.standing != "not tried"):
-        tell(f"\nknown defect {said(one.id)}: {said(one.standing)}\n  {said(one.link)}")
-        if one.properties:
-            tell(f"  in {said(', '.join(sorted(one.properties)))}")
-        if one.remark:
-            tell(f"  {said(one.remark)}")
-        if one.report:
-            tell(f"  report: {_report(one.report)}")
+    for defect in (defect for defect in defects if defect.standing != "not tried"):
+        tell(f"\nknown defect {said(defect.id)}: {said(defect.standing)}\n  {said(defect.link)}")
+        if defect.properties:
+            tell(f"  in {said(', '.join(sorted(defect.properties)))}")
+        if defect.remark:
+            tell(f"  {said(defect.remark)}")
+        if defect.report:
+            tell(f"  report: {_report(defect.report)}")
