@@ -17,20 +17,20 @@ _MOST = 100
 
 @contextmanager
 def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
-    """The plan, whose folder nobody else writes while this is entered, as far as the file system can tell.
+    """The plan, whose folder no other process writes while this is entered, if the file system has locks.
 
     Args:
-        named: the name was chosen by somebody. Of a name by the time there may be another one.
+        named: the name was given. A name by the time gets a number if there is such a campaign.
 
     Raises:
-        ValueError: somebody else is at it.
+        ValueError: another process runs the campaign.
     """
     found, lock = _locked(plan) if named else _fresh(plan)
     try:
         yield found
     finally:
         if lock is not None:
-            # While the lock is held, so that nobody claims a folder that is about to go.
+            # While the lock is held, so that no process claims a folder that is about to be removed.
             _leave(_folder(found))
             os.close(lock)
 

@@ -1,6 +1,6 @@
 """Failing cases that are kept for good: a file for each bucket, in a folder that many may write to at once.
 
-Whoever is killed and whatever is full, a case that was added stands somewhere: in the corpus, in the fallback folder, in a
+If a process is killed or a disk is full, a case that was added is still written: to the corpus, to the fallback folder, to a
 temporary one, or at last on the standard error. `Corpus.troubles` tells where it is not in the corpus.
 """
 
@@ -71,7 +71,7 @@ class Corpus:
         There is no such file only where no folder took it: then the case was printed to the standard error.
 
         Args:
-            first_seen: {"date", "commit"}, for a bucket that nobody has met before.
+            first_seen: {"date", "commit"}, for a bucket that was never met before.
         """
         name, weight = file_name(case), _weight(case)
         kept = self._kept.get(name)
@@ -145,7 +145,7 @@ def path_of(text: str, folder: Path) -> Path:
     """What a person means: the path of a case, or one of the corpus in `folder` by `Corpus.find`.
 
     Raises:
-        ValueError: no such file, though what looks like a path is left to whoever opens it.
+        ValueError: no such case. What looks like a path is returned, and opening it fails.
     """
     path = Path(text).absolute()
     if path.is_file():
@@ -175,11 +175,11 @@ def replayed(
     except Exception as error:
         # A file may say anything, and one that means nothing is no reason to give up all the others.
         return CorpusRecord(entry.path.name, "UNREADABLE", f"{type(error).__name__}: {error}"), None
-    told = CorpusRecord(entry.path.name, found.verdict, found.message)
+    record = CorpusRecord(entry.path.name, found.verdict, found.message)
     if found.verdict != "FAILED":
-        return told, None
+        return record, None
     same = bucket_of(found.case) == bucket_of(entry.case)
-    return told, found.case if same else replace(found.case, subject=target.name)
+    return record, found.case if same else replace(found.case, subject=target.name)
 
 
 def file_name(case: Case) -> str:
@@ -236,7 +236,7 @@ def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
     if held is None or weight < _weight(held):
         # Of the source, it is this case's that tells whether a replay without a failure means something.
         earlier = held.first_seen if held is not None else {}
-        first_seen = case.first_seen | {name: told for name, told in earlier.items() if name != SOURCE}
+        first_seen = case.first_seen | {name: value for name, value in earlier.items() if name != SOURCE}
         write_whole(path, replace(case, first_seen=first_seen).to_json(), new=held is None)
     else:
         weight = _weight(held)
@@ -244,7 +244,7 @@ def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
 
 
 def _place_of(path: Path) -> tuple[Path, Case | None]:
-    """Where the bucket's case stands or should, beside files that cannot be read: they are nobody's to overwrite."""
+    """The path of the bucket's case. A file that cannot be read is never overwritten: the case goes beside it, with a number."""
     stem, problem = path.stem, ""
     for number in range(2, _BESIDE):
         entry = read(path)
@@ -263,7 +263,7 @@ def sweep(folder: Path) -> None:
 
 
 def _left_behind(path: Path) -> bool:
-    """Old enough, and of nobody who lives. Of writers elsewhere nobody knows; who loses a file writes it again."""
+    """Older than an hour, and its process is gone. A writer on another machine may live for a day; it writes a lost file again."""
     age = time.time() - path.stat().st_mtime
     found = re.search(r"\.(\w+)\.(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
     if found is None or found[1] != HOST:
@@ -278,5 +278,5 @@ def lives(process: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        """It is somebody else's."""
+        """It is another user's."""
     return True

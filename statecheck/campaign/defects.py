@@ -49,7 +49,7 @@ def label(name: str, declared: KnownDeviation) -> str:
 class Defect:
     """A known defect as a campaign sees it: in how many examples of which properties it showed, and where the report is.
 
-    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `remark` tells what is to be told besides.
+    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `remark` is another sentence for the reader.
     """
 
     name: str
@@ -143,7 +143,7 @@ class KnownDefects:
 
     @property
     def waiting(self) -> list[Defect]:
-        """Those that showed in a task, and that nobody has reported or is reporting."""
+        """Those that showed in a task and have no report yet, nor one that is being written."""
         return [defect for defect in self.all.values() if defect.can_be_reported and not defect.attempted]
 
     def reserve(self, budget: float, workers: int) -> float:

@@ -39,7 +39,7 @@ class Ledger:
     Args:
         skipped: reasons by property that does not apply.
         expected: the marks that should be reached.
-        first_seen: date and commit of buckets that nobody has met before.
+        first_seen: date and commit for buckets that were never met before.
         corpus: takes cases that workers could not write.
     """
 

@@ -229,7 +229,7 @@ class Outcomes:
             with suppress(OSError, ValueError):
                 self._ledger.replayed(failed, path, Case.load(path).to_data())
         elif not task.isolated:
-            # What ends a worker is a finding, where it can be told from one that another process has killed.
+            # A case that ends its worker is a finding, unless another process has killed the worker.
             self._queue.put_first(replace(task, isolated=True))
         else:
             self._ledger.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})

@@ -30,7 +30,7 @@ class Pending:
     """What one worker has in hand: the smallest case of each bucket that it met in a task.
 
     Args:
-        trouble: is told what could not be written.
+        trouble: called with what could not be written.
         otherwise: keeps a case that could not be written here.
     """
 

@@ -147,7 +147,7 @@ class CampaignRecord:
         """The record in a file.
 
         Raises:
-            OSError: there is no such file, or nobody may read it.
+            OSError: there is no such file, or it may not be read.
             ValueError: no regular file, too large, or no record; names the file.
         """
         try:

@@ -117,8 +117,8 @@ class Recovery:
         """The known defect that a case shows. Conditions are asked apart: the worker may have ended in one of them."""
         matcher = self._defects.matcher
         name = matcher.name_apart(case)
-        for told in matcher.errors:
-            self._ledger.trouble(told)
+        for error in matcher.errors:
+            self._ledger.trouble(error)
         return name
 
     def _reported(self, case: Case, folder: Path, note: str) -> str:

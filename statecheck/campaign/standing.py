@@ -33,7 +33,7 @@ class Standing:
         error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
         given_up: it is not explored any more.
         unfinished: what was still running when the campaign's time was up.
-        remark: what is to be told besides.
+        remark: another sentence for the reader.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
         fresh: behaviours that were new in the round before.
         running: how many workers are at it.
@@ -98,8 +98,8 @@ class Standing:
         if self.reason:
             return self.reason
         found = self.message if self.buckets else self.error or self.stale or self.unfinished
-        told = found or verdict_of(self.counts, known=bool(self.deviations)).reason
-        return "; ".join(filter(None, (told, self.remark)))
+        reason = found or verdict_of(self.counts, known=bool(self.deviations)).reason
+        return "; ".join(filter(None, (reason, self.remark)))
 
     @property
     def known(self) -> frozenset[str]:

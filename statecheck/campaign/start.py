@@ -1,4 +1,4 @@
-"""What a campaign begins with, and how it is told to end."""
+"""What a campaign begins with, and the signals that end it."""
 
 from __future__ import annotations
 

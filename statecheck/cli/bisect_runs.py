@@ -101,7 +101,7 @@ def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
     say(many)
     if not asked:
         say(f"{option('releases', '0.25.1,0.33.0')} tries only these")
-    return search(bisection, _told(replays.on_release), first, everything=options.all)
+    return search(bisection, _saying(replays.on_release), first, everything=options.all)
 
 
 def _listed(text: str) -> list[str]:
@@ -138,7 +138,7 @@ def _over_commits(options: argparse.Namespace, replays: Replays) -> Bisection:
     version = os.environ.get("VLLM", "").strip()
     with _own_folder(wanted.checkout) as folder:
         try_commit = partial(replays.on_commit, commits, folder, version)
-        return search(bisection, _told(try_commit), everything=options.all)
+        return search(bisection, _saying(try_commit), everything=options.all)
 
 
 @contextmanager
@@ -170,13 +170,13 @@ def _announce(bisection: Bisection, first: Sequence[str], options: argparse.Name
         say(f"{what}: {sure} of them are tried first, then about {more} for each change between two of these")
 
 
-def _told(try_version: Callable[[str], TriedVersion]) -> Callable[[str], TriedVersion]:
-    def told(name: str) -> TriedVersion:
+def _saying(try_version: Callable[[str], TriedVersion]) -> Callable[[str], TriedVersion]:
+    def try_and_say(name: str) -> TriedVersion:
         found = try_version(name)
         say(f"{name}: {found.verdict} ({found.seconds:.0f} s): {said(found.message)}")
         return found
 
-    return told
+    return try_and_say
 
 
 def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ def run_campaign(
     """Run it, show what it comes to, and write its folder; the exit code.
 
     Args:
-        named: the name was chosen by somebody.
+        named: the name was given, not made of the time.
         ray: address of a cluster to spread it over, "" for none.
         more: shows what else there is to tell, from the campaign.
 
@@ -100,7 +100,7 @@ def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More |
     with Display(out) as display:
         campaign = Campaign(plan, display.watch, resumed)
         record = campaign.run()
-        # Whoever is impatient with a campaign that ends would keep it from saying what it found.
+        # Ctrl-C again while it ends would keep it from saying what it found.
         with uninterrupted():
             display.watch(campaign)
     with uninterrupted():
@@ -113,7 +113,7 @@ def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More |
 
 def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
     from statecheck.campaign.terminal.display import kernels, summary
-    from statecheck.campaign.terminal.told import known_table, tell_failures, tell_known
+    from statecheck.campaign.terminal.results import known_table, print_failures, print_known
 
     out.print(summary(record, out.width))
     _show_kernels(out, kernels(record), say)
@@ -121,8 +121,8 @@ def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
     if table is not None:
         out.print()
         out.print(table)
-    tell_known(say, record.known)
-    tell_failures(say, record)
+    print_known(say, record.known)
+    print_failures(say, record)
 
 
 def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
@@ -142,7 +142,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
     record.troubles += [warning for warning in warnings if warning not in record.troubles]
     try:
         write_reports(record, reports / "campaigns" / plan.name, previous)
-        # Under a name that does not change, for whoever looks for the latest one.
+        # The latest record, under a name that does not change.
         record.save(reports / FILE)
     except OSError as error:
         say(f"{near(reports)} could not be written: {error.strerror or error}")
@@ -153,12 +153,12 @@ def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
     from statecheck.campaign.shards.ray_cluster import run_on_ray
     from statecheck.text.terminal import said
 
-    told: set[str] = set()
+    shown: set[str] = set()
 
     def watch(record: CampaignRecord) -> None:
         for bucket in record.buckets:
-            if bucket.id not in told:
-                told.add(bucket.id)
+            if bucket.id not in shown:
+                shown.add(bucket.id)
                 _say(out, f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
         _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
 
@@ -197,20 +197,20 @@ def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
     from statecheck.campaign.pages.summary import verdict
     from statecheck.campaign.shards.comparison import compared, find_previous
     from statecheck.campaign.terminal.display import conclusion
-    from statecheck.campaign.terminal.told import not_reached
+    from statecheck.campaign.terminal.results import not_reached
 
-    told = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
+    outcome = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
     missed = not_reached(record)
     if missed:
         _say(out, missed)
     canary = f"canary: {record.canary}" if record.canary else ""
-    for line in (canary, told.word, *(f"  {reason}" for reason in told.reasons)):
+    for line in (canary, outcome.word, *(f"  {reason}" for reason in outcome.reasons)):
         if line:
             _say(out, line)
     page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
     _say(out, f"report: {near(page)}")
     _say(out, conclusion(record))
-    return told.exit_code
+    return outcome.exit_code
 
 
 def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:

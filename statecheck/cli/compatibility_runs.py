@@ -61,9 +61,9 @@ class ReleaseCampaigns:
         else:
             ready = time.monotonic()
             trouble = self._campaign(release, environment, folder)
-        told = {"release": release, "trouble": trouble, "seconds": round(time.monotonic() - ready, 1)}
-        told["set_up_seconds"] = round(ready - started, 1)
-        (folder / RUN).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        run = {"release": release, "trouble": trouble, "seconds": round(time.monotonic() - ready, 1)}
+        run["set_up_seconds"] = round(ready - started, 1)
+        (folder / RUN).write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
         return folder
 
     def _campaign(self, release: str, environment: Environment, folder: Path) -> str:
@@ -112,7 +112,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _told(runner: ReleaseCampaigns, release: str) -> Path:
-    _tell(f"{release}: a campaign, told of in {runner.reports / release / _LOG}")
+    _tell(f"{release}: a campaign, whose log is {runner.reports / release / _LOG}")
     folder = runner.run(release)
     column = collected([folder], {}).columns[0]
     gone = gone_in(column)

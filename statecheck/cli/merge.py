@@ -76,12 +76,12 @@ def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
     from statecheck.campaign.shards.comparison import compared, find_previous
 
     directory = reports / "campaigns" / whole.id
-    told = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
-    say("\n  ".join((told.word, *told.reasons)))
+    outcome = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
+    say("\n  ".join((outcome.word, *outcome.reasons)))
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
     say(f"report: {near(directory / 'report.html')}")
-    return told.exit_code if complete or not told.clean else 2
+    return outcome.exit_code if complete or not outcome.clean else 2
 
 
 def _list(folders: Iterable[Path]) -> str:

@@ -61,8 +61,8 @@ def add_port_options(parser: argparse.ArgumentParser) -> None:
 
 def add_only_option(parser: argparse.ArgumentParser) -> None:
     """Which properties a command is about."""
-    told = "an expression over property names and ids, as pytest's -k: 'gather and not width', v1-postprocess/boundary"
-    parser.add_argument("--only", default="", help=told)
+    meaning = "an expression over property names and ids, as pytest's -k: 'gather and not width', v1-postprocess/boundary"
+    parser.add_argument("--only", default="", help=meaning)
 
 
 def add_require_options(parser: argparse.ArgumentParser) -> None:

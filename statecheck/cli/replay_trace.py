@@ -54,8 +54,8 @@ def add_replay_trace(commands: Any) -> None:
         "--out", type=location, default="build/replay", help="where files go (default build/replay/)"
     )
     for name, kind, default, what in _OPTIONS:
-        told = "" if default is None else f" (default {default})"
-        parser.add_argument(f"--{name}", type=kind, default=default, help=what + told)
+        usual = "" if default is None else f" (default {default})"
+        parser.add_argument(f"--{name}", type=kind, default=default, help=what + usual)
     parser.add_argument(
         "--async-scheduling",
         action=argparse.BooleanOptionalAction,

@@ -86,8 +86,8 @@ def table_of(tallies: Sequence[tuple[str, Tally]]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("moment", no_wrap=True)
     for name, tally in tallies:
-        told = f"{name}\n{tally.scenarios:,} traces\n{tally.steps:,} steps"
-        table.add_column(told, justify="right", no_wrap=True)
+        heading = f"{name}\n{tally.scenarios:,} traces\n{tally.steps:,} steps"
+        table.add_column(heading, justify="right", no_wrap=True)
     for mark, shares in shares_of([tally for _, tally in tallies]).items():
         table.add_row(mark, *(f"{share:.1%}" for share in shares))
     return table

@@ -12,7 +12,7 @@ from statecheck.data.marked import mark
 from statecheck.execution.exit_codes import CLEAN
 
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
-themselves. JSON for what is spelled, NPZ for bytes; README.md and schema.json in the folder say how to read them, and
+themselves. JSON for values, NPZ for bytes; README.md and schema.json in the folder say how to read them, and
 check.js shows it. The same sources, seed and number of examples make the same files."""
 EXAMPLES = 40
 

@@ -1,1 +1,1 @@
-"""Data that somebody else may have written, and files that are whole at every moment."""
+"""Data from outside, and files that are whole at every moment."""

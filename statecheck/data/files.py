@@ -1,4 +1,4 @@
-"""Files that are whole at every moment, whoever is killed while they are written."""
+"""Files that are whole at every moment, even if the process is killed during the write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 120
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8; half a surrogate pair, which a subject may have in a message and UTF-8 has no bytes for, is spelled out."""
+    """UTF-8; half a surrogate pair, which a subject may have in a message and UTF-8 has no bytes for, is escaped."""
     return text.encode(errors="backslashreplace")
 
 
@@ -29,10 +29,10 @@ def in_file_name(text: str) -> str:
 
 
 def read_text(path: Path, largest: int) -> str:
-    """The text of a file that anybody may have put there.
+    """The text of a file from outside.
 
     Raises:
-        OSError: there is no such file, or nobody may read it.
+        OSError: there is no such file, or it may not be read.
         ValueError: no regular file, more than `largest` bytes, or not UTF-8.
     """
     # What is no file is not even opened: to open a device may do something.
@@ -107,7 +107,7 @@ def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = Fals
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Unlike a rename, this fails where somebody else was first. Not every file system can do it."""
+    """Unlike a rename, this fails if another process was first. Not every file system can do it."""
     try:
         target.hardlink_to(source)
     except (FileExistsError, FileNotFoundError):

@@ -46,9 +46,9 @@ class LastFailure:
             self._pending.add(path)
 
     def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
-        told = self._folders.put(lambda folder: kept_unread(case, folder, tested))
-        if told is not None:
-            error.add_note(told)
+        note = self._folders.put(lambda folder: kept_unread(case, folder, tested))
+        if note is not None:
+            error.add_note(note)
 
     def end(self, error: BaseException | None) -> list[str]:
         """Report what a test that ended with `error` has found; lines for its reader."""
@@ -74,7 +74,7 @@ class LastFailure:
         diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
         note = " ".join(filter(None, (note, diagnosis.note)))
         self.reported = case = explain(diagnosis, bench.subject).case
-        told = [
+        lines = [
             *bench.subject.defect_index.errors.values(),
             *([diagnosis.note] if diagnosis.depends_on else []),
         ]
@@ -82,10 +82,10 @@ class LastFailure:
         if directory is None:
             print_case(case)
             return [
-                *told,
+                *lines,
                 "no folder took the report: the case is on the standard error",
                 *self._folders.troubles,
             ]
         for path in self._pending:
             path.unlink(missing_ok=True)
-        return [*told, f"report: {directory}/report.md", *self._folders.troubles]
+        return [*lines, f"report: {directory}/report.md", *self._folders.troubles]

@@ -31,12 +31,12 @@ def in_short(case: Case, file: str, line: int | None) -> ReprExceptionInfo:
 
 def lines(case: Case) -> list[str]:
     """At most eight of them."""
-    told = [*wrap(shorten(case.should_hold, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
+    sentence = [*wrap(shorten(case.should_hold, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
     failure = case.failure
     if failure is None:
-        return [*told, shorten(case.message, _LONG, placeholder=" …")]
+        return [*sentence, shorten(case.message, _LONG, placeholder=" …")]
     rows = {"seen": failure.sentence, "call": failure.shown, **_outcome(case)}
-    return told + [
+    return sentence + [
         f"  {name:10}{shorten(text, _LONG, placeholder=' …')}" for name, text in rows.items() if text
     ]
 

@@ -52,20 +52,20 @@ class Summary:
         """Tests that were run and are about no property."""
 
     def add(self, report: pytest.TestReport) -> None:
-        told = [(str(name), str(value)) for name, value in report.user_properties]
-        of = dict(told)
+        carried = [(str(name), str(value)) for name, value in report.user_properties]
+        of = dict(carried)
         if VERDICT in of:
             self._verdicts[report.nodeid] = of[PROPERTY], Status(of[VERDICT])
             if of.get(TRIED) == str(True):
                 self._tried.add(of[PROPERTY])
         elif report.when == "call" and report.nodeid not in self._verdicts:
             self.others += 1
-        self._unchecked.update(value for name, value in told if name == UNCHECKED)
+        self._unchecked.update(value for name, value in carried if name == UNCHECKED)
         if of.get(VERDICT) and report.when != "teardown":
-            self.defects.add(value for name, value in told if name == declared.KEY)
+            self.defects.add(value for name, value in carried if name == declared.KEY)
         if report.when == "call":
             # What comes after it has it too.
-            for *how, times in (json.loads(value) for name, value in told if name == LAUNCHED):
+            for *how, times in (json.loads(value) for name, value in carried if name == LAUNCHED):
                 self._launches[How(*how)] += times
 
     @property
@@ -84,8 +84,8 @@ class Summary:
         if not self._verdicts:
             return
         counted = Counter(self._by_property().values())
-        told = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
-        yield f"statecheck: {told}"
+        counts = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
+        yield f"statecheck: {counts}"
         if self.is_void:
             yield "statecheck: nothing was compared, so nothing is known about this subject"
         if self.untested:

@@ -53,7 +53,7 @@ class PropertyTests:
     def bench_of(self, item: pytest.Item) -> Bench:
         """Where the examples of a property's test run."""
         bench = getattr(item.function, "bench", self._bench)  # type: ignore[attr-defined]
-        assert bench is not None, f"{item.nodeid} is run where nobody has named a subject"
+        assert bench is not None, f"{item.nodeid} has no subject to run on"
         return cast(Bench, bench)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -132,7 +132,7 @@ class PropertyTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        # In a suite of somebody's own, other tests may be all that was asked for.
+        # In a user's own suite, other tests may be all that was asked for.
         void = self._summary.is_void and (self._bench is not None or not self._summary.others)
         if exitstatus != pytest.ExitCode.OK or _is_part(session.config):
             return
@@ -178,18 +178,18 @@ def _is_collected(item: pytest.Item) -> bool:
 
 
 def _follows_declarations(item: pytest.Item) -> bool:
-    """Whether the declared defects decide how many examples it has: nobody else does, and they are no scenarios."""
+    """Whether the declared defects decide how many examples it has: no option does, and its examples are no scenarios."""
     given = item.config.getoption("--max-examples", None) is not None
     return not given and not isinstance(tested_by(item), MachineProperty)
 
 
 def _is_brief(config: pytest.Config) -> bool:
-    """Whether nobody has asked for the frames of Python's traceback."""
+    """Whether no option asks for the frames of Python's traceback."""
     return not config.option.fulltrace and config.option.tbstyle == "auto"
 
 
 def _is_part(config: pytest.Config) -> bool:
-    """Whether this is a process of xdist, whose exit code nobody asks for."""
+    """Whether this is a process of xdist, whose exit code does not matter."""
     return hasattr(config, "workerinput")
 
 

@@ -1,4 +1,4 @@
-"""What a subject or a file has said, as text: characters that would steer what shows them are spelled out.
+"""Text of a subject or a file: characters that would steer a terminal or a page are escaped.
 
 `terminal`, `markdown` and `html` do the rest, each for its own kind of reader.
 """

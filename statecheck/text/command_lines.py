@@ -20,7 +20,7 @@ from statecheck.rooms import working_folder
 COMMAND = "STATECHECK_COMMAND"
 """How this run was started, in shell words: set by the Makefile, and by commands that are installed; else it was an interpreter."""
 FOLDER = "STATECHECK_FOLDER"
-"""The folder of whoever called make, which may have gone elsewhere since."""
+"""The folder in which make was called; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
 IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"

@@ -12,17 +12,17 @@ _MARGIN = "\n  | "
 
 
 def said(text: str) -> str:
-    """What somebody else has said: without controls, and with a margin, so that no line of it looks like one of ours."""
+    """Text from outside: without controls, and with a margin, so that no line of it looks like ours."""
     return _MARGIN.join(visible(text).replace("\t", " ").splitlines())
 
 
 def on_one_line(text: str) -> str:
-    """What somebody else has said, without controls and line breaks."""
+    """Text from outside, without controls and line breaks."""
     return " ".join(visible(text).split())
 
 
 def cell(text: str, style: str = "") -> Text:
-    """What somebody else has said, in a table of rich: nothing in it is markup."""
+    """Text from outside, in a table of rich: nothing in it is markup."""
     return Text(on_one_line(text), style=style)
 
 

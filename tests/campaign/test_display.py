@@ -11,7 +11,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
 from statecheck.campaign.terminal.names import BrokenName
-from statecheck.campaign.terminal.told import known_table
+from statecheck.campaign.terminal.results import known_table
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
 from tests.campaign.nightly_examples import a_property, a_record

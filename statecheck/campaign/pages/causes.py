@@ -68,5 +68,5 @@ def summed_up(groups: Iterable[CauseGroup]) -> str:
     every = list(groups)
     causes, failures = len(every), sum(len(group.buckets) for group in every)
     properties = len({name for group in every for name in group.properties})
-    told = f"{causes:,} cause{'s' * (causes != 1)}, {properties:,} propert{'y' if properties == 1 else 'ies'}"
-    return told if failures == properties else f"{told} ({failures:,} failures)"
+    text = f"{causes:,} cause{'s' * (causes != 1)}, {properties:,} propert{'y' if properties == 1 else 'ies'}"
+    return text if failures == properties else f"{text} ({failures:,} failures)"

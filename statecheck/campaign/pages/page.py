@@ -50,7 +50,7 @@ class BucketView:
 
     Args:
         standing: whether it is new, or since when it is there.
-        spelled: its smallest input in one line.
+        input: its smallest input in one line.
         typed: commands that run it again.
         body: its report as HTML, "" where there is none.
         script: its repro.py.
@@ -62,7 +62,7 @@ class BucketView:
     bucket: BucketRecord
     standing: str
     typed: tuple[str, ...]
-    spelled: str = ""
+    input: str = ""
     body: str = ""
     script: str = ""
     raw: str = ""
@@ -94,8 +94,8 @@ class ReportedCause:
 def write_reports(record: CampaignRecord, directory: Path, previous: CampaignRecord | None = None) -> Path:
     """Write campaign.json, report.html, summary.md and junit.xml, each whole or not at all; returns report.html's path.
 
-    What could not be written, a full disk for one, keeps none of the others from being written. It is told as
-    a sentence in `record.troubles`.
+    What could not be written, a full disk for one, keeps none of the others from being written. `record.troubles` gets
+    a sentence.
 
     Args:
         directory: reports/campaigns/<id>; reports of buckets are looked for in reports/.
@@ -131,8 +131,8 @@ def _attempt(record: CampaignRecord, path: Path, write: Callable[[Path], object]
     except Exception as error:
         # The error itself may name a temporary file, which is another one each time.
         why = error.strerror if isinstance(error, OSError) else error
-        told = f"{path} was not written: {type(error).__name__}: {why}"
-        record.troubles += [told] if told not in record.troubles else []
+        message = f"{path} was not written: {type(error).__name__}: {why}"
+        record.troubles += [message] if message not in record.troubles else []
 
 
 def _save(content: Callable[[], str], path: Path) -> None:
@@ -218,7 +218,7 @@ def _view(
         return replace(view, problem="There is no input to show: the record has none.")
     try:
         return _rendered(view, Case.from_data(bucket.case), record, directory)
-    except Exception as error:  # a case of another version, or made by whoever
+    except Exception as error:  # The case may be of another version, or no case.
         why = brief(f"{type(error).__name__}: {error}", 300)
         return replace(view, raw=_raw(bucket), problem=f"The case cannot be shown in words: {why}")
 
@@ -240,7 +240,7 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
     timeline = timeline_of(case)
     shown = replace(
         view,
-        spelled=_spelled(case),
+        input=_input(case),
         body=_body(_text(case, written), svg(timeline) if timeline is not None else ""),
         script=_read(written, "repro.py") or repro_script(case, written or directory, root),
     )
@@ -249,7 +249,7 @@ def _rendered(view: BucketView, case: Case, record: CampaignRecord, directory: P
     return replace(shown, raw=_raw(view.bucket), problem="No file of its input is on this machine.")
 
 
-def _spelled(case: Case) -> str:
+def _input(case: Case) -> str:
     """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a scenario of an engine."""
     number = first_wrong_call(case)
     whole = number is None or is_engine(case.calls[number].function)

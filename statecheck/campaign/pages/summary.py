@@ -12,7 +12,7 @@ from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
-from statecheck.campaign.terminal.told import bucket_in, replay_line
+from statecheck.campaign.terminal.results import bucket_in, replay_line
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
@@ -76,10 +76,8 @@ def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
     stale = [defect.id for defect in record.known if defect.stale]
     if stale:
         yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
-    told = {bucket.id for bucket in record.buckets}
-    failed = sum(
-        replay.verdict == "FAILED" and bucket_in(replay.file) not in told for replay in record.corpus
-    )
+    ids = {bucket.id for bucket in record.buckets}
+    failed = sum(replay.verdict == "FAILED" and bucket_in(replay.file) not in ids for replay in record.corpus)
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
     if record.fail_on_untested and (untested := _untested(record)):
@@ -102,10 +100,10 @@ def _standings(comparison: Comparison) -> str:
     """How many failures are new, and which others are none of last night's."""
     before = comparison.before
     since = f" since commit {before.commit or 'unknown'} of {before.id}" if before is not None else ""
-    told = [f"{len(comparison.new):,} new{since}" if comparison.new else "none new"]
-    told += [counted(len(comparison.regressions), "regression")] if comparison.regressions else []
-    told += [f"{len(comparison.known):,} back again"] if comparison.known else []
-    return ", ".join(told)
+    parts = [f"{len(comparison.new):,} new{since}" if comparison.new else "none new"]
+    parts += [counted(len(comparison.regressions), "regression")] if comparison.regressions else []
+    parts += [f"{len(comparison.known):,} back again"] if comparison.known else []
+    return ", ".join(parts)
 
 
 def _untrusted(record: CampaignRecord) -> Iterator[str]:
@@ -233,8 +231,8 @@ def _cause_lines(record: CampaignRecord, comparison: Comparison, directory: Path
     for group in groups[:_MOST_BUCKETS]:
         typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
         how = standing(gravest(group, comparison), comparison)
-        told = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {escaped(_broken(group), 240)}):"
-        yield f"- {told} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
+        head = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {escaped(_broken(group), 240)}):"
+        yield f"- {head} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
     if len(groups) > _MOST_BUCKETS:
         yield f"- and {len(groups) - _MOST_BUCKETS:,} more"
 

@@ -42,8 +42,8 @@ def read(pid: int) -> Reading:
     """A reading of now; it knows nothing where there is no `/proc`."""
     process, state, used = Path("/proc") / str(pid), "", 0.0
     try:
-        told = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        state, used = told[0], (int(told[11]) + int(told[12])) / _TICKS
+        fields = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        state, used = fields[0], (int(fields[11]) + int(fields[12])) / _TICKS
         delayed = int((process / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return Reading(state, used, None)

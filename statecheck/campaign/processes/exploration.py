@@ -147,12 +147,12 @@ class Exploration:
             return "error", "".join(traceback.format_exception(error))
         if isinstance(error, Flaky):
             return self._failures.falsified(self._failures.latest, DID_NOT_REPEAT)
-        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        brief = f"{type(error).__name__}: {error}".splitlines()[0]
         self.worker.troubles.append(
-            f"{self.task.property}: an error ended the search for a smaller input: {told}"
+            f"{self.task.property}: an error ended the search for a smaller input: {brief}"
         )
         return self._failures.falsified(
-            self._failures.latest, f"**An error ended the search for a smaller input: {told}**", shrunk=False
+            self._failures.latest, f"**An error ended the search for a smaller input: {brief}**", shrunk=False
         )
 
     def _rest(self) -> None:

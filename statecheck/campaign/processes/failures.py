@@ -72,19 +72,19 @@ class Failures:
         """The input of an example that is an error of the property, since each outcome is what the rules expect."""
         folder = Path(self._worker.setting.reports)
         try:
-            told = kept_unread(case, folder, self._worker.properties[self._task.property])
+            message = kept_unread(case, folder, self._worker.properties[self._task.property])
         except OSError as second:
             self._worker.trouble(folder, second)
         else:
-            error.add_note(told)
+            error.add_note(message)
 
     def _keep_beside(self, case: Case) -> None:
         known = self._pending.cases
         if bucket_of(case).id in known or len(known) <= _MOST_BESIDE:
             self._pending.keep(self._name, case)
         else:
-            told = f"{self._task.property}: fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
-            self._worker.troubles.append(told) if told not in self._worker.troubles else None
+            message = f"{self._task.property}: fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
+            self._worker.troubles.append(message) if message not in self._worker.troubles else None
 
     @property
     def _name(self) -> str:

@@ -63,7 +63,7 @@ class Gpus:
 
     def watch(self) -> list[str]:
         """Start again what has ended; a sentence for each."""
-        told = []
+        messages = []
         for gpu in self.usable:
             if gpu.process is None or gpu.process.is_alive():
                 continue
@@ -72,11 +72,11 @@ class Gpus:
             )
             if gpu.starts < _STARTS:
                 self._start(gpu)
-                told.append(f"{ended}, and was started again")
+                messages.append(f"{ended}, and was started again")
             else:
                 gpu.gone = f"{ended} for the {gpu.starts}th time"
-                told.append(gpu.gone)
-        return told
+                messages.append(gpu.gone)
+        return messages
 
     def name_of(self, gpu: Gpu) -> str:
         return f"GPU {gpu.index}" if gpu.index else self.device
@@ -94,8 +94,8 @@ def start_share(
 ) -> Forked:
     """A process that shares its workers at an address, with `variables` beside those of this process."""
     environment, folder, path = surroundings()
-    told = (environment | dict(variables), folder, path), device, subject, workers, address
-    server, pid, end = fork(device, Fork(SHARE, told, name=f"share {Path(address).name}", forks=True))
+    arguments = (environment | dict(variables), folder, path), device, subject, workers, address
+    server, pid, end = fork(device, Fork(SHARE, arguments, name=f"share {Path(address).name}", forks=True))
     end.close()
     return Forked(server, pid)
 
@@ -106,10 +106,10 @@ def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:
         return {"cpu": _processor()}
     command = ["nvidia-smi", "--query-gpu=index,name", "--format=csv,noheader"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return dict.fromkeys(indices or ("0",), "unknown")
-    names = dict(line.split(", ", 1) for line in told.splitlines() if ", " in line)
+    names = dict(line.split(", ", 1) for line in output.splitlines() if ", " in line)
     return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1])}
 
 

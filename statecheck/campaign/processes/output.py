@@ -1,4 +1,4 @@
-"""Where the file descriptors 1 and 2 of a worker lead: into a file, and never to the terminal or the log of whoever runs a campaign.
+"""The output of a worker: its file descriptors 1 and 2 write to a file, never to the terminal or the log of the campaign.
 
 Redirecting `sys.stdout` is not enough: a subject's C code, `os.write(1, …)` and the processes that it forks write to the descriptors.
 """

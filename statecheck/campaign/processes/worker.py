@@ -181,9 +181,9 @@ class Worker:
     def trouble(self, place: Path, error: Exception) -> None:
         """Note that something could not be written."""
         why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        told = f"{place} could not be written: {why}"
-        if told not in self.troubles:
-            self.troubles.append(told)
+        message = f"{place} could not be written: {why}"
+        if message not in self.troubles:
+            self.troubles.append(message)
 
     def bound_output(self) -> None:
         """Keep the file small that the subject's output goes to."""

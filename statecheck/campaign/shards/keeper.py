@@ -22,7 +22,7 @@ from statecheck.subject import load
 class Keeper:
     """Puts what was found elsewhere into the corpus and the reports of this machine.
 
-    What cannot be written is told in `troubles`, and the record has it all the same.
+    `troubles` says what could not be written; the record has it all the same.
     """
 
     def __init__(self, corpus: Path, reports: Path, subject: str) -> None:

@@ -79,7 +79,7 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
 
 
 def _check_same(records: Sequence[CampaignRecord], names: Sequence[str]) -> None:
-    """Refuse records of different campaigns, and different ones of a shard: which of them is the whole one, nobody knows."""
+    """Refuse records of different campaigns, and different records of one shard, of which either may be incomplete."""
     first, shards = records[0], dict[int, tuple[CampaignRecord, str]]()
     for one, place in zip(records, names, strict=True):
         for field in _SAME:

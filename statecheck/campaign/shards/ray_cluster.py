@@ -301,5 +301,5 @@ def _cut_short(record: CampaignRecord) -> str:
     if record.interrupted:
         return "it was interrupted where it ran"
     if not record.complete and not _waiting(record):
-        return f"it was not completed: {record.troubles[-1] if record.troubles else 'nobody knows why'}"
+        return f"it was not completed: {record.troubles[-1] if record.troubles else 'for an unknown reason'}"
     return ""

@@ -30,17 +30,19 @@ def shard_of(environment: Mapping[str, str], option: str = "") -> tuple[int, int
     Raises:
         ValueError: not of that form, half of a pair is set, not a number, or out of range.
     """
-    told = {name: value for name, value in environment.items() if value.strip()}
-    if option or _SHARD in told:
-        return _named("shard", option) if option else _named(_SHARD, told[_SHARD])
-    if _SHARDS in told and _KUBERNETES not in told:
-        raise ValueError(f"{_SHARDS} = {told[_SHARDS]!r}, but should be set beside {_KUBERNETES} [shard_of]")
-    if _SLURM in told:
-        return _slurm(told)
-    if _KUBERNETES in told:
-        return _pair(told, _KUBERNETES, _SHARDS)
-    if _BUILDKITE in told or _BUILDKITE_COUNT in told:
-        return _pair(told, _BUILDKITE, _BUILDKITE_COUNT)
+    variables = {name: value for name, value in environment.items() if value.strip()}
+    if option or _SHARD in variables:
+        return _named("shard", option) if option else _named(_SHARD, variables[_SHARD])
+    if _SHARDS in variables and _KUBERNETES not in variables:
+        raise ValueError(
+            f"{_SHARDS} = {variables[_SHARDS]!r}, but should be set beside {_KUBERNETES} [shard_of]"
+        )
+    if _SLURM in variables:
+        return _slurm(variables)
+    if _KUBERNETES in variables:
+        return _pair(variables, _KUBERNETES, _SHARDS)
+    if _BUILDKITE in variables or _BUILDKITE_COUNT in variables:
+        return _pair(variables, _BUILDKITE, _BUILDKITE_COUNT)
     return 0, 1
 
 
@@ -52,11 +54,11 @@ def campaign_of(environment: Mapping[str, str]) -> str:
     Raises:
         ValueError: no name for a folder.
     """
-    told = {name: environment.get(name, "").strip() for name in (_CAMPAIGN, *_RUNS)}
-    if told[_CAMPAIGN]:
-        require_id(told[_CAMPAIGN], _CAMPAIGN)
-    names = (f"{kind}-{told[name]}" for name, kind in _RUNS.items() if told[name])
-    return told[_CAMPAIGN] or next(names, "")
+    variables = {name: environment.get(name, "").strip() for name in (_CAMPAIGN, *_RUNS)}
+    if variables[_CAMPAIGN]:
+        require_id(variables[_CAMPAIGN], _CAMPAIGN)
+    names = (f"{kind}-{variables[name]}" for name, kind in _RUNS.items() if variables[name])
+    return variables[_CAMPAIGN] or next(names, "")
 
 
 def _named(name: str, text: str) -> tuple[int, int]:
@@ -67,24 +69,24 @@ def _named(name: str, text: str) -> tuple[int, int]:
     return int(form[1]) - 1, int(form[2])
 
 
-def _pair(told: Mapping[str, str], which: str, count: str) -> tuple[int, int]:
-    return _within(which, _number(told, which, count), count, _number(told, count, which))
+def _pair(variables: Mapping[str, str], which: str, count: str) -> tuple[int, int]:
+    return _within(which, _number(variables, which, count), count, _number(variables, count, which))
 
 
-def _slurm(told: Mapping[str, str]) -> tuple[int, int]:
+def _slurm(variables: Mapping[str, str]) -> tuple[int, int]:
     """An array's tasks by their places, whatever its first number and its step: `--array=10-40:10` has four."""
     first, count, step = (f"SLURM_ARRAY_TASK_{name}" for name in ("MIN", "COUNT", "STEP"))
-    task, shards = _number(told, _SLURM, count), _number(told, count, _SLURM)
-    width = _number({step: "1", **told}, step, _SLURM)
-    past = task - _number(told, first, _SLURM)
+    task, shards = _number(variables, _SLURM, count), _number(variables, count, _SLURM)
+    width = _number({step: "1", **variables}, step, _SLURM)
+    past = task - _number(variables, first, _SLURM)
     if width < 1 or past % width:
         rule = f"{first} plus a multiple of {step} = {width}"
         raise ValueError(f"{_SLURM} = {task}, but should be {rule} [shard_of]")
     return _within(f"({_SLURM} - {first}) / {step}", past // width, count, shards)
 
 
-def _number(told: Mapping[str, str], name: str, partner: str) -> int:
-    text = told.get(name, "").strip()
+def _number(variables: Mapping[str, str], name: str, partner: str) -> int:
+    text = variables.get(name, "").strip()
     if not text:
         raise ValueError(f"{name} = '', but should be set beside {partner} [shard_of]")
     if not (text.isascii() and text.isdigit()):

@@ -52,12 +52,12 @@ def summary(record: CampaignRecord, width: int = 200) -> Table:
     for row in record.properties:
         rate = f"{row.rate:,.0f}" if row.examples else ""
         numbers = {"examples": row.examples, "compared": row.compared, **_ended(row)}
-        told = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
+        cells = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
         style = _BY_VALUE.get(row.status, "")
         table.add_row(
             BrokenName(on_one_line(row.short)),
             Text(on_one_line(row.status), style),
-            *(told[name] for name in columns),
+            *(cells[name] for name in columns),
         )
     return table
 
@@ -135,13 +135,13 @@ class Display:
         elif time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
             self.say(line(campaign))
-        for key, told in _news(campaign):
+        for key, text in _news(campaign):
             if key not in self._told:
                 self._told.add(key)
-                self.say(told)
+                self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a line, as far as anybody listens."""
+        """Print a line, unless the output is closed or full."""
         with suppress(OSError, ValueError):
             self.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
@@ -179,8 +179,8 @@ def _window(campaign: Campaign, room: int, width: int) -> Table:
         style = _STYLES.get(one.status, "cyan" if one.running else "")
         name = Text(on_one_line(one.tested.id or one.name), style, no_wrap=True, overflow="ellipsis")
         status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
-        told = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
-        table.add_row(name, Text(status.value, style), *told[: len(columns)])
+        cells = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
+        table.add_row(name, Text(status.value, style), *cells[: len(columns)])
     return table
 
 
@@ -211,11 +211,11 @@ def line(campaign: Campaign) -> str:
 def conclusion(record: CampaignRecord) -> str:
     """The campaign in one line."""
     counts = {status: sum(row.status == status.value for row in record.properties) for status in Status}
-    told = [f"{count} {status.value}" for status, count in counts.items() if count]
+    parts = [f"{count} {status.value}" for status, count in counts.items() if count]
     standings = [defect.standing for defect in record.known]
     for standing in dict.fromkeys(standings):
         count = standings.count(standing)
         what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")
-        told.append(f"{count} known defect{'s' * (count > 1)} {what}")
+        parts.append(f"{count} known defect{'s' * (count > 1)} {what}")
     early = "interrupted; " if record.interrupted else ""
-    return f"{early}{', '.join(told)}; {record.examples:,} examples in {record.seconds:.0f} s"
+    return f"{early}{', '.join(parts)}; {record.examples:,} examples in {record.seconds:.0f} s"

@@ -22,11 +22,11 @@ from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import summary
-from statecheck.campaign.terminal.told import (
+from statecheck.campaign.terminal.results import (
     budget_that_would_do,
     not_reached,
-    tell_failures,
-    tell_known,
+    print_failures,
+    print_known,
 )
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
@@ -352,7 +352,7 @@ def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
 
 def told_of(record: CampaignRecord) -> list[str]:
     told: list[str] = []
-    tell_failures(told.append, record)
+    print_failures(told.append, record)
     return told
 
 
@@ -413,13 +413,13 @@ def test_what_keeps_a_known_defect_from_being_shrunk_is_told() -> None:
     defects = KnownDefects([LARGE])
     heard(defects, "division_a", 1.0, large=2)
     defects.conclude({"division_a": row("division_a", 9)})
-    tell_known(told.append, defects.records())
+    print_known(told.append, defects.records())
     assert "  not shrunk: no time was left" in told
 
 
 def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
     told: list[str] = []
-    tell_known(told.append, KnownDefects([LARGE]).records())
+    print_known(told.append, KnownDefects([LARGE]).records())
     assert told == []
 
 

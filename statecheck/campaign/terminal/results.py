@@ -1,4 +1,4 @@
-"""What a campaign tells at its end: failures, those of one kind together, known defects, and what was not tested, and why."""
+"""What a campaign prints at its end: failures by cause, known defects, and which properties were not tested, and why."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from statecheck.rooms import working_folder
 from statecheck.text.command_lines import command_line, near, option
 from statecheck.text.terminal import cell, on_one_line, said
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 _MOST_NAMES = 8
 _MOST_LACKS = 4
 
 
-def tell_failures(tell: Tell, record: CampaignRecord) -> None:
+def print_failures(say: Say, record: CampaignRecord) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
-        _tell_group(tell, group, record.device)
+        _print_group(say, group, record.device)
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
     for row in record.properties:
         if row.status in wrong:
-            tell(f"\n{said(row.status)}: {said(row.named)}\n  {said(row.detail)}")
+            say(f"\n{said(row.status)}: {said(row.named)}\n  {said(row.detail)}")
     listed = {bucket.id for bucket in record.buckets}
     for entry in record.corpus:
         # A case that fails again stands among the failures already.
         if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT") and bucket_in(entry.file) not in listed:
-            tell(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
+            say(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
     for trouble in record.troubles:
-        tell(f"trouble: {said(trouble)}")
+        say(f"trouble: {said(trouble)}")
     for remark in record.remarks:
-        tell(f"remark: {said(remark)}")
+        say(f"remark: {said(remark)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
-            tell(f"{status.value}: {_listed(names)}: {said(reason)}")
+            say(f"{status.value}: {_listed(names)}: {said(reason)}")
     unchecked = sorted({place for row in record.properties for place in row.unchecked})
     if unchecked:
-        tell(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
+        say(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
-            tell(f"{said(one.named)}: {said(one.detail)}")
+            say(f"{said(one.named)}: {said(one.detail)}")
 
 
 def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
@@ -76,9 +76,9 @@ def not_reached(record: CampaignRecord) -> str:
     names = [row.short for row in record.properties if row.lacked_time]
     if not names:
         return ""
-    told = f"not tested for want of time: {_listed(names)}"
+    line = f"not tested for want of time: {_listed(names)}"
     enough = budget_that_would_do(record)
-    return f"{told}; {option('budget', f'{enough}s')} would do" if enough else told
+    return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
 
 
 def _listed(names: list[str]) -> str:
@@ -97,24 +97,24 @@ def budget_that_would_do(record: CampaignRecord) -> int:
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
 
 
-def _tell_group(tell: Tell, group: CauseGroup, device: str) -> None:
+def _print_group(say: Say, group: CauseGroup, device: str) -> None:
     first, *others = group.buckets
-    tell(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
-    _tell_places(tell, first, device, "  ")
+    say(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
+    _print_places(say, first, device, "  ")
     if others:
-        tell(f"  {len(others)} more at the same call and place, {said(group.title)}:")
+        say(f"  {len(others)} more at the same call and place, {said(group.title)}:")
     for one in others:
-        tell(f"    {said(one.named)}")
-        _tell_places(tell, one, device, "      ")
+        say(f"    {said(one.named)}")
+        _print_places(say, one, device, "      ")
 
 
-def _tell_places(tell: Tell, one: BucketRecord, device: str, margin: str) -> None:
+def _print_places(say: Say, one: BucketRecord, device: str, margin: str) -> None:
     if one.report:
-        tell(f"{margin}report: {_report(one.report)}")
+        say(f"{margin}report: {_report(one.report)}")
     if one.corpus and not one.report:
-        tell(f"{margin}kept: {replay_line(one, device)}")
+        say(f"{margin}kept: {replay_line(one, device)}")
     if one.note:
-        tell(f"{margin}{said(one.note.strip('*'))}")
+        say(f"{margin}{said(one.note.strip('*'))}")
 
 
 def _report(folder: str) -> str:
@@ -150,13 +150,13 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     return table if table.row_count else None
 
 
-def tell_known(tell: Tell, defects: Iterable[KnownRecord]) -> None:
-    """Where each known defect is told of, the properties that it showed in, and its report."""
+def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
+    """Print each known defect with its link, the properties that it showed in, and its report."""
     for defect in (defect for defect in defects if defect.standing != "not tried"):
-        tell(f"\nknown defect {said(defect.id)}: {said(defect.standing)}\n  {said(defect.link)}")
+        say(f"\nknown defect {said(defect.id)}: {said(defect.standing)}\n  {said(defect.link)}")
         if defect.properties:
-            tell(f"  in {said(', '.join(sorted(defect.properties)))}")
+            say(f"  in {said(', '.join(sorted(defect.properties)))}")
         if defect.remark:
-            tell(f"  {said(defect.remark)}")
+            say(f"  {said(defect.remark)}")
         if defect.report:
-            tell(f"  report: {_report(defect.report)}")
+            say(f"  report: {_report(defect.report)}")
