@@ -57,7 +57,7 @@ endif
 # OUT is the folder of whatever writes one; conformance vectors have another one by default.
 VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
 
-# What whoever calls make has to type again; every command line that a run prints begins with it.
+# The call of make as it has to be typed again; every command line that a run prints begins with it.
 STARTED = $(MAKE)$(foreach name,PYTHON VENV,$(if $(filter file,$(origin $(name))),,$(if $($(name)), $(name)=$(call quote,$(subst $$,$$$$,$($(name)))))))
 PYTHON_OF_MAKE = STATECHECK_COMMAND=$(call quote,$(STARTED)) STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
 RUN = $(PYTHON_OF_MAKE) -m statecheck

@@ -1,4 +1,4 @@
-"""Cases, records and files that somebody may put where they are read, and that try to do harm."""
+"""Cases, records and files that another program may put where they are read, and that try to do harm."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _sparse(path: Path) -> None:
 
 
 def _link_out(path: Path) -> None:
-    """A case of somebody else's, to which a link in the folder leads."""
+    """Another user's case, to which a link in the folder leads."""
     secret = path.parent.parent / "elsewhere" / "secret.json"
     secret.parent.mkdir(exist_ok=True)
     secret.write_text('{"token": "0123"}', encoding="utf-8")

@@ -137,7 +137,7 @@ class InProcess:
             self.watched.begin()
 
     def give_back(self) -> None:
-        """Memory of gigabytes that no name is bound to goes back to the device: somebody else may want it."""
+        """Memory of gigabytes that no name is bound to goes back to the device, for other processes."""
         self._builder.allocator.give_back()
 
     def execute(self, step: Step) -> Outcome | None:

@@ -127,7 +127,7 @@ class Run:
                 yield taken
 
     def take_unasked(self, step: Step) -> Outcome | None:
-        """Execute a step, and ask the rules only when somebody wants to know, see `settle`."""
+        """Execute a step, and ask the rules only on demand, see `settle`."""
         self.steps.append(step)
         outcome = self.port.execute(step)
         self._unasked.append((step, outcome))

@@ -96,7 +96,7 @@ def has(versions: str, release: str) -> bool:
     """
     if not _are_versions(versions) and versions:
         raise ValueError(f"versions = {versions!r}, but should be {_VERSIONS.expected} [known]")
-    # A candidate, or a build of somebody's own, has the defects of the release that it is one of.
+    # A candidate, or a user's own build, has the defects of the release that it is one of.
     numbers = re.search(r"\d+(\.\d+)*", release)
     return SpecifierSet(versions).contains(Version(numbers[0] if numbers else "0"))
 

@@ -160,7 +160,7 @@ class Subject:
     def environment(self, variables: dict[str, str]) -> Iterator[None]:
         """Run with exactly these layout variables set; cached readings are forgotten when they change."""
         wanted = {LAYOUT_VARIABLE: variables[LAYOUT_VARIABLE]} if LAYOUT_VARIABLE in variables else {}
-        # Whoever else runs in this process, such as another subject, may have changed it since.
+        # Other code in this process, such as another subject, may have changed it since.
         changed_by_others = os.environ.get(LAYOUT_VARIABLE) != wanted.get(LAYOUT_VARIABLE)
         if wanted != self._environment or changed_by_others:
             os.environ.pop(LAYOUT_VARIABLE, None)

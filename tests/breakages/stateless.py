@@ -253,7 +253,7 @@ STATELESS = planted(
                 'int_at_least("cur_block_idx", cur_block_idx, -len(block_ids), function)',
                 "copy-spec/column-outside",
             ),
-            "the null block is somebody's": (
+            "the null block is owned by a request": (
                 "if not NULL_BLOCK_ID < block < state.size(0):",
                 "if not NULL_BLOCK_ID <= block < state.size(0):",
                 "copy-spec/unowned-block",

@@ -1,4 +1,4 @@
-"""Command lines that the documents, the ready files and `--help` show, as somebody would type them."""
+"""Command lines that the documents, the ready files and `--help` show, as a user would type them."""
 
 from __future__ import annotations
 

@@ -63,9 +63,7 @@ def test_a_citation_that_leads_nowhere_fails_the_check(
     assert capsys.readouterr().err == "impl/a.py:1: dead\n"
 
 
-def test_a_line_that_somebody_changed_is_shown(
-    pages: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_that_was_changed_is_shown(pages: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     readme.run_table(write=True, check=False)
     page = pages["symbols"]
     page.write_text(page.read_text(encoding="utf-8").replace("| 2 |", "| 7 |", 1), encoding="utf-8")

@@ -303,7 +303,7 @@ def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_when_it_is_read() 
     assert image[5] == 8
 
 
-def test_a_tensor_of_somebody_else_has_no_image() -> None:
+def test_a_tensor_that_the_arena_did_not_make_has_no_image() -> None:
     arena = Arena("cpu", 1024)
     assert arena.reserve(16) == 0
     assert arena.imaged(torch.zeros(4)) is None

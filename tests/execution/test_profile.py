@@ -107,7 +107,7 @@ def test_gdn_may_keep_a_plain_decode_apart_only_if_it_accepted_one_token() -> No
     assert apart(DECODE, several).spec_sequence_masks == (False, True)
 
 
-def test_gdn_takes_every_marked_row_for_one_with_drafts_once_somebody_drafted() -> None:
+def test_gdn_takes_every_marked_row_for_one_with_drafts_once_a_row_has_drafts() -> None:
     drafted = replace(DECODE, query_len=3, drafts=2)
     none = replace(DECODE, drafts=0)
     found = gdn(drafted, none, config=SPECULATIVE, gdn_plain_decodes=True)

@@ -64,7 +64,7 @@ def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
 
 
 def test_no_id_is_a_part_of_another_s() -> None:
-    """Or whoever types the one would be given both."""
+    """Or a user who types the one would be given both."""
     ids = [one.id for one in PROPERTIES.values()]
     assert [(one, other) for one, other in permutations(ids, 2) if one in other] == []
 

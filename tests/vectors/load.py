@@ -1,4 +1,4 @@
-"""A corpus read again, as somebody else reads it: by its files alone."""
+"""A corpus read again, as another program reads it: by its files alone."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def test_steps_that_cannot_be_recorded_leave_no_part_of_the_example(log: StepLog
     assert "lambda" in log.problem
 
 
-def test_a_log_of_a_process_that_has_ended_is_read_whoever_holds_its_lock(log: StepLog, path: Path) -> None:
+def test_a_log_of_a_process_that_has_ended_is_read_also_if_its_lock_is_held(log: StepLog, path: Path) -> None:
     log.note(FIRST)
     assert recover(path) is None
     case = recover(path, owner_ended=True)

@@ -1,6 +1,6 @@
 """The calls of both runners around a forward, in their order: V1 keeps requests in rows, V2 in slots.
 
-Whoever takes requests through steps says which ones they are: a history that was drawn, or an engine.
+The caller that takes requests through steps says which steps: a history that was drawn, or an engine.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import torch
 
 ARENA_BYTES = 8 << 20
 LARGEST = 256 << 10
-"""Memory larger than this stands alone: whoever has it writes little of it."""
+"""Memory larger than this is allocated alone: little of it is written."""
 _ALIGNMENT = 512
 """As in torch's own allocator on CUDA. Triton compiles other code for pointers that do not divide by 16."""
 
@@ -132,7 +132,7 @@ class Arena:
 
     @contextmanager
     def fetching(self) -> Iterator[None]:
-        """The image holds what the device does, once whoever enters this has waited for the device."""
+        """The image holds what the device does, once the caller has waited for the device."""
         if self._stale and self._used:
             self._upload()
             self._image[: self._used].copy_(self._memory[: self._used], non_blocking=True)

@@ -182,7 +182,7 @@ class Allocator:
             self.arena.flush()
 
     def fetching(self) -> AbstractContextManager[None]:
-        """As `pull`, once whoever enters this has waited for the device."""
+        """As `pull`, once the caller has waited for the device."""
         return nullcontext() if self.arena is None else self.arena.fetching()
 
     def pull(self) -> None:

@@ -32,7 +32,7 @@ class NotPlainError(Exception):
 def subject_code() -> Iterator[None]:
     """Attributes, iterators and tensors of the subject's may raise anything; here it is `NotPlainError`.
 
-    What says that the device lacks memory, or has had a fault, is left to whoever knows about devices.
+    What says that the device lacks memory, or has had a fault, is left to the caller, which knows about devices.
     """
     try:
         yield

@@ -353,7 +353,7 @@ def test_a_block_that_holds_something_else_is_named(
         case("another request's block", f"{TWO}; step a", 6, TEMPORAL[0], "but is column 3 of b"),
         case("a free block", TEN, 9, CONV[3], "but is free"),
         case(
-            "a published block of somebody who sits out",
+            "a published block of a request that sits out",
             f"{TWO}; step a",
             4,
             TEMPORAL[-1],

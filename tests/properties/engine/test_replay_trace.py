@@ -300,7 +300,7 @@ def test_what_cannot_be_replayed_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_published_block_that_somebody_writes_to_is_found_at_the_end(trace: Path, device: str) -> None:
+def test_a_write_to_a_published_block_is_found_at_the_end(trace: Path, device: str) -> None:
     serving = served(trace, device, model="tiny")
     engine = serving.engine
     assert isinstance(engine, DeviceEngine)

@@ -54,7 +54,7 @@ def row(query_len: int, computed: int = 0, blocks: Sequence[int] = (5, 6, 7), **
 
 
 def padding(blocks: Sequence[int] = (9, 9, 9), **given: Any) -> StepRow:
-    """A row whose blocks somebody forgot to reset."""
+    """A row whose blocks were not reset."""
     return StepRow(0, 0, tuple(blocks), **given)
 
 
