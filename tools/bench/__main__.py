@@ -38,9 +38,7 @@ def parser() -> CommandParser:
     parser.add_argument(
         "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
     )
-    parser.add_argument(
-        "--device", default="auto", help="where copies are timed: auto, cpu or cuda (default auto)"
-    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     # To try the bench itself, without a GPU.
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=_bench)

@@ -15,7 +15,6 @@ from statecheck.report import numbers
 from statecheck.subject import Subject
 from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
-from tools.bench import host as bench_host
 from tools.bench import report as bench_report
 from tools.bench.device import CopyTimes, Measured
 from tools.bench.loads import POSTPROCESS
@@ -46,13 +45,10 @@ def run_align(options: BenchOptions) -> None:
         if options.tiny or device == "cuda":
             measured = bench_device.measure(scale, device, options.peer)
         show(measured, console)
-    devices = dict.fromkeys(("cpu", device))
-    host = [row for name in devices for row in bench_host.measure_host(name, scale.host_repeats)]
-    _print(console, bench_host.tables(host))
     calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
     _print(console, bench_calls.tables(calls))
     saved = options.out / "align.json"
-    numbers.save(saved, _content(measured, host, calls, options.peer))
+    numbers.save(saved, _content(measured, calls, options.peer))
     console.print(f"saved {saved}", highlight=False, soft_wrap=True)
 
 
@@ -69,7 +65,6 @@ def _print(console: Console, shown: Iterable[Table | str]) -> None:
 
 def _content(
     measured: Measured | None,
-    host: Sequence[bench_host.PreprocessTimes],
     calls: Sequence[bench_calls.CallTimes],
     peer: Subject | None,
 ) -> dict[str, Any]:
@@ -82,7 +77,6 @@ def _content(
         "unit": "microseconds",
         "peer": _name_of(peer),
         "device": device or None,
-        "host": [asdict(row) for row in host],
         "calls": [asdict(row) | {"ratio": row.ratio} for row in calls],
     }
 

@@ -54,9 +54,9 @@ class BuilderTimes:
         return None if self.beside is None else self.beside.median / self.times.median
 
 
-def measure_builders(beside: Subject | None = None) -> list[BuilderTimes]:
-    """Time every load on the CPU and, where there is one, on the GPU."""
-    devices = ("cpu", "cuda") if choose_device("auto") == "cuda" else ("cpu",)
+def measure_builders(beside: Subject | None = None, device: str = "auto") -> list[BuilderTimes]:
+    """Time every load on the CPU and, where that is the device, on the GPU."""
+    devices = dict.fromkeys(("cpu", choose_device(device)))
     sides = [load("impl"), beside] if beside else [load("impl")]
     with _one_thread():
         return [_measure(load_, sides, device) for device in devices for load_ in loads()]

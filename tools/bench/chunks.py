@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from statecheck.execution.port import choose_device
 from statecheck.report import numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject
@@ -70,16 +71,16 @@ def run_bench(only: str, align: bench_align.BenchOptions, beside: Subject | None
     """
     if beside and align.peer is None and offers_copies(beside):
         align = replace(align, peer=beside)
-    code = _run_builders(beside) if only in ("", "builders") else 0
+    code = _run_builders(beside, align.device) if only in ("", "builders") else 0
     if code == 0 and only != "builders":
         bench_align.run_align(align)
     return code
 
 
-def _run_builders(beside: Subject | None) -> int:
+def _run_builders(beside: Subject | None, device: str) -> int:
     """Print the tables and save them as `build/bench.json`; 1 if the two sides do not build the same."""
     results: list[ChunkTimes] = []
-    for load in _loads():
+    for load in _loads(device):
         ours, plain = contenders(load.function, load.device)
         starts = load.starts()
         if not same(ours(starts), plain(starts)):
@@ -88,7 +89,7 @@ def _run_builders(beside: Subject | None) -> int:
         sides = [partial(ours, starts), partial(plain, starts)]
         times = map(quartiles, in_turn(sides, _REPEATS, before=waiting_for(load.device)))
         results.append(ChunkTimes(load, *times))
-    builders = bench_builders.measure_builders(beside)
+    builders = bench_builders.measure_builders(beside, device)
     name = f"{beside.name} {beside.release}".rstrip() if beside else ""
     console = bench_report.console()
     for table in (*_tables(results), *bench_builders.tables(builders, name)):
@@ -97,8 +98,8 @@ def _run_builders(beside: Subject | None) -> int:
     return 0
 
 
-def _loads() -> Iterator[ChunkLoad]:
-    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+def _loads(device: str) -> Iterator[ChunkLoad]:
+    devices = dict.fromkeys(("cpu", choose_device(device)))
     return starmap(ChunkLoad, product((VARLEN, CONV), devices, REQUESTS, TOKENS))
 
 

@@ -16,7 +16,6 @@ from statecheck.execution.exit_codes import MISCONFIGURED
 from subjects import Subject, load
 from tools.bench import align as bench_align
 from tools.bench import device as bench_device
-from tools.bench import host as bench_host
 from tools.bench import loads as bench_loads
 from tools.bench.__main__ import main
 from tools.bench.cache import BenchCache, in_layout, load_peer
@@ -212,26 +211,6 @@ def test_a_peer_without_counts_is_refused(tmp_path: Path, device: str) -> None:
         bench_device.measure(TINY, device, load_peer(file(tmp_path, text)))
 
 
-def test_preprocess_is_timed_for_every_step(device: str) -> None:
-    rows = bench_host.measure_host(device, repeats=2)
-    assert [row.case for row in rows] == [case.name for case in bench_host.CASES]
-    assert all(0 < row.times.low <= row.times.high for row in rows)
-
-
-@pytest.mark.parametrize("case", bench_host.CASES, ids=lambda case: case.name)
-def test_the_steps_that_preprocess_is_timed_on_move_what_they_say(
-    case: bench_host.PreprocessCase, device: str, subject: Subject
-) -> None:
-    step = bench_host.PreprocessStep(case, subject, device)
-    for _ in range(2):
-        step.reset()
-        with bench_host.launches(subject, device):
-            step()
-        assert set(step.columns.values()) == {2}
-        assert set(step.counts.tolist()) == {1 if case.moving else 3}
-        assert step.entries() == (0 if case.by_table or not case.moving else 64 * 36 * 2)
-
-
 def test_without_a_gpu_the_bench_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,10 +219,8 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
     assert main(["--only", "align", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "needs a GPU" in out
-    assert "preprocess_mamba" in out
     saved = json.loads((tmp_path / "align.json").read_text(encoding="utf-8"))
     assert saved["device"] is None
-    assert len(saved["host"]) == len(bench_host.CASES)
 
 
 @pytest.fixture(scope="module")
