@@ -159,7 +159,7 @@ class _Sheet:
             border, thickness = _INK, 3
         if wrong:
             fill, border, thickness = _RED_FILL, _RED, 3
-        style = {"fill": fill, "stroke": border, "stroke_width": thickness}
+        style = {"fill": fill, "stroke": border, "stroke_width": f"{thickness}"}
         _add(group, "rect", x=x + 1.5, y=y + 1.5, width=self.cell - 3, height=_BOX - 3, rx=3, **style)
 
     def _sentences(self, group: Element, spot: tuple[int, str, int]) -> None:

@@ -85,7 +85,7 @@ def test_the_test_passes_once_the_defect_is_gone(test_of: ATest) -> None:
     test_of(a_half(), MENDED)()
 
 
-def test_the_test_of_a_condition_fails_as_long_as_the_outcomes_are_those_that_broke_it(
+def test_the_test_of_a_condition_fails_while_the_outcomes_stay_the_same(
     test_of: ATest,
 ) -> None:
     with pytest.raises(AssertionError, match="2 is even"):

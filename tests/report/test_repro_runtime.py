@@ -103,7 +103,7 @@ print(data.tolist())
 """
 
 
-def test_a_script_s_kernels_count_up_to_a_loaded_number_where_triton_s_interpreter_cannot(
+def test_kernels_of_a_script_count_up_to_a_number_that_they_have_loaded(
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "count.py"
@@ -207,7 +207,7 @@ def test_a_guarded_tensor_keeps_its_place_in_its_storage() -> None:
     assert seen.tolist() == torch.arange(6, dtype=torch.int16).view(torch.int32)[1:].tolist()
 
 
-def test_a_snapshot_finds_writes_to_arguments_and_their_fields_unless_they_may_change(
+def test_a_snapshot_shows_writes_to_arguments_and_their_fields(
     findings: list[str],
 ) -> None:
     x, y = torch.zeros(2), torch.zeros(2)

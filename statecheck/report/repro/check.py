@@ -66,11 +66,7 @@ def _call(call: Call, expected: Expected, results: set[str], memory: KnownMemory
         [variables[name] for name, _ in call.arguments]
         + [f"{name}={variables[name]}" for name, _ in call.keywords]
     )
-    watched = ", ".join(
-        f"{variables[name]}={variables[name]}"
-        for name, value in call.named.items()
-        if _watched(value, results) and not (isinstance(value, Name) and value.name in call.observes)
-    )
+    watched = _unchanged(call, variables, results)
     if watched:
         yield f"before = snapshot({watched})"
     ours = call.function.startswith("harness.")
@@ -87,6 +83,15 @@ def _call(call: Call, expected: Expected, results: set[str], memory: KnownMemory
     if watched:
         yield f"expect_untouched({', '.join(['before', *observed])})"
     yield from _observations(call, expected, memory)
+
+
+def _unchanged(call: Call, variables: dict[str, str], results: set[str]) -> str:
+    """Arguments whose memory must stay as it is, for `snapshot`."""
+    return ", ".join(
+        f"{variables[name]}={variables[name]}"
+        for name, value in call.named.items()
+        if _watched(value, results) and not (isinstance(value, Name) and value.name in call.observes)
+    )
 
 
 def _observations(call: Call, expected: Expected, memory: KnownMemory) -> Iterator[str]:

@@ -26,43 +26,58 @@ _RUN = 8
 
 def literal(value: Value) -> str:
     """`value` as Python source in terms of torch, `DEVICE` and what `runtime` defines."""
-    if isinstance(value, Tensor):
-        return _tensor(value)
-    if isinstance(value, bytes):
-        return elements_of(value)
-    if isinstance(value, DType):
-        return f"torch.{value.name}"
-    if isinstance(value, Device):
-        return "torch.device(DEVICE)"
-    if isinstance(value, Name):
-        return value.name
-    if isinstance(value, Returns):
-        return f"lambda: {literal(value.value)}"
+    match value:
+        case list() | tuple():
+            inner = ", ".join(map(literal, value))
+            return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+        case dict():
+            items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
+            return "{" + ", ".join(items) + "}"
+        case bytes():
+            return elements_of(value)
+        case Tensor():
+            return _tensor(value)
+        case View() | Fake():
+            return _tensor_elsewhere(value)
+        case Record():
+            fields = "".join(f", {name}={literal(item)}" for name, item in value.fields)
+            return f"build({value.type!r}{fields})"
+        case _:
+            return _reference(value)
+
+
+def _reference(value: Value) -> str:
+    """What stands for a function, a name, or a part of another value; a plain value as it is."""
+    match value:
+        case DType():
+            return f"torch.{value.name}"
+        case Device():
+            return "torch.device(DEVICE)"
+        case Name():
+            return value.name
+        case Returns():
+            return f"lambda: {literal(value.value)}"
+        case Function():
+            return f"subject.{value.name}"
+        case BufferMaker():
+            return "make_buffer"
+        case Rows():
+            return f"rows({literal(value.of)})"
+        case NumPy():
+            return f"{literal(value.of)}.numpy()"
+        case Attribute():
+            return f"{literal(value.of)}.{value.path}"
+        case _:
+            return repr(value)
+
+
+def _tensor_elsewhere(value: View | Fake) -> str:
+    """A view of a tensor that has a name, or a tensor without memory."""
+    strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+    form = f"torch.{value.dtype}, {value.shape}, {strides}"
     if isinstance(value, View):
-        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
-        return f"view_of({value.of}, torch.{value.dtype}, {value.shape}, {strides}, {value.offset})"
-    if isinstance(value, Fake):
-        strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
-        return f"fake_tensor(torch.{value.dtype}, {value.shape}, {strides}, {value.address:#x}, DEVICE)"
-    if isinstance(value, Function):
-        return f"subject.{value.name}"
-    if isinstance(value, BufferMaker):
-        return "make_buffer"
-    if isinstance(value, Rows):
-        return f"rows({literal(value.of)})"
-    if isinstance(value, NumPy):
-        return f"{literal(value.of)}.numpy()"
-    if isinstance(value, Attribute):
-        return f"{literal(value.of)}.{value.path}"
-    if isinstance(value, Record):
-        fields = "".join(f", {name}={literal(item)}" for name, item in value.fields)
-        return f"build({value.type!r}{fields})"
-    if isinstance(value, (list, tuple)):
-        inner = ", ".join(map(literal, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    return repr(value)
+        return f"view_of({value.of}, {form}, {value.offset})"
+    return f"fake_tensor({form}, {value.address:#x}, DEVICE)"
 
 
 def _tensor(tensor: Tensor) -> str:

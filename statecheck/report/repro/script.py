@@ -20,6 +20,7 @@ from statecheck.report.repro.adapter import called, carried_source, subject_of, 
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import Script, script_text, watched_text
 from statecheck.report.repro.renaming import with_own_names
+from statecheck.subject import Subject
 from statecheck.text import visible
 
 _LONGEST_MESSAGE = 400
@@ -177,15 +178,9 @@ def _subject_part(case: Case, root: str, use: _Use) -> _SubjectPart:
     }
     imported = _filled(_IMPORTED_USAGE, marks)
     import_it = f"subject = import_subject({json.dumps(case.subject)}, {json.dumps(root)})"
-    adapter = ""
-    if subject is not None and subject.carried:
-        # An adapter that cannot be carried is imported, as any other subject.
-        with suppress(ValueError):
-            title = f'    """How the names that the case uses are found in {name}."""\n'
-            adapter = f"def adapter():\n{title}" + indent(carried_source(case, subject), "    ")
-    if not adapter:
+    adapter = _adapter(case, subject)
+    if subject is None or not adapter:
         return _SubjectPart(imported, (import_it,))
-    assert subject is not None
     release = titled(case.subject, subject)
     if subject.module.__name__ != subject.carried:
         # Its adapter adapts any port: the port is a module like any other subject.
@@ -195,6 +190,15 @@ def _subject_part(case: Case, root: str, use: _Use) -> _SubjectPart:
     inside = f", {json.dumps(root)}" if subject.inside else ""
     bind_it = f"subject = adapted(adapter{inside})"
     return _SubjectPart(_filled(_CARRIED_USAGE, marks | names), (bind_it,), adapter, release)
+
+
+def _adapter(case: Case, subject: Subject | None) -> str:
+    """The source of the function `adapter`; "" if the subject has none, or one that is imported as any other subject."""
+    if subject is not None and subject.carried:
+        with suppress(ValueError):
+            title = f"How the names that the case uses are found in {_in_docstring(case.subject)}."
+            return f'def adapter():\n    """{title}"""\n' + indent(carried_source(case, subject), "    ")
+    return ""
 
 
 def _filled(template: str, marks: dict[str, str]) -> str:

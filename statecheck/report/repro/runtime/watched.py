@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +17,26 @@ def replay_with_statecheck(usage: str, module: str, folder: str, checkout: str) 
             imports from.
         checkout: the checkout of statecheck, relative to this file, unless STATECHECK names it.
     """
+    untried = _checked_arguments(usage)
+    here = Path(__file__).absolute().parent
+    folders = [os.environ.get("STATECHECK") or str(here / checkout)]
+    folders += filter(None, [os.environ.get("SUBJECT_PATH") or (folder and str(here / folder))])
+    for path in folders:
+        sys.path.insert(0, os.path.normpath(Path(path).absolute()))
+    try:
+        from statecheck.cli.main import main
+    except ImportError as error:
+        print(f"cannot import statecheck: {error}; STATECHECK=path/to/its/checkout says where it is")
+        sys.exit(untried)
+    subject = os.environ.get("SUBJECT", module)
+    code = main(["replay", str(here / "case.json"), "--subject", subject, "--device", "cpu"])
+    known = {0: "the defect is gone", 1: "the defect is there"}
+    print(known.get(code, "it could not be tried"))
+    sys.exit(code if code in known else untried)
+
+
+def _checked_arguments(usage: str) -> int:
+    """The exit code without a verdict: 2, or 125, for which `git bisect run` skips a revision."""
     arguments = sys.argv[1:]
     if arguments in (["-h"], ["--help"]):
         print(usage.strip())
@@ -26,22 +45,4 @@ def replay_with_statecheck(usage: str, module: str, folder: str, checkout: str) 
     if arguments not in ([], ["--bisect"], ["--here"]):
         print(f"arguments = {arguments}, but should be none, --bisect, --here or --help")
         sys.exit(untried)
-    here = Path(__file__).absolute().parent
-    statecheck = _absolute(os.environ.get("STATECHECK") or here / checkout)
-    if not Path(statecheck, "statecheck", "__init__.py").exists():
-        print(f"no statecheck in {statecheck}: STATECHECK=path/to/its/checkout says where it is")
-        sys.exit(untried)
-    subject_folder = os.environ.get("SUBJECT_PATH") or (here / folder if folder else "")
-    path = [_absolute(subject_folder)] if subject_folder else []
-    path += [statecheck, os.environ.get("PYTHONPATH", "")]
-    command = [sys.executable, "-m", "statecheck", "replay", str(here / "case.json")]
-    command += ["--subject", os.environ.get("SUBJECT", module), "--device", "cpu"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-    code = subprocess.run(command, env=environment, check=False).returncode
-    known = {0: "the defect is gone", 1: "the defect is there"}
-    print(known.get(code, "it could not be tried"))
-    sys.exit(code if code in known else untried)
-
-
-def _absolute(path: str | Path) -> str:
-    return os.path.normpath(Path(path).absolute())
+    return untried
