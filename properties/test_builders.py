@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from oracle.builders.base import base_metadata, updated_block_table
+from oracle.builders.gdn import gdn_metadata
 from properties.strategies.builder_sessions import Session, captured_step, sessions, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
@@ -20,6 +23,11 @@ BUILDERS = tuple(CLASSES.values())
 BUILD = tuple(f"{name}.build" for name in BUILDERS)
 CAPTURE = tuple(f"{name}.build_for_cudagraph_capture" for name in BUILDERS)
 MAMBA = ("mamba1", "mamba2")
+RULES: dict[str, Callable[..., object]] = {
+    "mamba1": base_metadata,
+    "mamba2": base_metadata,
+    "gdn": gdn_metadata,
+}
 UPDATE = tuple(f"{CLASSES[kind]}.update_block_table" for kind in MAMBA)
 SPECULATING: dict[str, Any] = {"kinds": ("gdn",), "min_spec": 1, "rows": "mixed"}
 FULL: dict[str, Any] = {"full_cudagraphs": True, "rows": "decodes"}
@@ -75,7 +83,9 @@ SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECUL
         says="metadata for full graphs is padded to the rows of the batch"),
 )  # fmt: skip
 def metadata_are_the_rules(trial: Trial, session: Session) -> None:
-    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
+    trial.agrees(
+        session.setup.construct(), session.steps[0].build(session.setup), rule=RULES[session.setup.kind]
+    )
 
 
 @prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
@@ -243,7 +253,7 @@ def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None
 def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
-        trial.agrees(step.build(session.setup))
+        trial.agrees(step.build(session.setup), rule=RULES[session.setup.kind])
 
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
@@ -319,7 +329,7 @@ def _is_block(block: int) -> bool:
     padded=st.integers(0, 2),
 )
 def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, rows: int, padded: int) -> None:
-    trial.agrees(setup.construct(), captured_step(setup, rows, padded))
+    trial.agrees(setup.construct(), captured_step(setup, rows, padded), rule=RULES[setup.kind])
 
 
 @prop(
@@ -344,7 +354,7 @@ def test_another_block_table_changes_the_state_indices_only(
         "slot_mapping": Tensor("int64", (0,), ()),
     }
     update = Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
-    trial.agrees(setup.construct(), step.build(setup), update)
+    trial.agrees(setup.construct(), step.build(setup), update, rule=updated_block_table)
 
 
 @prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from oracle.chunks import causal_conv1d_metadata, chunk_indices, chunk_offsets, varlen_chunk_metadata
 from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
 from statecheck.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from statecheck.execution.example import Trial
@@ -31,7 +33,9 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial: Trial, packed: Packed, data: st.DataObject
 ) -> None:
     starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
+    trial.agrees(
+        call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size), rule=varlen_chunk_metadata
+    )
 
 
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=packed_sequences())
@@ -154,7 +158,7 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
     trial: Trial, packed: Packed, data: st.DataObject
 ) -> None:
-    trial.agrees(conv_call(data.draw(integer_vectors(packed.starts))))
+    trial.agrees(conv_call(data.draw(integer_vectors(packed.starts))), rule=causal_conv1d_metadata)
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
@@ -206,13 +210,15 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
 
 @statements(
     statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, data=st.data(), function=INDICES,
-        says="chunk indices name the sequence and the chunk within it"),
+        rule=chunk_indices, says="chunk indices name the sequence and the chunk within it"),
     statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, data=st.data(), function=OFFSETS,
-        says="chunk offsets count the chunks before each sequence"),
+        rule=chunk_offsets, says="chunk offsets count the chunks before each sequence"),
 )  # fmt: skip
-def fla_chunks_are_the_rules(trial: Trial, packed: Packed, data: st.DataObject, function: str) -> None:
+def fla_chunks_are_the_rules(
+    trial: Trial, packed: Packed, data: st.DataObject, function: str, rule: Callable[..., object]
+) -> None:
     starts = data.draw(integer_vectors(packed.starts))
-    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
+    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size), rule=rule)
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)

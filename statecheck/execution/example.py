@@ -31,6 +31,7 @@ from statecheck.execution.domain import is_lacked, left_out, not_offered
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.port import Port
 from statecheck.execution.run import Run, rules_of
+from statecheck.expectations.symbols import require_rule
 from statecheck.kernels import coverage
 from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject import KnownDeviation, Subject
@@ -247,10 +248,19 @@ class Trial:
             counted[reason] += 1
         raise OutsideDomain(reason)
 
-    def agrees(self, *steps: Step) -> Outcome:
-        """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them."""
+    def agrees(self, *steps: Step, rule: Callable[..., object] | None = None) -> Outcome:
+        """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them.
+
+        Args:
+            rule: the oracle's function that is asked about the last call.
+
+        Raises:
+            ValueError: another rule is asked.
+        """
         before = len(self._run.actual)
         last = self.run(*steps)
+        if rule is not None:
+            require_rule(self._run.calls[-1], rule)
         for number in range(before, len(self._run.actual)):
             self._compare(number)
         return last
@@ -262,14 +272,14 @@ class Trial:
         legal = [one for one in self._run.expected[before:] if not isinstance(one, Refusal)]
         assert not legal, f"the rules accept {self._run.steps}, but the property is about refused input"
 
-    def agrees_without_waiting(self, *steps: Step) -> None:
+    def agrees_without_waiting(self, *steps: Step, rule: Callable[..., object] | None = None) -> None:
         """As `agrees`, and then once more while waiting for the device is an error.
 
         The first time loads kernels, which may wait once in a process; it is every other time that counts.
         """
-        self.agrees(*steps)
+        self.agrees(*steps, rule=rule)
         with self.bench.port.waiting_refused():
-            self.agrees(*steps)
+            self.agrees(*steps, rule=rule)
 
     def _compare(self, number: int) -> None:
         expected, actual = self._run.expected[number], self._run.actual[number]

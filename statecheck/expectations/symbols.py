@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from statecheck.case.values import Call
 
 _CHECKS = "tests/docs/test_symbols.py::test_"
 _CONSTANT = (f"{_CHECKS}constants_are_those_of_the_oracle",)
@@ -208,3 +212,19 @@ MANIFEST = (
     Symbol("contract 1.9", "prepare_chunk_indices", "chunks", "chunks.chunk_indices"),
     Symbol("contract 1.9", "prepare_chunk_offsets", "chunks", "chunks.chunk_offsets"),
 )
+_RULES = {symbol.name: f"oracle.{symbol.oracle}".replace("/", ".") for symbol in MANIFEST if symbol.oracle}
+
+
+def require_rule(call: Call, rule: Callable[..., object]) -> None:
+    """Refuse a rule that is not the one behind the call's answer.
+
+    Raises:
+        ValueError: the oracle has another rule for the function, or none.
+    """
+    function = call.function.removesuffix(".fget")
+    if function == "harness.launch":
+        function = str(call.named["kernel"])
+    asked = _RULES.get(re.sub("^Mamba[12]Attention", "BaseMambaAttention", function), "")
+    named = f"{rule.__module__}.{rule.__qualname__}"
+    if named != asked:
+        raise ValueError(f"rule = {named}, but should be {asked or 'none'} [{function}]")
