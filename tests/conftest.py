@@ -40,7 +40,7 @@ def on_cpu(device: str) -> None:
 
 
 @pytest.fixture
-def signals_are_heard() -> Iterator[None]:
+def default_signals() -> Iterator[None]:
     """Under nohup, and in the background of a script, SIGINT and SIGHUP are ignored, in all that is started there too."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),

@@ -27,8 +27,10 @@ WORDS: Mapping[str, str] = {
     "journey": "round trip",
     "witness": "attribution",
     "stranger": "another request",
+    "heard": "known, reported",
     "unheard": "canary_attempts",
     "listened": "installed, read",
+    "spelled": "format_value, written",
     "deaf": "no_heartbeat",
 }
 """Each with what is clearer."""

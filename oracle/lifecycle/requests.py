@@ -35,7 +35,7 @@ class Stage(Enum):
 class Request:
     """`tokens` are all that are known, the prompt first; `prefixes[n]` is the prefix of the first n of them.
 
-    `seen` says that a worker has heard of it, so that its coming back is a resumption.
+    `seen` says that a worker knows it, so that its coming back is a resumption.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """What a case from elsewhere may name, and how much memory it may ask for.
 
 Names of a case are looked up in a subject, are written into scripts as they are, and become names of files: they are names
-and nothing else. Everything else that a case says is text, and is spelled or escaped wherever it is shown.
+and nothing else. Everything else that a case says is text, and is formatted or escaped wherever it is shown.
 """
 
 from __future__ import annotations

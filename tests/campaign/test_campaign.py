@@ -45,7 +45,7 @@ from tests.breakages.broken import (
 )
 from tests.campaign.pretended import Actor, Body, falsifies, found_in, passes, stage
 
-pytestmark = pytest.mark.usefixtures("signals_are_heard")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ from tests.campaign.pretended import Actor, falsifies, found_in, passes, pretend
 ALL = {EXACT, ROUNDS_UP, PADDED}
 
 
-pytestmark = pytest.mark.usefixtures("signals_are_heard")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 def code_of(record: CampaignRecord) -> int:

@@ -27,7 +27,7 @@ from tests.campaign.pretended import Actor, passes, pretended
 
 DIVIDES = call("divide", x=6, y=3)
 
-pytestmark = pytest.mark.usefixtures("signals_are_heard")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 def code_of(record: CampaignRecord) -> int:

@@ -25,7 +25,7 @@ from tests.campaign.test_nightly_campaign import (
     night,
 )
 
-pytestmark = pytest.mark.usefixtures("signals_are_heard")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 @pytest.fixture(autouse=True)

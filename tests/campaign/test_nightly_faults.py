@@ -18,7 +18,7 @@ _BY_COMMAND = {
     "worker_killed",
     "server_killed",
     "engine_killed",
-    "nobody_listens",
+    "output_without_reader",
     "no_room_anywhere",
 }
 """A similar fault is tried here or in `test_campaign.py`; `python -m tests.nightly_faults` tries all."""

@@ -308,7 +308,7 @@ def went_on(ledger: Ledger, *marks: Situation) -> Ledger:
 
 
 def rich() -> Ledger:
-    """A ledger that has heard of everything."""
+    """A ledger that was given everything."""
     ledger = a_ledger(Situation("empty batch", "batch"))
     variants = frozenset({("x: i32", "BLOCK=64")})
     explored(

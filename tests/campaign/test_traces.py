@@ -178,14 +178,14 @@ def test_as_many_traces_are_run_as_were_asked_for(tmp_path: Path, count: int) ->
 
 
 def test_a_run_has_as_many_steps_as_it_is_told(tmp_path: Path) -> None:
-    heard: list[int | None] = []
+    steps_seen: list[int | None] = []
 
-    def listens(task: Explore, actor: Actor) -> None:
-        heard.append(actor.setting.steps)
+    def note_steps(task: Explore, actor: Actor) -> None:
+        steps_seen.append(actor.setting.steps)
         passes(task, actor)
 
-    pretended(tmp_path, listens, only="", scenarios=True, examples=5, steps=3)
-    assert set(heard) == {3}
+    pretended(tmp_path, note_steps, only="", scenarios=True, examples=5, steps=3)
+    assert set(steps_seen) == {3}
 
 
 def test_shares_are_those_of_each_property_s_own_traces() -> None:

@@ -53,8 +53,8 @@ def _in_documents() -> Iterator[str]:
 def _in_ready_files() -> Iterator[str]:
     for text in _texts(READY_FILES):
         # A command that is a list of words.
-        spelled = re.sub(r"\[(python3, [^]]*)\]", lambda found: found[1].replace(",", ""), text)
-        yield from _READY.findall(re.sub(r"^#SBATCH.*", "", spelled, flags=re.MULTILINE))
+        command_lines = re.sub(r"\[(python3, [^]]*)\]", lambda found: found[1].replace(",", ""), text)
+        yield from _READY.findall(re.sub(r"^#SBATCH.*", "", command_lines, flags=re.MULTILINE))
 
 
 def _in_help() -> Iterator[str]:

@@ -101,8 +101,8 @@ class Night:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._heard: list[bytes] = []
-        self._readers = [_listener(stream, self._heard) for stream in self._streams]
+        self._output: list[bytes] = []
+        self._readers = [_start_reader(stream, self._output) for stream in self._streams]
 
     def _options(self, ground: Ground, options: Sequence[str]) -> list[str]:
         given = ["--device", "cpu", "--reports", str(self.reports), "--corpus", str(self.corpus)]
@@ -123,7 +123,7 @@ class Night:
 
     @property
     def output(self) -> str:
-        return b"".join(self._heard).decode(errors="replace")
+        return b"".join(self._output).decode(errors="replace")
 
     def wait_for(self, happened: Callable[[], object]) -> bool:
         """Until that is so; False if the campaign ended before."""
@@ -206,12 +206,12 @@ class Night:
                 yield Case.load(path)
 
 
-def _listener(stream: IO[bytes], heard: list[bytes]) -> threading.Thread:
-    def listen() -> None:
+def _start_reader(stream: IO[bytes], output: list[bytes]) -> threading.Thread:
+    def read() -> None:
         with stream:
-            heard.extend(stream)
+            output.extend(stream)
 
-    thread = threading.Thread(target=listen, daemon=True)
+    thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread
 

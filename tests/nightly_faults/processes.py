@@ -130,7 +130,7 @@ def _pages(night: Night) -> Iterator[Path]:
     yield from (path for path in night.reports.rglob("*") if path.suffix in {".html", ".md", ".xml", ".json"})
 
 
-def nobody_listens(ground: Ground) -> Observed:
+def output_without_reader(ground: Ground) -> Observed:
     """Standard output closed from the start, a full device, and a pipe whose reader leaves after a line."""
     closed = Night(ground, "closed", through=("sh", "-c", 'exec "$@" >&-', "sh"))
     seen = judged(closed, code=1, least=2, recorded=False)

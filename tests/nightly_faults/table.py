@@ -114,9 +114,9 @@ FAULTS = {
             processes.broken_locale,
         ),
         InjectedFault(
-            "nobody_listens",
+            "output_without_reader",
             "standard output closed, on a full device, a pipe whose reader left",
-            processes.nobody_listens,
+            processes.output_without_reader,
         ),
         InjectedFault(
             "fails_nearly_always", "a subject that is wrong for every input", processes.fails_nearly_always

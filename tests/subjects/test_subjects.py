@@ -148,12 +148,12 @@ def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
         trial_of(divide=right).refuses(DIVIDE)
 
 
-def test_a_falsified_property_is_told_to_who_listens_before_it_is_raised() -> None:
-    bench, heard = bench_of(divide=wrong), list[Case]()
-    bench.on_falsified = heard.append
+def test_on_falsified_is_called_before_a_falsified_property_is_raised() -> None:
+    bench, cases = bench_of(divide=wrong), list[Case]()
+    bench.on_falsified = cases.append
     with pytest.raises(Falsified) as caught:
         bench.begin(a_property()).agrees(DIVIDE)
-    assert heard == [caught.value.case]
+    assert cases == [caught.value.case]
 
 
 WRONG = Symptom("value", "divide", "result")

@@ -35,16 +35,16 @@ def _topic(folder: Path, file: str, npz: str | None) -> list[Vector]:
     if npz is None:
         return list(vectors)
     with np.load(folder / npz, allow_pickle=False) as archive:
-        return [_spelled(vector, archive) for vector in vectors]
+        return [_plain_data(vector, archive) for vector in vectors]
 
 
-def _spelled(data: Any, archive: Any) -> Any:
+def _plain_data(data: Any, archive: Any) -> Any:
     if isinstance(data, list):
-        return [_spelled(item, archive) for item in data]
+        return [_plain_data(item, archive) for item in data]
     if not isinstance(data, dict):
         return data
     if "key" not in data:
-        return {name: _spelled(item, archive) for name, item in data.items()}
+        return {name: _plain_data(item, archive) for name, item in data.items()}
     array = archive[data["key"]]
     assert [array.dtype.name, list(array.shape)] == [data["dtype"], data["shape"]], f"{data} is another array"
     flat = array.ravel()

@@ -42,7 +42,7 @@ def _outcome_difference(expected: dict[str, Any], call: Call, outcome: Returned 
         found = (
             outcome
             if isinstance(outcome, Raised)
-            else _spelled(parts_of(RecordedCall(call, {}, {}, outcome, frozenset()))[1])
+            else _plain_data(parts_of(RecordedCall(call, {}, {}, outcome, frozenset()))[1])
         )
         return "" if found == expected else f"{found}, but should be {expected}"
     if not isinstance(outcome, Raised):
@@ -52,12 +52,12 @@ def _outcome_difference(expected: dict[str, Any], call: Call, outcome: Returned 
     return "" if right else f"{outcome}, but should be refused: {refused}"
 
 
-def _spelled(data: Any) -> Any:
+def _plain_data(data: Any) -> Any:
     """JSON data with the elements in the place of blobs, as a corpus is loaded."""
     if isinstance(data, dict):
-        return {name: _spelled(item) for name, item in data.items()}
+        return {name: _plain_data(item) for name, item in data.items()}
     if isinstance(data, list):
-        return [_spelled(item) for item in data]
+        return [_plain_data(item) for item in data]
     if not isinstance(data, Blob):
         return data
     pieces = (data.raw[at : at + data.itemsize] for at in range(0, len(data.raw), data.itemsize))

@@ -310,7 +310,7 @@ def test_the_checker_and_each_part_of_its_port_are_short() -> None:
     assert max(lines.values()) <= 100
 
 
-# What is chosen, and how it is spelled.
+# What is chosen, and how it is written.
 
 PLAIN = Vector("cdiv", "a_property", "A sentence.", (), {}, {"x": 1, "y": 1}, {"result": 1})
 
@@ -352,7 +352,7 @@ def test_integers_that_not_every_reader_keeps_are_strings() -> None:
     assert plain([EXACT, EXACT + 1, -EXACT - 1]) == [2**53 - 1, "9007199254740992", "-9007199254740992"]
 
 
-def test_a_view_is_spelled_by_its_elements() -> None:
+def test_a_view_is_written_by_its_elements() -> None:
     view = Tensor("int32", (2, 1), tuple(range(6)), strides=(3, 1), offset=1)
     assert plain(view) == {"dtype": "int32", "shape": [2, 1], "data": [1, 4]}
 

@@ -23,7 +23,7 @@ from tests.breakages.broken import FAULTY, module
 
 @dataclass
 class Shared:
-    """A process that shares the workers of a subject that faults, and where it listens."""
+    """A process that shares the workers of a subject that faults, and its address."""
 
     process: Forked
     subject: str

@@ -137,22 +137,22 @@ def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> Non
     assert standing(one) == "not tried enough"
 
 
-def heard(defects: KnownDefects, name: str, seconds: float, **shown: int) -> None:
+def reported(defects: KnownDefects, name: str, seconds: float, **shown: int) -> None:
     defects.hear(Explore(name, 5, 40), Explored(name, "passed", seconds, known=shown))
 
 
 def test_a_defect_counts_its_examples_by_property() -> None:
     defects = KnownDefects(declared("a", "b"))
-    heard(defects, "x", 1.0, a=2, b=1)
-    heard(defects, "y", 1.0, a=3)
+    reported(defects, "x", 1.0, a=2, b=1)
+    reported(defects, "y", 1.0, a=3)
     assert defects.all["a"].properties == {"x": 2, "y": 3}
     assert [one.examples for one in defects.all.values()] == [5, 1]
 
 
 def test_a_defect_is_reported_from_where_it_shows_most_often_for_the_time() -> None:
     defects = KnownDefects(declared("a"))
-    heard(defects, "slow", 9.0, a=10)
-    heard(defects, "quick", 0.5, a=2)
+    reported(defects, "slow", 9.0, a=10)
+    reported(defects, "quick", 0.5, a=2)
     task = defects.next_report(60, 60, 1)
     assert task is not None
     assert (task.property, task.seed, task.max_examples, task.shown) == ("quick", 5, 40, "a")
@@ -160,15 +160,15 @@ def test_a_defect_is_reported_from_where_it_shows_most_often_for_the_time() -> N
 
 def test_a_defect_is_reported_once() -> None:
     defects = KnownDefects(declared("a"))
-    heard(defects, "x", 1.0, a=2)
+    reported(defects, "x", 1.0, a=2)
     assert defects.next_report(60, 10, 1) is not None
-    heard(defects, "x", 1.0, a=2)
+    reported(defects, "x", 1.0, a=2)
     assert defects.next_report(60, 10, 1) is None
 
 
 def test_reports_share_the_time_that_is_left() -> None:
     defects = KnownDefects(declared(*"abcd"))
-    heard(defects, "x", 1.0, a=1, b=1, c=1, d=1)
+    reported(defects, "x", 1.0, a=1, b=1, c=1, d=1)
     task = defects.next_report(60, 12.0, 2)
     assert task is not None
     assert (task.patience, task.deadline) == (6.0, 6.0)
@@ -179,7 +179,7 @@ def test_reports_share_the_time_that_is_left() -> None:
 )
 def test_reports_take_a_part_of_the_campaign_at_most(shown: str, workers: int, seconds: float) -> None:
     defects = KnownDefects(declared(*"abcd"))
-    heard(defects, "x", 1.0, **dict.fromkeys(shown, 1))
+    reported(defects, "x", 1.0, **dict.fromkeys(shown, 1))
     assert defects.reserve(100.0, workers) == seconds
 
 
@@ -411,7 +411,7 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
 def test_what_keeps_a_known_defect_from_being_shrunk_is_told() -> None:
     told: list[str] = []
     defects = KnownDefects([LARGE])
-    heard(defects, "division_a", 1.0, large=2)
+    reported(defects, "division_a", 1.0, large=2)
     defects.conclude({"division_a": row("division_a", 9)})
     print_known(told.append, defects.records())
     assert "  not shrunk: no time was left" in told

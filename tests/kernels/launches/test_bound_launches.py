@@ -159,17 +159,17 @@ def test_profilers_see_later_launches(
 def test_a_hook_before_runs_sees_every_launch(
     cache: BenchCache, fresh: Callable[[], Any], device: str, subject: Subject
 ) -> None:
-    context, heard = fresh(), []
+    context, hook_calls = fresh(), []
     kernel = subject.resolve(KERNELS[True])
     load_ = DRIVERS["run_fused_precopy"]
     left_by(cache, context, load_, vectors_of(load_, device))
-    kernel.add_pre_run_hook(lambda *arguments, **_: heard.append(len(arguments)))
+    kernel.add_pre_run_hook(lambda *arguments, **_: hook_calls.append(len(arguments)))
     try:
         left_by(cache, context, load_, vectors_of(load_, device))
         left_by(cache, context, load_, vectors_of(load_, device))
     finally:
         kernel.pre_run_hooks.clear()
-    assert heard == [len(kernel.arg_names)] * 2
+    assert hook_calls == [len(kernel.arg_names)] * 2
 
 
 @pytest.mark.usefixtures("on_cpu")
