@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -310,57 +309,45 @@ def test_the_example_passes(name: str) -> None:
     load_properties()[name].explore(bench, seed=1, max_examples=SLOW)
 
 
-@dataclass(frozen=True)
-class Break:
-    """A line of the example that is replaced by another one, and the property that finds it."""
-
-    found_by: str
-    old: str
-    new: str
-
-
-BREAKS = (
-    Break(
-        "chunks_cover_every_token_once",
+BREAKS = {
+    "chunks_cover_every_token_once": (
         "pieces = [*cuts, end] if end > start else []",
         "pieces = [*cuts, end]",
     ),
-    Break(
-        "align_mode_keeps_the_running_column_and_the_speculative_ones",
+    "align_mode_keeps_the_running_column_and_the_speculative_ones": (
         "first = ((seq_lens - 1) // block_size).clamp(min=0).long()",
         "first = (seq_lens // block_size).clamp(min=0).long()",
     ),
-    Break(
-        "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots",
+    "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots": (
         "    return 1 if blocks - 1 == running else accepted",
         "    return accepted",
     ),
-    Break(
-        "a_state_is_precopied_to_the_column_where_its_request_goes_on",
+    "a_state_is_precopied_to_the_column_where_its_request_goes_on": (
         'axis = 0 if layout == "SD" else 1',
         "axis = 0",
     ),
-)
+}
+"""By the property that finds it, a line of the example, and what it is replaced by."""
 
 
 @contextmanager
-def broken(folder: Path, one: Break) -> Iterator[str]:
-    """A copy of the example with that line, as a module."""
-    source = EXAMPLE.read_text(encoding="utf-8")
-    assert source.count(one.old) == 1
-    with module(folder, "broken_port", source.replace(one.old, one.new)) as name:
+def broken(folder: Path, found_by: str) -> Iterator[str]:
+    """A copy of the example with a broken line, as a module."""
+    source, (old, new) = EXAMPLE.read_text(encoding="utf-8"), BREAKS[found_by]
+    assert source.count(old) == 1
+    with module(folder, "broken_port", source.replace(old, new)) as name:
         yield name
 
 
-@pytest.mark.parametrize("one", BREAKS, ids=lambda one: one.found_by)
-def test_a_broken_copy_of_the_example_is_found(tmp_path: Path, one: Break) -> None:
-    with broken(tmp_path, one) as name:
-        catch = hunt(load_properties()[one.found_by], load(name), shrink=False)
+@pytest.mark.parametrize("found_by", BREAKS)
+def test_a_broken_copy_of_the_example_is_found(tmp_path: Path, found_by: str) -> None:
+    with broken(tmp_path, found_by) as name:
+        catch = hunt(load_properties()[found_by], load(name), shrink=False)
     assert catch is not None
     assert catch.case.subject == name
 
 
-STORED = BREAKS[2]
+STORED = list(BREAKS)[2]
 PASSES = After(
     Setup((Group((Kept("temporal", (1, 1, 1)),)),), block_size=2, num_spec=1), (Sampled(2, 2, 1, 2),)
 )
