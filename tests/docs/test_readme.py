@@ -11,7 +11,7 @@ from tools.docs import citations, symbols
 from tools.docs import generated as readme
 from tools.docs.deciding import decided_by
 
-PARTS = ("symbols", "properties", "deviations")
+PARTS = ("symbols", "properties")
 EMPTY = {name: "\n".join(("before", *readme.part(name).marks, "after")) for name in PARTS}
 
 
@@ -35,7 +35,6 @@ def test_what_was_written_is_up_to_date(pages: dict[str, Path]) -> None:
     assert texts["symbols"].startswith(f"before\n{readme.part('symbols').marks[0]}\n| document |")
     row = "| `v1-postprocess/boundary` | an accepted state on a boundary is stored in the column of its block | byte-exact | rule |"
     assert row in texts["properties"]
-    assert texts["deviations"].endswith(f"|\n{readme.part('deviations').marks[1]}\nafter")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,12 @@ from statecheck.releases.compatibility.record import RESULTS
 from statecheck.subject import load
 from statecheck.text.command_lines import command_line
 from statecheck.text.marked_parts import MarkedPart
-from tools.docs import citations, deviations, property_table, symbols
+from tools.docs import citations, property_table, symbols
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "symbols": "docs/symbols.md",
     "properties": "docs/properties.md",
-    "deviations": "docs/deviations.md",
     **pages.FILES,
 }
 """Where each part stands, by its name."""
@@ -31,8 +30,7 @@ def run_table(write: bool, check: bool) -> int:
     """
     tested = load_properties()
     complaints = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
-    ours = {"symbols": symbols.table(tested), "properties": property_table.table(tested)}
-    parts = ours | {"deviations": deviations.table()} | _saved()
+    parts = {"symbols": symbols.table(tested), "properties": property_table.table(tested)} | _saved()
     for name, text in parts.items():
         if write and not complaints:
             complaints += part(name).write(text)
