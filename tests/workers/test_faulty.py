@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from statecheck.execution.example import Bench
 from statecheck.execution.registry import load_properties
 from tests.breakages.broken import Pipe
 from tests.workers import faulty
-from tests.workers.faulty import IN_PROCESS, LOGGED, RATED, WORKER, rates
 
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 CONV = "a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
@@ -92,21 +90,3 @@ def test_what_is_not_faulty_is_the_default_subject_s() -> None:
     assert faulty.divide(4, 2) == 2
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = faulty.no_such_name
-
-
-@pytest.fixture
-def _environment_put_back() -> Iterator[None]:
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_environment_put_back")
-def test_each_mode_is_timed_with_the_same_examples(trial: Bench) -> None:
-    (found,) = rates(trial.port.device, 0.1, RATED[:1])
-    assert set(found.rates) == {IN_PROCESS, WORKER, LOGGED}
-    assert {len(one) for one in found.rates.values()} == {4}
-    assert found.examples > 0
-    assert min(map(min, found.rates.values())) > 0
